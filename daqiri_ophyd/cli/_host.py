@@ -95,7 +95,7 @@ def picture(
     ] = Path("/"),
 ) -> None:
     """
-    Draw the PCIe tree: NICs, GPUs, NVMe drives, links, NUMA nodes, and paths from GPU to NIC.
+    Draw the PCIe tree: NICs, GPUs, NVMe drives, links, NUMA nodes, and paths from GPUs.
 
     Example: [bold]daqiri-ophyd host picture host.svg[/bold]
     """

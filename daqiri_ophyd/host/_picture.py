@@ -2,67 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from xml.etree import ElementTree
 
+from ._canvas import INK, PAPER, Canvas, text_width
+from ._device_names import DeviceNames, known
 from ._root import FactError
-from .facts import Connection, Facts, Gpu, PciDevice, connection, cpu_ranges
+from .facts import Connection, Facts, PciDevice, connection, cpu_ranges
 
 __all__ = ["pcie_picture"]
 
-_ROW, _BOX, _STEP, _LEAF, _MARGIN, _PAD = 56, 40, 92, 300, 24, 14
-# Space for the label of a device's link.
-_GAP = 60
-_FONT = "DejaVu Sans, Verdana, sans-serif"
-_INK, _SOFT, _PAPER, _GROUND = "#1f2933", "#52606d", "#ffffff", "#f0f4f8"
-_FILLS = {"NIC": "#d9f2e3", "GPU": "#fdf0c8", "NVMe": "#dbe7fb", "bridge": "#ffffff"}
-_EDGES = {"NIC": "#2f855a", "GPU": "#b7791f", "NVMe": "#2b5fab", "bridge": "#829ab1"}
-_PATH_COLOURS = {
-    Connection.PIX: "#9ae6b4",
-    Connection.PXB: "#c6f6d5",
-    Connection.PHB: "#fefcbf",
-    Connection.NODE: "#fed7aa",
-    Connection.SYS: "#feb2b2",
+# As wide as a page of the documentation shows it without shrinking it.
+_WIDTH, _MARGIN, _PAD = 700, 14, 12
+_END = _WIDTH - _MARGIN
+# Indentation of a level, and of the deepest one at most.
+_STEP, _DEEPEST = 20, 260
+_BRIDGE, _DEVICE = 22, 36
+# The table of paths.
+_FIRST, _CELL, _ROW = 190, 80, 32
+_COLUMNS = (_END - _MARGIN - _FIRST) // _CELL
+_SOFT, _GROUND, _EDGE, _LINE = "#52606d", "#f0f4f8", "#bcccdc", "#829ab1"
+_FILLS = {"NIC": "#d9f2e3", "GPU": "#fdf0c8", "NVMe": "#dbe7fb"}
+_EDGES = {"NIC": "#276749", "GPU": "#975a16", "NVMe": "#2b5fab"}
+_DEGRADED, _SHORT = "#c53030", "#975a16"
+_PATHS = {
+    Connection.PIX: ("#9ae6b4", "over one switch at most"),
+    Connection.PXB: ("#c6f6d5", "over several bridges"),
+    Connection.PHB: ("#fefcbf", "over the host bridge"),
+    Connection.NODE: ("#fed7aa", "between host bridges of a NUMA node"),
+    Connection.SYS: ("#feb2b2", "between NUMA nodes"),
 }
-_NARROW = "#c53030"
-_VENDORS = {
-    0x1002: "AMD",
-    0x10DE: "NVIDIA",
-    0x10EC: "Realtek",
-    0x144D: "Samsung",
-    0x14E4: "Broadcom",
-    0x15B3: "NVIDIA",
-    0x15B7: "SanDisk",
-    0x1AF4: "virtio",
-    0x8086: "Intel",
+# Bridges, by the bridge above them.
+_BELOW = {
+    "host bridge": "root port",
+    "root port": "switch",
+    "switch": "switch port",
+    "switch port": "switch",
 }
+_PORTS = ("root port", "switch port")
 _GENERATIONS = {"2.5": 1, "5.0": 2, "5": 2, "8.0": 3, "8": 3, "16.0": 4, "32.0": 5, "64.0": 6}
 
 
 @dataclass
 class _Node:
-    """A bridge or a device of the tree, and where it is drawn."""
+    """A bridge or a device of the tree."""
 
-    label: str
-    device: PciDevice | None = None
+    name: str
+    kind: str
+    device: PciDevice | None
     children: dict[str, _Node] = field(default_factory=dict)
-    x: float = 0
-    y: float = 0
-
-    def leaves(self) -> Iterator[_Node]:
-        if not self.children:
-            yield self
-        for child in self.children.values():
-            yield from child.leaves()
 
 
 def pcie_picture(facts: Facts) -> str:
     """
     Return the PCIe tree as SVG.
 
-    NUMA nodes, host bridges, bridges, NICs, GPUs and NVMe drives, the generation and width of every
-    link (red where it could be faster), and a table of the paths between GPUs and NICs.
+    It has NUMA nodes, host bridges, bridges, NICs, GPUs and NVMe drives, the generation, width and
+    rate of every link (red where it is below its maximum), a table of the paths from GPUs to NICs
+    and drives, and a legend.
 
     Parameters
     ----------
@@ -72,29 +68,23 @@ def pcie_picture(facts: Facts) -> str:
     Returns
     -------
     str
-        An SVG document.
+        An SVG document, 700 px wide.
 
     Raises
     ------
     FactError
         If the host has neither a NIC, a GPU nor an NVMe drive on a PCI bus.
     """
-    shown = {a: d for a, d in facts.pci.items() if _kind(d) in ("NIC", "GPU", "NVMe")}
+    shown = [device for _, device in sorted(facts.pci.items()) if _kind(device)]
     if not shown:
         raise FactError("no NIC, GPU or NVMe drive on a PCI bus: nothing to draw")
-    groups = _trees(facts, shown)
-    names = _names(facts, shown)
-    canvas = _Canvas()
-    depth = max(len(device.ancestors) for device in shown.values())
+    canvas, names = Canvas(), DeviceNames(facts)
     identity = facts.identity()
-    title = ", ".join(filter(None, (identity["name"], identity["product"])))
-    canvas.text(_MARGIN, 34, title or "PCI Express", size=17, weight="bold")
-    y = 56.0
-    width = _MARGIN + _PAD + depth * _STEP + _GAP + _LEAF + _PAD
-    for number, hosts in groups.items():
-        y = _draw_group(canvas, facts, number, hosts, names, y, width, depth) + 16
-    right, y = _draw_paths(canvas, facts, shown, names, y)
-    return canvas.finish(max(width, right) + _MARGIN, y + 8)
+    title = ", ".join(filter(None, (identity["name"], identity["product"]))) or "PCI Express"
+    canvas.text(_MARGIN, 32, title, 16, bold=True, within=_END - _MARGIN)
+    y = _Tree(canvas, facts, names, shown).draw(46)
+    y, table = _draw_paths(canvas, names, shown, y)
+    return canvas.finish(_WIDTH, _draw_legend(canvas, shown, table, y))
 
 
 def _kind(device: PciDevice) -> str:
@@ -102,225 +92,189 @@ def _kind(device: PciDevice) -> str:
         return "NIC"
     if device.is_gpu:
         return "GPU"
-    return "NVMe" if device.is_nvme else "bridge"
+    return "NVMe" if device.is_nvme else ""
 
 
-def _trees(facts: Facts, shown: dict[str, PciDevice]) -> dict[int | None, dict[str, _Node]]:
-    """Return host bridges by name by NUMA node, with the devices below them."""
-    groups: dict[int | None, dict[str, _Node]] = {}
-    for address in sorted(shown):
-        device = shown[address]
-        hosts = groups.setdefault(device.numa_node, {})
-        above = hosts
-        for name in device.ancestors:
-            node = above.setdefault(name, _Node(name, facts.pci.get(name)))
-            above = node.children
-        above[address] = _Node(address, device)
-    return dict(sorted(groups.items(), key=lambda item: (item[0] is None, item[0] or 0)))
+class _Tree:
+    """Host bridges of each NUMA node, with the devices below them."""
+
+    def __init__(
+        self, canvas: Canvas, facts: Facts, names: DeviceNames, shown: list[PciDevice]
+    ) -> None:
+        self._canvas, self._facts, self._names = canvas, facts, names
+        self._groups: dict[int | None, dict[str, _Node]] = {}
+        for device in shown:
+            above, kind = self._groups.setdefault(device.numa_node, {}), ""
+            for name in device.ancestors:
+                bridge = facts.pci.get(name)
+                kind = _bridge_kind(name, bridge, kind)
+                above = above.setdefault(name, _Node(name, kind, bridge)).children
+            above.setdefault(device.address, _Node(device.address, _kind(device), device))
+        self._step = min(_STEP, _DEEPEST / max(1, *(len(device.ancestors) for device in shown)))
+
+    def draw(self, top: float) -> float:
+        """Draw all; return the lower end."""
+        for number in sorted(self._groups, key=lambda number: (number is None, number or 0)):
+            panel = self._canvas.box(_MARGIN, top, _END - _MARGIN, 0, _GROUND, _EDGE, 8)
+            x, y = _MARGIN + _PAD, top + 22
+            self._canvas.text(x, y, self._title(number), 12, _SOFT, within=_END - _PAD - x)
+            for host in self._groups[number].values():
+                y, _ = self._draw_node(host, x, y, None)
+            panel.set("height", f"{y + 10 - top:g}")
+            top = y + 22
+        return top
+
+    def _title(self, number: int | None) -> str:
+        cpus = known(lambda: self._facts.cpus, {})
+        here = {n for n, cpu in cpus.items() if number is None or cpu.node == number}
+        several = len({cpu.node for cpu in cpus.values()}) > 1
+        where = "NUMA node not known" if number is None and several else f"NUMA node {number or 0}"
+        return f"{where} · CPUs {cpu_ranges(here)}" if here else where
+
+    def _draw_node(
+        self, node: _Node, x: float, y: float, above: _Node | None
+    ) -> tuple[float, float]:
+        """Draw a node and those below it; return the lower end of all, and the node's middle."""
+        label, colour = self._link(node, above)
+        if label:
+            start = x - self._step / 2 + 5
+            self._canvas.text(start, y + 14, label, 10, colour, within=_END - _PAD - start)
+        y += 18 if label else 8
+        height = _BRIDGE if node.children else _DEVICE
+        middle, bend = y + height / 2, x + self._step / 2
+        if above is not None:
+            arm = _DEGRADED if colour == _DEGRADED else _LINE
+            self._canvas.line([(bend - self._step, middle), (x, middle)], arm, 2.4)
+        if node.children:
+            self._draw_bridge(node, x, y)
+        else:
+            self._draw_device(node, x, y)
+        lower = last = y = y + height
+        for child in node.children.values():
+            y, last = self._draw_node(child, x + self._step, y, node)
+        if node.children:
+            self._canvas.line([(bend, lower), (bend, last)], _LINE)
+        return y, middle
+
+    def _draw_bridge(self, node: _Node, x: float, y: float) -> None:
+        product = self._names.product(node.device) if node.device else ""
+        address = node.name.removeprefix("pci")
+        text = " · ".join(filter(None, (node.kind, address, product)))
+        width = min(text_width(text, 10) + 16, _END - _PAD - x)
+        self._canvas.box(x, y, width, _BRIDGE, PAPER, _LINE, 6)
+        self._canvas.text(x + 8, y + 15, text, within=width - 16)
+
+    def _draw_device(self, node: _Node, x: float, y: float) -> None:
+        if node.device is None:
+            return
+        names, width = self._names.of(node.device), _END - _PAD - x
+        edge = _EDGES[node.kind]
+        self._canvas.box(x, y, width, _DEVICE, _FILLS[node.kind], edge, 8)
+        tag = self._canvas.text(x + width - 10, y + 15, node.kind, 10, edge, "end")
+        self._canvas.text(x + 10, y + 15, names.product, 12, bold=True, within=width - tag - 30)
+        second = " · ".join(filter(None, (node.name, names.system, names.state)))
+        self._canvas.text(x + 10, y + 29, second, 10, _SOFT, within=width - 20)
+
+    def _link(self, node: _Node, above: _Node | None) -> tuple[str, str]:
+        """Return the label of the link above a node, and its colour."""
+        # A port is in one chip with what is above it; its link is the one below it.
+        if above is None or node.kind in _PORTS:
+            return "", _SOFT
+        ends = [node.device, above.device if above.kind in _PORTS else None]
+        linked = [end for end in ends if end is not None and end.bandwidth]
+        if not linked:
+            return "", _SOFT
+        slower = min(linked, key=lambda end: end.bandwidth or 0)
+        now = _speed(slower.link_speed, slower.link_width, slower.bandwidth)
+        best = linked[0]
+        most = _speed(best.max_link_speed, best.max_link_width, best.max_bandwidth)
+        if most not in ("", now):
+            return f"{now}; possible: {most}", _DEGRADED
+        rate = self._names.of(node.device).rate / 1000 if node.device else 0
+        carried = slower.packet_bandwidth or 0
+        if carried < rate:
+            return f"{now}; carries about {carried:.0f} of the port's {rate:g} Gb/s", _SHORT
+        return now, _SOFT
 
 
-def _names(facts: Facts, shown: dict[str, PciDevice]) -> dict[str, tuple[str, str]]:
-    """Return two lines for each device: product, and address with name."""
-    gpus = _gpus(facts)
-    interfaces = {each.pci_address: each for each in facts.interfaces.values() if each.pci_address}
-    names = {}
-    for address, device in shown.items():
-        vendor = _VENDORS.get(device.vendor, f"{device.vendor:04x}")
-        name = device.product or f"{vendor} {device.device:04x}"
-        second = address
-        if gpu := gpus.get(address):
-            name = gpu.name
-            second += f" · GPU {gpu.index}" + (", integrated" if gpu.integrated else "")
-        if interface := interfaces.get(address):
-            second += f" · {interface.name}"
-            if not interface.carrier:
-                second += ", no link"
-            elif interface.speed:
-                second += f", {interface.speed / 1000:g} Gb/s"
-        names[address] = (name, second)
-    return names
+def _bridge_kind(name: str, device: PciDevice | None, above: str) -> str:
+    if name.startswith("pci"):
+        return "host bridge"
+    if device is not None and not device.is_bridge:
+        return "controller"
+    return _BELOW.get(above, "bridge")
 
 
-def _gpus(facts: Facts) -> dict[str, Gpu]:
-    try:
-        return {gpu.pci_address: gpu for gpu in facts.gpus}
-    except FactError:
-        return {}
-
-
-def _draw_group(
-    canvas: _Canvas,
-    facts: Facts,
-    number: int | None,
-    hosts: dict[str, _Node],
-    names: dict[str, tuple[str, str]],
-    top: float,
-    width: float,
-    depth: int,
-) -> float:
-    rows = sum(1 for host in hosts.values() for _ in host.leaves())
-    bottom = top + 34 + rows * _ROW + 4
-    canvas.box(_MARGIN, top, width - _MARGIN, bottom - top, _GROUND, "#bcccdc", 10)
-    canvas.text(_MARGIN + _PAD, top + 22, _node_title(facts, number), size=12, fill=_SOFT)
-    y = top + 34
-    for host in hosts.values():
-        for leaf in host.leaves():
-            leaf.y = y + _BOX / 2
-            y += _ROW
-        _place(host, 0, depth)
-        _draw_node(canvas, host, names)
-    return bottom
-
-
-def _node_title(facts: Facts, number: int | None) -> str:
-    try:
-        cpus = {n for n, cpu in facts.cpus.items() if number is None or cpu.node == number}
-        nodes = {cpu.node for cpu in facts.cpus.values()}
-    except FactError:
-        cpus, nodes = set(), set()
-    where = (
-        "NUMA node not known" if number is None and len(nodes) > 1 else f"NUMA node {number or 0}"
-    )
-    return f"{where} · CPUs {cpu_ranges(cpus)}" if cpus else where
-
-
-def _place(node: _Node, level: int, depth: int) -> None:
-    """Place a bridge at the middle of its children; devices are in one column."""
-    node.x = _MARGIN + _PAD + (level * _STEP if node.children else depth * _STEP + _GAP)
-    for child in node.children.values():
-        _place(child, level + 1, depth)
-    if node.children:
-        ys = [child.y for child in node.children.values()]
-        node.y = (min(ys) + max(ys)) / 2
-
-
-def _draw_node(canvas: _Canvas, node: _Node, names: dict[str, tuple[str, str]]) -> None:
-    for child in node.children.values():
-        _draw_link(canvas, node, child)
-        _draw_node(canvas, child, names)
-    if node.children:
-        label = "host bridge" if node.device is None else "bridge"
-        short = node.label.removeprefix("pci")
-        canvas.box(node.x, node.y - 16, _STEP - 20, 32, _PAPER, _EDGES["bridge"], 6)
-        canvas.text(node.x + (_STEP - 20) / 2, node.y - 2, label, 9, _SOFT, anchor="middle")
-        canvas.text(node.x + (_STEP - 20) / 2, node.y + 10, short, 10, anchor="middle")
-    elif node.device is not None:
-        kind = _kind(node.device)
-        first, second = names[node.label]
-        canvas.box(node.x, node.y - _BOX / 2, _LEAF, _BOX, _FILLS[kind], _EDGES[kind], 8)
-        canvas.text(node.x + 10, node.y - 4, first, 12, weight="bold")
-        canvas.text(node.x + _LEAF - 10, node.y - 4, kind, 10, _EDGES[kind], anchor="end")
-        canvas.text(node.x + 10, node.y + 12, second, 10, _SOFT)
-
-
-def _draw_link(canvas: _Canvas, node: _Node, child: _Node) -> None:
-    begin, bend = node.x + _STEP - 20, node.x + _STEP - 10
-    device = child.device
-    colour, ink, label = _EDGES["bridge"], _SOFT, ""
-    if device is not None and device.link_speed:
-        label = _link(device.link_speed, device.link_width)
-        if device.max_link_speed:
-            most = _link(device.max_link_speed, device.max_link_width)
-            if most != label:
-                colour = ink = _NARROW
-                canvas.text(child.x - 6, child.y + 12, f"of {most}", 9, ink, anchor="end")
-    canvas.line([(begin, node.y), (bend, node.y), (bend, child.y), (child.x, child.y)], colour)
-    if label and not child.children:
-        canvas.text(child.x - 6, child.y - 4, label, 9, ink, anchor="end")
-
-
-def _link(speed: str, width: int) -> str:
+def _speed(speed: str, width: int, bandwidth: float | None) -> str:
+    if bandwidth is None:
+        return ""
     rate = speed.split()[0]
-    generation = _GENERATIONS.get(rate)
-    return f"Gen{generation} x{width}" if generation else f"{speed} x{width}"
+    generation = f"Gen{_GENERATIONS[rate]}" if rate in _GENERATIONS else speed
+    # One byte has 8 bits.
+    gigabytes = f"{bandwidth / 8:.0f}" if bandwidth >= 80 else f"{bandwidth / 8:.2g}"
+    return f"{generation} x{width}, {gigabytes} GB/s"
 
 
 def _draw_paths(
-    canvas: _Canvas,
-    facts: Facts,
-    shown: dict[str, PciDevice],
-    names: dict[str, tuple[str, str]],
-    top: float,
-) -> tuple[float, float]:
-    """Draw the table; return its right and bottom ends."""
-    gpus = [device for device in shown.values() if device.is_nvidia_gpu]
-    nics = [device for device in shown.values() if device.is_nic]
-    if not gpus or not nics:
-        return 0, top
-    integrated = {address for address, gpu in _gpus(facts).items() if gpu.integrated}
-    cell, first = 104, 250
-    canvas.text(_MARGIN, top + 18, "Paths between GPUs and NICs", 12, weight="bold")
-    top += 30
-    for column, nic in enumerate(nics):
-        x = _MARGIN + first + column * cell
-        canvas.text(x + cell / 2, top + 12, nic.address, 10, _SOFT, anchor="middle")
+    canvas: Canvas, names: DeviceNames, shown: list[PciDevice], top: float
+) -> tuple[float, bool]:
+    """Draw the table; return its lower end, and whether it has classes of paths."""
+    gpus = [device for device in shown if device.is_nvidia_gpu]
+    others = [device for device in shown if device.is_nic or device.is_nvme]
+    if not gpus or not others:
+        return top, False
+    integrated = {address for address, gpu in names.gpus.items() if gpu.integrated}
+    canvas.text(_MARGIN, top + 14, "Paths from GPUs to NICs and drives", 12, bold=True)
     top += 20
-    for gpu in gpus:
-        canvas.text(_MARGIN, top + 18, f"{names[gpu.address][0]} · {gpu.address}", 10)
-        for column, nic in enumerate(nics):
-            path = connection(gpu, nic)
-            label, fill = str(path), _PATH_COLOURS[path]
-            if gpu.address in integrated:
-                label, fill = "host memory", _PAPER
-            x = _MARGIN + first + column * cell
-            canvas.box(x + 2, top + 2, cell - 4, 24, fill, "#cbd2d9", 4)
-            canvas.text(x + cell / 2, top + 18, label, 11, anchor="middle", weight="bold")
-        top += 28
-    return _MARGIN + first + len(nics) * cell, top + 8
+    for start in range(0, len(gpus), _COLUMNS):
+        part = gpus[start : start + _COLUMNS]
+        for column, gpu in enumerate(part):
+            _cell(canvas, column, top + 14, names.of(gpu).system or "GPU", bold=True)
+            _cell(canvas, column, top + 27, gpu.address, _SOFT)
+        top += 32
+        for other in others:
+            of = names.of(other)
+            canvas.text(_MARGIN, top + 14, of.system or of.product, within=_FIRST - 8)
+            canvas.text(_MARGIN, top + 26, other.address, 10, _SOFT, within=_FIRST - 8)
+            for column, gpu in enumerate(part):
+                path = connection(gpu, other)
+                fill, label = _PATHS[path][0], str(path)
+                if gpu.address in integrated:
+                    fill, label = PAPER, "host memory"
+                x = _MARGIN + _FIRST + column * _CELL
+                canvas.box(x + 2, top + 3, _CELL - 4, _ROW - 6, fill, _EDGE, 4)
+                _cell(canvas, column, top + 20, label)
+            top += _ROW
+    return top + 14, not integrated.issuperset(gpu.address for gpu in gpus)
 
 
-class _Canvas:
-    """Shapes, in the order in which they are drawn."""
+def _cell(
+    canvas: Canvas, column: int, y: float, text: str, fill: str = INK, bold: bool = False
+) -> None:
+    x = _MARGIN + _FIRST + (column + 0.5) * _CELL
+    canvas.text(x, y, text, 10, fill, "middle", bold, within=_CELL - 6)
 
-    def __init__(self) -> None:
-        self._shapes: list[ElementTree.Element] = []
 
-    def box(
-        self, x: float, y: float, width: float, height: float, fill: str, edge: str, radius: float
-    ) -> None:
-        self._add("rect", x=x, y=y, width=width, height=height, rx=radius, fill=fill, stroke=edge)
-
-    def line(self, points: list[tuple[float, float]], colour: str) -> None:
-        path = " ".join(f"{x:g},{y:g}" for x, y in points)
-        self._add("polyline", points=path, fill="none", stroke=colour, stroke_width=1.6)
-
-    def text(
-        self,
-        x: float,
-        y: float,
-        text: str,
-        size: float = 11,
-        fill: str = _INK,
-        anchor: str = "start",
-        weight: str = "normal",
-    ) -> None:
-        shape = self._add(
-            "text", x=x, y=y, fill=fill, font_size=size, text_anchor=anchor, font_weight=weight
-        )
-        shape.text = text
-
-    def finish(self, width: float, height: float) -> str:
-        """Return the document."""
-        size = {"width": f"{width:g}", "height": f"{height:g}"}
-        svg = ElementTree.Element(
-            "svg",
-            {
-                "xmlns": "http://www.w3.org/2000/svg",
-                **size,
-                "viewBox": f"0 0 {width:g} {height:g}",
-                "font-family": _FONT,
-            },
-        )
-        ElementTree.SubElement(svg, "rect", {**size, "fill": _PAPER})
-        svg.extend(self._shapes)
-        ElementTree.indent(svg)
-        return ElementTree.tostring(svg, encoding="unicode") + "\n"
-
-    def _add(self, name: str, **attributes: str | float) -> ElementTree.Element:
-        texts = {
-            key.replace("_", "-"): value if isinstance(value, str) else f"{value:g}"
-            for key, value in attributes.items()
-        }
-        shape = ElementTree.Element(name, texts)
-        self._shapes.append(shape)
-        return shape
+def _draw_legend(canvas: Canvas, shown: list[PciDevice], table: bool, y: float) -> float:
+    """Draw what colours and classes of paths mean; return the lower end."""
+    kinds = {_kind(device) for device in shown}
+    chips = [(_FILLS[kind], _EDGES[kind], kind, "") for kind in _FILLS if kind in kinds]
+    chips += [(PAPER, _LINE, "bridge", ""), (_DEGRADED, _DEGRADED, "", "link below its maximum")]
+    classes = [(fill, _EDGE, path, meaning) for path, (fill, meaning) in _PATHS.items()]
+    for row in (chips, classes if table else []):
+        x, end = _MARGIN, y
+        for fill, edge, name, meaning in row:
+            chip = 46 if name else 16
+            width = chip + (6 + text_width(meaning, 10) if meaning else 0)
+            if x + width > _END:
+                x, y = _MARGIN, y + 22
+            # A link is a line.
+            canvas.box(x, y + (0 if name else 7), chip, 17 if name else 2.4, fill, edge, 3)
+            canvas.text(x + chip / 2, y + 12, name, anchor="middle")
+            canvas.text(x + chip + 6, y + 12, meaning, 10, _SOFT)
+            x += width + 14
+            end = y + 22
+        y = end
+    note = "Gen4 x16: generation and lanes of a link. GB/s: its rate in each direction."
+    canvas.text(_MARGIN, y + 14, note, 10, _SOFT)
+    return y + 28

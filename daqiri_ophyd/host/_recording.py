@@ -62,6 +62,7 @@ def record_host(directory: str | os.PathLike[str]) -> None:
         "addresses.json": lambda: _json(facts.addresses),
         "leased.json": lambda: _json(sorted(facts.leased)),
         "services.json": lambda: _json(sorted(facts.services)),
+        "pci-names.json": lambda: _json(facts.pci_names),
         "clock.json": lambda: _json(asdict(facts.clock)),
         "ethtool.json": lambda: _json({name: asdict(facts.nic_settings(name)) for name in names}),
     }

@@ -83,16 +83,16 @@ class Root:
         except OSError as error:
             raise FactError(f"{path}: {_reason(error)}") from None
 
-    def text(self, path: str) -> str:
+    def text(self, path: str, size: int = _LARGEST) -> str:
         """
-        Return a file's text, stripped; unprintable characters are replaced by spaces.
+        Return the text of a file's first bytes, stripped; unprintable characters become spaces.
 
         Raises
         ------
         FactError
             If it is missing or cannot be read.
         """
-        return _UNPRINTABLE.sub(" ", self.bytes(path).decode("utf-8", "replace")).strip()
+        return _UNPRINTABLE.sub(" ", self.bytes(path, size).decode("utf-8", "replace")).strip()
 
     def lines(self, path: str) -> list[str]:
         """
@@ -123,10 +123,10 @@ class Root:
             raise FactError(f"{path}: holds {text[:40]!r}, beyond {_INTEGER_BITS} bits")
         return value
 
-    def optional(self, path: str) -> str:
-        """Return a file's text, or an empty one if it cannot be read."""
+    def optional(self, path: str, size: int = _LARGEST) -> str:
+        """Return the text of a file's first bytes, or an empty one if it cannot be read."""
         try:
-            return self.text(path)
+            return self.text(path, size)
         except FactError:
             return ""
 

@@ -13,8 +13,6 @@ from ._files import at_every_boot
 
 _PAYLOAD = 256
 _READ_REQUEST = 4096
-# What headers leave of a link with payloads of 256 B.
-_NET = 0.9
 
 
 def _gpus(context: Context) -> list[PciDevice]:
@@ -118,7 +116,7 @@ def _narrow_bridge(context: Context, nic: PciDevice) -> PciDevice | None:
 def _shortfall(context: Context, nic: PciDevice) -> str:
     """Return what the link carries, where the port is faster; nothing can be done about it."""
     rates = [i.speed for i in context.interfaces if i.pci_address == nic.address and i.speed]
-    carries = (nic.bandwidth or 0) * _NET
+    carries = nic.packet_bandwidth or 0
     if not rates or carries >= max(rates) / 1000:
         return ""
     return f", which carries about {carries:.0f} Gb/s of the port's {max(rates) / 1000:.0f}"

@@ -39,13 +39,15 @@ from ._network import (
     read_rdma,
 )
 from ._pci import Connection, PciDevice, bridges_between, connection, read_pci
-from ._storage import Volume, read_volume
+from ._pci_names import read_pci_names
+from ._storage import Drive, Volume, read_drives, read_volume
 
 __all__ = [
     "CommandLine",
     "Connection",
     "Cpu",
     "DefaultPages",
+    "Drive",
     "Facts",
     "Gpu",
     "GpuRefusals",
@@ -162,6 +164,18 @@ class Facts:
     def pci(self) -> dict[str, PciDevice]:
         """Devices on the PCI buses, by address."""
         return read_pci(self.root)
+
+    @cached_property
+    def pci_names(self) -> dict[str, str]:
+        """Names of vendors and devices on the PCI buses, by numbers such as ``15b3:1021``."""
+        vendors = {f"{device.vendor:04x}" for device in self.pci.values()}
+        ids = {f"{device.vendor:04x}:{device.device:04x}" for device in self.pci.values()}
+        return read_pci_names(self.root, vendors | ids)
+
+    @cached_property
+    def drives(self) -> dict[str, Drive]:
+        """NVMe drives, by PCI address."""
+        return read_drives(self.root)
 
     @cached_property
     def interfaces(self) -> dict[str, NetDevice]:

@@ -195,6 +195,12 @@ class PciDevice:
         """Gb/s that the link can carry at most; None: no link."""
         return _bandwidth(self.max_link_speed, self.max_link_width)
 
+    @property
+    def packet_bandwidth(self) -> float | None:
+        """Gb/s of packets that the link carries now, about; None: no link."""
+        # What headers leave of a link with payloads of 256 B.
+        return None if self.bandwidth is None else 0.9 * self.bandwidth
+
     def _word(self, at: int) -> int:
         if at + 2 > len(self.config):
             raise FactError(

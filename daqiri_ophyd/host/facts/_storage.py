@@ -1,4 +1,4 @@
-"""File system of the folder for captures."""
+"""File system of the folder for captures, and NVMe drives."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path, PurePosixPath
 
 from .._root import FactError, Root
 
-__all__ = ["Volume", "read_volume"]
+__all__ = ["Drive", "Volume", "read_drives", "read_volume"]
+
+_NVME = "/sys/class/nvme"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,36 @@ def read_volume(root: Root, folder: str) -> Volume:
     if found is None:
         raise FactError(f"/proc/mounts: nothing is mounted above {folder}")
     return Volume(*found, _free(folder) if root.live else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Drive:
+    """An NVMe drive.
+
+    Parameters
+    ----------
+    name : str
+        Such as ``nvme0``.
+    model : str
+        Name of the product; empty: not known.
+    """
+
+    name: str
+    model: str
+
+
+def read_drives(root: Root) -> dict[str, Drive]:
+    """Return NVMe drives by PCI address."""
+    found = {}
+    for name in root.names(_NVME):
+        try:
+            parts = root.target(f"{_NVME}/{name}").split("/")
+        except FactError:
+            continue
+        address = next((part for part in reversed(parts) if part.count(":") == 2), "")
+        model = " ".join(root.optional(f"{_NVME}/{name}/model").split())
+        found[address] = Drive(name, model)
+    return found
 
 
 def _free(folder: str) -> int | None:

@@ -62,7 +62,7 @@ def write_host(root: Path, host: dict[str, Any]) -> Path:
     ``recorded`` (values by name), and short forms for what is long to write out: ``cmdline``,
     ``modules``, ``cpus``, ``smt``, ``nodes``, ``governor``, ``capacities`` (of CPUs), ``memory``
     (kB), ``hugepages`` (total and free by kB), ``default_hugepage`` (kB), ``node_hugepages``,
-    ``pci``, ``net``.
+    ``pci``, ``net``, ``drives``.
     """
     tree = Tree(root)
     if "product" in host:
@@ -85,6 +85,8 @@ def write_host(root: Path, host: dict[str, Any]) -> Path:
         tree.pci(**device)
     for name, interface in host.get("net", {}).items():
         tree.interface(name, **interface)
+    for name, drive in host.get("drives", {}).items():
+        tree.drive(name, **drive)
     for path, text in host.get("files", {}).items():
         tree.file(path, text)
     for path, digits in host.get("hex", {}).items():
@@ -214,6 +216,12 @@ class Tree:
             self.link(
                 f"/sys/class/infiniband/{rdma}", f"/sys/bus/pci/devices/{pci}/infiniband/{rdma}"
             )
+
+    def drive(self, name: str, pci: str, model: str) -> None:
+        folder = f"/sys/bus/pci/devices/{pci}/nvme/{name}"
+        # The kernel pads names to 40 characters.
+        self.file(f"{folder}/model", f"{model:40}")
+        self.link(f"/sys/class/nvme/{name}", folder)
 
 
 def config_space(

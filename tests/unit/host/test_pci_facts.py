@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daqiri_ophyd.host import FactError, Facts
-from daqiri_ophyd.host.facts import PciDevice, bridges_between, connection
+from daqiri_ophyd.host.facts import Drive, PciDevice, bridges_between, connection
 
 
 def at(path, node=None, config=b""):
@@ -118,3 +118,36 @@ def test_facts_agree_with_the_files_of_this_machine():
     for address, device in facts.pci.items():
         assert device.ancestors[0].startswith("pci")
         assert address not in device.ancestors
+
+
+PCI_IDS = """\
+# A comment
+
+10de  NVIDIA Corporation
+\t20b5  GA100 [A100 PCIe 80GB]
+\t\t10de 1533  A100 80GB PCIe
+#\tNot a vendor
+15b3  Mellanox Technologies
+# nor this
+\t1021  MT2910 Family [ConnectX-7]
+
+\ta2d6  MT42822 BlueField-2 integrated ConnectX-6 Dx network controller
+C 02  Network controller
+\t00  Ethernet controller
+"""
+
+
+@pytest.mark.parametrize("path", ["/usr/share/hwdata/pci.ids", "/usr/share/misc/pci.ids"])
+def test_names_are_those_of_the_list_of_the_host(make_host, path):
+    facts = Facts(make_host("a100", recorded={}, files={path: PCI_IDS}))
+    assert facts.pci_names == {
+        "10de": "NVIDIA Corporation",
+        "10de:20b5": "GA100 [A100 PCIe 80GB]",
+        "15b3": "Mellanox Technologies",
+        "15b3:a2d6": "MT42822 BlueField-2 integrated ConnectX-6 Dx network controller",
+    }
+
+
+def test_drives_are_known_by_address(make_host):
+    facts = Facts(make_host("a100"))
+    assert facts.drives == {"0000:32:00.0": Drive("nvme0", "SAMSUNG MZQL23T8HCLS-00A07")}

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from daqiri_ophyd.host import CHECKS, Facts, check_host, pcie_picture, record_host
+from daqiri_ophyd.host.facts import _pci_names
 
 # What depends on the place or the moment, not on the host.
 _OF_THE_MOMENT = {"clocks", "storage"}
@@ -41,6 +42,19 @@ def test_answers_are_kept(recorded):
     addresses = json.loads((recorded / "recorded" / "addresses.json").read_text())
     assert "127.0.0.1/8" in addresses["lo"]
     assert "127.0.0.1/8" not in json.loads((recorded / "recorded" / "leased.json").read_text())
+
+
+def test_names_of_devices_are_kept_without_the_list(tmp_path, monkeypatch):
+    ids = {(device.vendor, device.device) for device in Facts().pci.values()}
+    lines = [f"{vendor:04x}  Vendor\n\t{device:04x}  Device {device}\n" for vendor, device in ids]
+    list_of_all = tmp_path / "pci.ids"
+    list_of_all.write_text("0000  Nobody\n" + "".join(lines))
+    monkeypatch.setattr(_pci_names, "_LISTS", (str(list_of_all),))
+    record_host(tmp_path / "host")
+    names = Facts(tmp_path / "host").pci_names
+    assert names == Facts().pci_names
+    assert len(names) == len(ids) + len({vendor for vendor, _ in ids})
+    assert not list((tmp_path / "host").rglob("pci.ids"))
 
 
 def test_a_folder_in_use_is_left_alone(tmp_path):

@@ -178,7 +178,7 @@ def test_altered_files_are_no_fault_of_a_check(originals, damaged, data):
 
 
 @given(
-    record=st.sampled_from(["addresses", "clock", "ethtool", "gpus", "leased"]),
+    record=st.sampled_from(["addresses", "clock", "ethtool", "gpus", "leased", "pci-names"]),
     value=VALUES | st.lists(st.dictionaries(st.sampled_from(["index", "name", "cuda"]), VALUES)),
 )
 @example("gpus", [{"index": 0, "name": "\x1b[2J", "pci_address": "0000:01:00.0"}])
