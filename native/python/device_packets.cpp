@@ -165,12 +165,9 @@ void wait_for_packets(const Burst& burst, int segment) {
 }
 
 py::capsule base_for_kernels(const ReceivedBurst& burst, int segment) {
-  using Hold = std::shared_ptr<DeviceHold>;
-  auto hold = std::make_unique<Hold>(hold_of(burst, *burst.share(), segment));
-  (*hold)->note_export();
-  py::capsule base(hold.get(), [](void* kept) { delete static_cast<Hold*>(kept); });
-  static_cast<void>(hold.release());
-  return base;
+  auto hold = hold_of(burst, *burst.share(), segment);
+  hold->note_export();
+  return owning_capsule(std::move(hold));
 }
 
 DeviceArray packet_on_device(const ReceivedBurst& burst, int segment, std::size_t index) {

@@ -107,11 +107,16 @@ void PacketCopies::wait_for(cudaEvent_t event) {
   require(context, context.driver().call().wait_for_event(event));
 }
 
-void PacketCopies::finish() {
-  std::unique_lock lock(mutex_);
-  void* const begun = std::exchange(begun_, nullptr);
-  lock.unlock();
-  wait_for(static_cast<cudaEvent_t>(begun));
+void PacketCopies::finish() noexcept {
+  try {
+    std::unique_lock lock(mutex_);
+    void* const begun = std::exchange(begun_, nullptr);
+    lock.unlock();
+    wait_for(static_cast<cudaEvent_t>(begun));
+  } catch (const std::exception&) {
+    // The GPU is gone.
+    return;
+  }
 }
 
 template <typename Fill>

@@ -29,7 +29,7 @@ class PacketCopies final : public memory::DeviceCopies {
   void to_host(const Packets& packets, Behind behind) override;
   void gather(const Packets& packets, std::uint64_t to, std::size_t width) override;
   void wait_for(cudaEvent_t event) override;
-  void finish() override;
+  void finish() noexcept override;
   [[nodiscard]] int gpu() const noexcept override { return gpu_; }
 
  private:

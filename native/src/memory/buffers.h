@@ -50,9 +50,9 @@ class DeviceCopies {
   virtual void gather(const Packets& packets, std::uint64_t to, std::size_t width) = 0;
   /// Wait until an event of `to_device` is complete; null: nothing. Any thread. Throws as above.
   virtual void wait_for(cudaEvent_t event) = 0;
-  /// Wait until all that `to_device` began is there: nothing comes to the GPU's memory later. Any
-  /// thread. Throws as above.
-  virtual void finish() = 0;
+  /// Wait until all that `to_device` began is there: nothing arrives in the GPU's memory later.
+  /// Any thread. Returns also when the GPU does not work any more.
+  virtual void finish() noexcept = 0;
   [[nodiscard]] virtual int gpu() const noexcept = 0;
 
  private:

@@ -209,7 +209,7 @@ class Staged final : public memory::MemoryRegion {
     void to_host(const Packets&, Behind) override {}
     void gather(const Packets&, std::uint64_t, std::size_t) override {}
     void wait_for(cudaEvent_t) override {}
-    void finish() override {}
+    void finish() noexcept override {}
     [[nodiscard]] int gpu() const noexcept override { return 0; }
     bool full{false};
   };
