@@ -294,7 +294,9 @@ class ReorderPlan(ProcessedPlan):
         a pixel is NaN or the mean is undefined.
 
         The thread that delivers frames copies or bins those in CPU memory: means take up to ten
-        times as long as a copy.
+        times as long as a copy. On a GPU, one thread makes each mean, so a large binning leaves few
+        threads at work; packets of the plan wait meanwhile. Use the smallest binning that the
+        display needs.
         """
         shape, dtype = frame_form(self.config, binning)
         found = self._session.preview_frame(*self._place, after, binning)

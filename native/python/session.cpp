@@ -69,6 +69,10 @@ py::tuple export_dma_buf(const OpenSession& open, const std::string& name) {
     throw Error(Status::INVALID_PARAMETER, "no memory region '" + name + "'; there are " + names);
   }
   const memory::MemoryRegion& region = *found->second;
+  if (open.session().closed()) {
+    throw Error(Status::NOT_READY,
+                "memory region '" + name + "': the engine is closed; open it again");
+  }
   const memory::RegionExtent extent = region.device_extent();
   int file = -1;
   {

@@ -110,7 +110,7 @@ void PacketCopies::wait_for(cudaEvent_t event) {
 void PacketCopies::finish() noexcept {
   try {
     std::unique_lock lock(mutex_);
-    void* const begun = std::exchange(begun_, nullptr);
+    void* const begun = begun_;
     lock.unlock();
     wait_for(static_cast<cudaEvent_t>(begun));
   } catch (const std::exception&) {

@@ -60,7 +60,7 @@ class PacketCopies final : public memory::DeviceCopies {
   void* stream_{nullptr};
   std::array<Launch, 8> launches_;
   std::size_t next_{0};
-  /// Of the latest copies to the GPU that nobody has waited for; null: there are none.
+  /// Of the latest copies to the GPU; null: there were none.
   void* begun_{nullptr};
 };
 

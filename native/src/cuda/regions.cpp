@@ -423,7 +423,9 @@ std::unique_ptr<memory::MemoryRegion> allocate_device(const MemoryRegionConfig& 
   memory::RegionNeeds device = needs;
   device.alignment = std::max(device.alignment, ALIGNMENT);
   return std::make_unique<DeviceRegion>(
-      config, DeviceMemory(memory::RegionExtent::of(config, device, ALIGNMENT),
+      // Whole pages of the host, as dma-bufs are.
+      config, DeviceMemory(memory::RegionExtent::of(
+                               config, device, static_cast<std::size_t>(sysconf(_SC_PAGESIZE))),
                            "memory region '" + config.name_ + "'", config.affinity_));
 }
 

@@ -149,12 +149,15 @@ Burst* RxQueue::take_from(std::uintptr_t connection) {
   if (it != aside_.end()) {
     burst = *it;
     aside_.erase(it);
+  } else if (connection == 0) {
+    ring_.pop(burst);
   } else {
     // The place first: without memory for it, no burst is lost.
-    for (aside_.push_back(nullptr);
-         ring_.pop(burst) && connection != 0 && burst->connection_id != connection;
-         aside_.push_back(nullptr))
+    for (aside_.push_back(nullptr); ring_.pop(burst) && burst->connection_id != connection;
+         aside_.push_back(nullptr)) {
       aside_.back() = std::exchange(burst, nullptr);
+      num_aside_.store(aside_.size(), std::memory_order_release);
+    }
     aside_.pop_back();
   }
   num_aside_.store(aside_.size(), std::memory_order_release);

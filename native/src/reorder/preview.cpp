@@ -2,6 +2,8 @@
 
 #include <cstring>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "daqiri/error.h"
 #include "reorder/plan.h"
@@ -85,8 +87,9 @@ FrameCopy Preview::newer(std::uint64_t after, std::uint32_t binning) {
       if (means_ != nullptr) means_->reserve(binning);
       bytes = pixels_.means(binning) * sizeof(float);
     }
+    std::vector<std::uint8_t> data(bytes);
     found = copies_.try_emplace(binning).first;
-    found->second.latest.data.resize(bytes);
+    found->second.latest.data = std::move(data);
   }
   Copies& copies = found->second;
   FrameCopy copy;

@@ -144,7 +144,7 @@ def test_a_second_reading_before_the_first_is_read_is_logged(daq, run_engine, se
         yield from bps.save()
 
     run_engine(plan())
-    assert "_000000.pcap; it is in no document" in caplog.text
+    assert "_000000.pcap was not read; it is in no document" in caplog.text
 
 
 def test_a_second_stage_loses_nothing(daq, run_engine, documents, send):
