@@ -212,8 +212,8 @@ struct Plan {
                " with batch_byte_offset, whose packets have no slots; remove the key");
     else if (slots != reorder::slots_of(plan))
       at.error("found ", plan.flow_stride_, " for each of ", plan.flow_ids_.size(),
-               " flows, which makes ", slots, "; the product must be the ", reorder::slots_of(plan),
-               " packets of a batch");
+               " flows, which makes ", slots, "; accepts a stride that makes the ",
+               reorder::slots_of(plan), " packets of a batch");
     return !at.bad();
   }
 

@@ -165,7 +165,7 @@ interfaces:
 TEST_CASE("what does not fit is told with the bytes that the buffers have", "[api]") {
   const Engine engine(SPLIT);
   BurstParams* burst = filled_burst(1, 0, 0, 2);
-  const char* const BUFFERS = "the packet's buffers hold 2112 in all";
+  const char* const BUFFERS = "the packet's buffers hold 2112 in total";
   CHECK(set_ipv4_header(burst, 0, 9999, 17, 1, 2) == Status::INVALID_PARAMETER);
   CHECK_THAT(last_error(), Catch::Contains(BUFFERS));
   CHECK(set_udp_header(burst, 0, 9999, 1, 2) == Status::INVALID_PARAMETER);

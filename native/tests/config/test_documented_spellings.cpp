@@ -136,7 +136,7 @@ TEST_CASE("a number is no address unless it is quoted", "[config][spellings]") {
 
 TEST_CASE("keys that went say what has replaced them", "[config][spellings]") {
   require_error(replaced(SOCKET, "stream_type", "manager: dpdk\nstream_type"), "manager",
-                "'engine' names");
+                "'engine' selects");
   require_error(replaced(SOCKET, "stream_type", "protocol: udp\nstream_type"), "protocol",
                 "udp://ip:port");
   require_error(replaced(SOCKET, "socket_config: {mode: client",

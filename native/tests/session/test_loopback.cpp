@@ -271,5 +271,5 @@ TEST_CASE("What the build cannot do is refused with a reason", "[session]") {
   config = loopback_config();
   config.common_.loopback_ = LoopbackType::DISABLED;
   config.ifs_[0].address_ = "0000:03:00.0";
-  refused(config, Status::NOT_SUPPORTED, "DPDK");
+  refused(config, Status::NOT_SUPPORTED, "engine 'dpdk' is not part of this build");
 }
