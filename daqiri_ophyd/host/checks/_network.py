@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from .._check import Context, DoesNotApplyError, check, ok, skip
 from .._finding import Finding, Remedy, Status, Step
+from .._needs import PortNeeds
 from .._platform import Platform
 from .._root import FactError
 from ..facts import NetDevice, PciDevice
@@ -195,7 +196,10 @@ def carrier(context: Context) -> Iterator[Finding]:
         if context.platform == Platform.SPARK:
             note += " " + _NO_CABLE
         found = f"{port.address}: no such port on this host"
-        yield Finding(Status.FAIL, found, port.name, Remedy(note=note))
+        status = Status.FAIL if _needs_address(context, port) else Status.WARN
+        yield Finding(status, found, port.name, Remedy(note=note))
+    for port in context.hidden_ports:
+        yield skip(f"{port.address}: {_why_hidden(context, port)}", port.name)
     for interface in context.interfaces:
         name = interface.name
         if interface.carrier:
@@ -212,6 +216,17 @@ def carrier(context: Context) -> Iterator[Finding]:
         else:
             note = "Plug in the cable at both ends, and check that the other end is switched on."
             yield Finding(context.wrong, "no link", name, Remedy(note=note))
+
+
+def _needs_address(context: Context, port: PortNeeds) -> bool:
+    """Return whether the engine opens only if this host has the port's address."""
+    return context.needs.engine != "socket" or port.joins_group
+
+
+def _why_hidden(context: Context, port: PortNeeds) -> str:
+    if not context.facts.interfaces:
+        return "not known: /sys/class/net lists no interface"
+    return "not looked at, because of its name or because /sys/class/net does not list it"
 
 
 def _linked(context: Context, interface: NetDevice) -> Finding:

@@ -33,6 +33,7 @@ from ._memory import (
 from ._network import (
     NetDevice,
     RdmaDevice,
+    has_interface,
     read_addresses,
     read_interfaces,
     read_leased,
@@ -181,6 +182,10 @@ class Facts:
     def interfaces(self) -> dict[str, NetDevice]:
         """Network interfaces by name."""
         return read_interfaces(self.root)
+
+    def has_interface(self, name: str) -> bool:
+        """Return whether there is an interface of any name; `interfaces` has plain words only."""
+        return has_interface(self.root, name)
 
     @cached_property
     def rdma(self) -> list[RdmaDevice]:

@@ -351,6 +351,61 @@ def test_udp_on_this_machine_uses_loopback(result_of, profile):
     assert (result.status, result.found) == (Status.OK, "lo: link")
 
 
+@pytest.mark.parametrize("address", ["0.0.0.0", "::", "0:0::0"])
+def test_a_wildcard_is_no_port_to_miss(result_of, address):
+    result = result_of("carrier", "container", socket(address, "udp://0.0.0.0:5000"))
+    assert (result.status, result.found) == (Status.SKIP, "nothing to check")
+
+
+@pytest.mark.parametrize("address", ["127.0.0.2", "::1", "0:0:0:0:0:0:0:1"])
+def test_all_addresses_of_loopback_are_its(result_of, address):
+    result = result_of("carrier", "container", socket(address, "udp://127.0.0.2:5000"))
+    assert (result.status, result.found) == (Status.OK, "lo: link")
+
+
+@pytest.mark.parametrize("address", ["2001:db8:0:0::5", "2001:DB8::0005", "2001:db8::5%eth0"])
+def test_addresses_are_the_same_in_any_form(result_of, describe, address):
+    host = describe("container")
+    host["recorded"]["addresses"]["eth0"] = ["2001:db8::5/64"]
+    result = result_of("carrier", host, socket(address, "udp://127.0.0.1:5000"))
+    assert (result.status, result.found) == (Status.OK, "eth0: link")
+
+
+@pytest.mark.parametrize(
+    ("uri", "status"),
+    [
+        # Only a group is joined on the interface with the address.
+        ("udp://127.0.0.1:5000", Status.WARN),
+        ("tcp://127.0.0.1:5000", Status.WARN),
+        ("udp://239.0.0.1:5000", Status.FAIL),
+    ],
+)
+def test_sockets_need_the_port_for_groups_only(result_of, uri, status):
+    result = result_of("carrier", "container", socket("192.0.2.77", uri))
+    assert (result.status, result.found) == (status, "p: 192.0.2.77: no such port on this host")
+
+
+def test_names_of_interfaces_are_as_written(result_of):
+    assert result_of("carrier", "container", raw("ETH0", 2048)).status is Status.FAIL
+
+
+@pytest.mark.parametrize("name", ["a#b", "v$(id)", "a'b"])
+def test_an_interface_with_an_odd_name_is_not_missing(result_of, describe, name):
+    host = describe("container")
+    host["net"][name] = {}
+    result = result_of("carrier", host, raw(name, 2048))
+    assert result.status is Status.SKIP
+    assert result.found == (
+        f"p: {name}: not looked at, because of its name or because /sys/class/net does not list it"
+    )
+
+
+def test_without_a_list_of_interfaces_no_port_is_missing(result_of):
+    result = result_of("carrier", {}, raw("eth0", 2048))
+    assert result.status is Status.SKIP
+    assert result.found == "p: eth0: not known: /sys/class/net lists no interface"
+
+
 # ip-address
 
 
