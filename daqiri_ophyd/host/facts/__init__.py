@@ -13,6 +13,7 @@ from ._cpu import (
     IdleState,
     cpu_list,
     cpu_ranges,
+    read_allowed_cpus,
     read_command_line,
     read_cpus,
     read_idle_states,
@@ -124,6 +125,11 @@ class Facts:
     def cpus(self) -> dict[int, Cpu]:
         """CPUs that are online."""
         return read_cpus(self.root)
+
+    @cached_property
+    def allowed_cpus(self) -> frozenset[int]:
+        """CPUs that this process may use."""
+        return read_allowed_cpus(self.root)
 
     @cached_property
     def services(self) -> frozenset[str]:
