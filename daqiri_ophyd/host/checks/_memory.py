@@ -43,11 +43,18 @@ def memory(context: Context) -> Iterator[Finding]:
     if asked.memory > has.total:
         found += f"; this host has {_size(has.total)}"
         yield Finding(Status.FAIL, found, "", Remedy(note=note))
+    elif has.limit is not None and wanted > has.limit:
+        found += f"; the control group of this process may use {_size(has.limit)}"
+        note += " Or raise the limit: MemoryMax= of systemd, --memory of a container."
+        yield Finding(Status.FAIL, found, "", Remedy(note=note))
+    elif has.available is None:
+        yield ok(f"{found}; this host has {_size(has.total)}")
     elif wanted > has.available:
         found += f"; {_size(has.available)} available"
         yield Finding(Status.FAIL, found, "", Remedy(note=note))
     else:
-        yield ok(f"{found}; {_size(has.available)} available")
+        least = has.available if has.limit is None else min(has.available, has.limit)
+        yield ok(f"{found}; {_size(least)} available")
 
 
 def _size(size: int) -> str:
