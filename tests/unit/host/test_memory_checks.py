@@ -53,6 +53,20 @@ def hugepages(make_host):
     return result_of
 
 
+@pytest.mark.parametrize(
+    ("free", "status", "found"),
+    [
+        (30, Status.OK, "30 of 40 pages of 2 MiB free"),
+        (2, Status.FAIL, "2 of 40 pages of 2 MiB free (need 24)"),
+    ],
+)
+def test_pages_are_counted_where_the_pools_are_hidden(hugepages, free, status, found):
+    lines = f"HugePages_Total: 40\nHugePages_Free: {free}\nHugepagesize: 2048 kB"
+    files = {"/proc/meminfo": f"MemTotal: 9 kB\n{lines}"}
+    result = hugepages({}, config(("huge", 0, 1024, 48 << 10)), files=files)
+    assert (result.status, result.found) == (status, found)
+
+
 def test_pages_reserved_for_the_regions_are_ok(hugepages):
     result = hugepages({2048: [40, 30]}, config(("huge", 0, 1024, 48 << 10)))
     assert (result.status, result.found) == (Status.OK, "30 of 40 pages of 2 MiB free")
