@@ -76,6 +76,8 @@ class PortNeeds:
         UDP or TCP port that it binds; 0: any.
     local_host : str
         IP address that it binds; empty: any.
+    binds_at_once : bool
+        Whether it opens only if it can bind that; a TCP client tries again and again.
     joins_group : bool
         Whether its address chooses the interface of a multicast group.
     hardware_timestamps, accurate_send : bool
@@ -90,6 +92,7 @@ class PortNeeds:
     frame: int
     local_port: int
     local_host: str
+    binds_at_once: bool
     joins_group: bool
     hardware_timestamps: bool
     accurate_send: bool
@@ -250,6 +253,7 @@ def _port(
         frame=frame,
         local_port=local.port or 0,
         local_host=local.hostname or "",
+        binds_at_once=local.scheme == "udp" or sockets.get("mode") == "server",
         joins_group=any(is_multicast(host) and "%" not in host for host in hosts),
         hardware_timestamps=bool(rx.get("hardware_timestamps")),
         accurate_send=bool(tx.get("accurate_send")),

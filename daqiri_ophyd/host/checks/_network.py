@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from .._addresses import can_bind
 from .._check import Context, DoesNotApplyError, check, ok, skip
 from .._finding import Finding, Remedy, Status, Step
 from .._needs import PortNeeds
@@ -253,7 +254,7 @@ def _linked(context: Context, interface: NetDevice) -> Finding:
 @check(
     "ip-address",
     "address of the ports",
-    wanted="a static address on every ConnectX port in use",
+    wanted="local_addr on this host; a static address on every ConnectX port in use",
     why="Senders use the port's address, and an address from DHCP can change between runs.",
 )
 def ip_address(context: Context) -> Iterator[Finding]:
@@ -262,6 +263,8 @@ def ip_address(context: Context) -> Iterator[Finding]:
         yield skip(f"engine {needs.engine} uses none")
         return
     addresses = context.facts.addresses
+    if needs.engine == "socket":
+        yield from _cannot_bind(context)
     for n, interface in enumerate(_fast(context)):
         own = [a for a in addresses.get(interface.name, ()) if not a.startswith("fe80:")]
         static = [address for address in own if address not in context.facts.leased]
@@ -272,6 +275,21 @@ def ip_address(context: Context) -> Iterator[Finding]:
             remedy = _set_address(context, interface.name, f"192.168.{10 + n}.1/24")
             found = f"leased only: {', '.join(own)}" if own else "none"
             yield Finding(Status.WARN, found, interface.name, remedy)
+
+
+def _cannot_bind(context: Context) -> Iterator[Finding]:
+    """Report local addresses that no interface has."""
+    addresses = context.facts.addresses
+    if not addresses:
+        return
+    for port in context.needs.ports:
+        family = "ipv6" if ":" in port.local_host else "ipv4"
+        if family in context.facts.bind_any or can_bind(addresses, port.local_host):
+            continue
+        status = Status.FAIL if port.binds_at_once else Status.WARN
+        note = "Set local_addr to an address that ip address shows, or to 0.0.0.0 for all."
+        found = f"local_addr {port.local_host}: no interface has this address"
+        yield Finding(status, found, port.name, Remedy(note=note))
 
 
 def _set_address(context: Context, name: str, address: str) -> Remedy:

@@ -148,6 +148,13 @@ class Facts:
         return self.root.integer(path) if self.root.exists(path) else 1024
 
     @cached_property
+    def bind_any(self) -> frozenset[str]:
+        """Of ``ipv4`` and ``ipv6``: whose sockets may have addresses that no interface has."""
+        families = ("ipv4", "ipv6")
+        path = "/proc/sys/net/{}/ip_nonlocal_bind"
+        return frozenset(f for f in families if self.root.optional(path.format(f)) == "1")
+
+    @cached_property
     def memory(self) -> Memory:
         """The main memory."""
         return read_memory(self.root)

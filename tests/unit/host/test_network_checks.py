@@ -417,6 +417,55 @@ def test_without_a_list_of_interfaces_no_port_is_missing(result_of):
 # ip-address
 
 
+@pytest.mark.parametrize("scheme", ["udp", "tcp"])
+@pytest.mark.parametrize("address", ["192.0.2.77", "[2001:db8::77]", "[::ffff:127.0.0.1]"])
+def test_a_local_address_that_no_interface_has_fails(result_of, scheme, address):
+    config = socket("192.0.2.2", f"{scheme}://{address}:5000")
+    result = result_of("ip-address", "container", config)
+    assert (result.status, result.found) == (
+        Status.FAIL,
+        f"p: local_addr {address.strip('[]')}: no interface has this address",
+    )
+
+
+def test_a_tcp_client_tries_again_from_an_address_that_is_missing(result_of):
+    config = socket("192.0.2.2", "tcp://192.0.2.77:5000")
+    config["interfaces"][0]["socket_config"] |= {
+        "mode": "client",
+        "remote_addr": "tcp://192.0.2.3:5000",
+    }
+    assert result_of("ip-address", "container", config).status is Status.WARN
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("192.0.2.2", "0.0.0.0", "[::]", "127.0.0.9", "[::1]", "239.0.0.1", "[ff02::1]"),
+        # The kernel takes broadcasts, too.
+        *("255.255.255.255", "192.0.2.255"),
+    ],
+)
+def test_local_addresses_that_can_be_bound(result_of, address):
+    config = socket("192.0.2.2", f"udp://{address}:5000")
+    assert result_of("ip-address", "container", config).status is Status.SKIP
+
+
+def test_addresses_that_no_interface_has_may_be_allowed(result_of, describe):
+    host = describe("container")
+    host["files"]["/proc/sys/net/ipv4/ip_nonlocal_bind"] = "1"
+    config = socket("192.0.2.2", "udp://192.0.2.77:5000")
+    assert result_of("ip-address", host, config).status is Status.SKIP
+    config = socket("192.0.2.2", "udp://[2001:db8::77]:5000")
+    assert result_of("ip-address", host, config).status is Status.FAIL
+
+
+def test_without_a_record_of_addresses_none_is_missed(result_of, describe):
+    host = describe("container")
+    del host["recorded"]["addresses"]
+    config = socket("eth0", "udp://192.0.2.77:5000")
+    assert result_of("ip-address", host, config).status is Status.SKIP
+
+
 def test_addresses_are_ok(result_of):
     result = result_of("ip-address", "igx")
     assert (result.status, result.found) == (Status.OK, "cx7_0: 1.1.1.1/24; cx7_1: 2.2.2.2/24")
