@@ -20,6 +20,7 @@ from ..host import (
     measure_host,
     pcie_picture,
     record_host,
+    require_host,
 )
 from ._output import out, print_error, print_facts, print_json, print_message, progress_bar
 from ._source import load_source
@@ -99,8 +100,10 @@ def picture(
 
     Example: [bold]daqiri-ophyd host picture host.svg[/bold]
     """
-    if not root.is_dir():
-        raise typer.BadParameter(f"root is {str(root)!r}, which is not a folder")
+    try:
+        require_host(root)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
     try:
         drawn = pcie_picture(Facts(root))
     except FactError as error:

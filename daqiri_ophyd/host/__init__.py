@@ -9,7 +9,7 @@ from ._needs import Needs
 from ._picture import pcie_picture
 from ._platform import Platform
 from ._recording import record_host
-from ._root import FactError
+from ._root import FactError, require_host
 from .checks import CHECKS
 from .facts import Facts
 from .measure import MEASUREMENTS, Measurement, measure_host
@@ -38,4 +38,5 @@ __all__ = [
     "measure_host",
     "pcie_picture",
     "record_host",
+    "require_host",
 ]

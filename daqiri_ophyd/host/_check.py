@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from ._addresses import has_address, is_any
 from ._finding import Finding, Result, Status
 from ._needs import Needs, PortNeeds
 from ._platform import Platform
@@ -123,6 +124,19 @@ class Context:
     @property
     def missing_ports(self) -> list[PortNeeds]:
         """Ports of the configuration that this host does not have."""
+        return [port for port in self._without_details if not self._exists(port)]
+
+    @property
+    def hidden_ports(self) -> list[PortNeeds]:
+        """Ports of the configuration that this host has, or may have, without any details."""
+        return [
+            port
+            for port in self._without_details
+            if self._exists(port) and not is_any(port.address)
+        ]
+
+    @property
+    def _without_details(self) -> list[PortNeeds]:
         if self.needs.engine == "loopback":
             return []
         return [
@@ -131,6 +145,16 @@ class Context:
             if port.pci_address not in self.facts.pci
             and not any(self._is(each, port) for each in self.facts.interfaces.values())
         ]
+
+    def _exists(self, port: PortNeeds) -> bool:
+        if port.pci_address:
+            return False
+        if self.facts.has_interface(port.address) or is_any(port.address):
+            return True
+        own = self.facts.addresses
+        if any(has_address(name, own[name], port.address) for name in own):
+            return True
+        return not (self.facts.root.live or own or self.facts.interfaces)
 
     def ports_of(self, interface: NetDevice) -> list[PortNeeds]:
         """Return the configuration's ports on an interface."""
@@ -142,11 +166,10 @@ class Context:
         return self.facts.pci.get(owner.pci_address if owner else port.pci_address or "")
 
     def _is(self, interface: NetDevice, port: PortNeeds) -> bool:
-        address = port.address.lower()
-        if address in (interface.name.lower(), interface.pci_address):
+        if port.address == interface.name or port.pci_address == interface.pci_address:
             return True
         own = self.facts.addresses.get(interface.name, ())
-        return any(each.partition("/")[0].lower() == address for each in own)
+        return has_address(interface.name, own, port.address)
 
 
 @dataclass(frozen=True, slots=True)

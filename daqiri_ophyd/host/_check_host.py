@@ -10,6 +10,7 @@ from ._check import Context
 from ._finding import Report
 from ._needs import Needs
 from ._platform import Platform, detect_platform
+from ._root import require_host
 from .checks import CHECKS
 from .facts import Facts
 
@@ -49,15 +50,12 @@ def check_host(
     Raises
     ------
     ValueError
-        If the platform or a check is unknown, or the root is not a folder.
+        If the platform or a check is unknown, or the root is not that of a host.
     """
     chosen = list(only)
     if unknown := [name for name in chosen if name not in CHECKS]:
         raise ValueError(f"no check is called {unknown[0]!r}; there are: {', '.join(CHECKS)}")
-    if not os.path.isdir(root):
-        raise ValueError(
-            f"root is {os.fspath(root)!r}, which is not a folder; give / or a recorded host"
-        )
+    require_host(root)
     facts = Facts(root)
     if platform != "auto" and platform not in list(Platform):
         raise ValueError(f"platform is {platform!r}; accepted are auto, {', '.join(Platform)}")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+from ._addresses import is_multicast
 from ._engine_rules import HostNeeds, host_needs, hugepages_needed, writes_to_gpu
 
 __all__ = ["Needs", "Poller", "PortNeeds", "Region"]
@@ -73,6 +74,12 @@ class PortNeeds:
         Bytes of the largest packet its regions hold, headers included.
     local_port : int
         UDP or TCP port that it binds; 0: any.
+    local_host : str
+        IP address that it binds; empty: any.
+    binds_at_once : bool
+        Whether it opens only if it can bind that; a TCP client tries again and again.
+    joins_group : bool
+        Whether its address chooses the interface of a multicast group.
     hardware_timestamps, accurate_send : bool
         As configured.
     """
@@ -84,6 +91,9 @@ class PortNeeds:
     tx_queues: int
     frame: int
     local_port: int
+    local_host: str
+    binds_at_once: bool
+    joins_group: bool
     hardware_timestamps: bool
     accurate_send: bool
 
@@ -232,7 +242,8 @@ def _port(
         frame = 0
     elif payload := sockets.get("max_payload_size"):
         frame = min(frame, payload) + _HEADERS if frame else payload + _HEADERS
-    local = urlsplit(str(sockets.get("local_addr", "")))
+    local, remote = (urlsplit(str(sockets.get(key, ""))) for key in ("local_addr", "remote_addr"))
+    hosts = [each.hostname or "" for each in (local, remote) if each.scheme == "udp"]
     return PortNeeds(
         name=interface["name"],
         address=str(interface.get("address", "")),
@@ -241,6 +252,9 @@ def _port(
         tx_queues=len(tx.get("queues", ())),
         frame=frame,
         local_port=local.port or 0,
+        local_host=local.hostname or "",
+        binds_at_once=local.scheme == "udp" or sockets.get("mode") == "server",
+        joins_group=any(is_multicast(host) and "%" not in host for host in hosts),
         hardware_timestamps=bool(rx.get("hardware_timestamps")),
         accurate_send=bool(tx.get("accurate_send")),
     )

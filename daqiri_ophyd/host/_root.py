@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FactError", "Root"]
+__all__ = ["FactError", "Root", "require_host"]
 
 _LARGEST = 1 << 20
 # Characters that neither terminals nor XML accept.
@@ -20,6 +20,25 @@ _INTEGER_BITS = 64
 
 class FactError(Exception):
     """A fact cannot be read on this host; the text says which, and why."""
+
+
+def require_host(root: str | os.PathLike[str]) -> None:
+    """
+    Accept the root of a host only.
+
+    Raises
+    ------
+    ValueError
+        If it is not a folder, or has neither of the folders proc and sys.
+    """
+    name = os.fspath(root)
+    if not os.path.isdir(root):
+        raise ValueError(f"root is {name!r}, which is not a folder; give / or a recorded host")
+    if not any(os.path.isdir(os.path.join(root, each)) for each in ("proc", "sys")):
+        raise ValueError(
+            f"root is {name!r}, a folder without proc and sys; give / or a recorded host, which "
+            "has them (`daqiri-ophyd host record DIR` makes one)"
+        )
 
 
 class Root:

@@ -97,21 +97,26 @@ def _isolate(context: Context, cores: frozenset[int]) -> Remedy:
 @check(
     "queue-cores",
     "cores of the configuration's queues",
-    wanted="online, on the port's NUMA node, one per physical core, fast, not the master core",
+    wanted="allowed, on the port's NUMA node, one per physical core, fast, not the master core",
     why="Two pollers share a core's time; memory on another node is slow, and so are small cores.",
 )
 def queue_cores(context: Context) -> Iterator[Finding]:
-    needs, cpus = context.needs, context.facts.cpus
+    needs = context.needs
     if not needs.pollers:
         yield skip("no configuration" if not needs.given else "the configuration has no poller")
         return
+    allowed, cpus = context.facts.allowed_cpus, context.facts.cpus
     placed: dict[frozenset[int], list[Poller]] = defaultdict(list)
     for poller in needs.pollers:
         if poller.core is None:
             yield ok("not pinned", poller.queue)
-        elif poller.core not in cpus:
-            note = f"Use cores that are online: {cpu_ranges(frozenset(cpus))}."
+        elif poller.core not in cpus or poller.core not in allowed:
+            online = poller.core in cpus
+            note = f"Use cores that are online: {cpu_ranges(allowed & frozenset(cpus))}."
             found = f"core {poller.core} is not online"
+            if online:
+                note = f"Use {cpu_ranges(allowed)}, or let the process use more: taskset, cpuset."
+                found = f"core {poller.core} is not available to this process"
             # As the engine has it: threads of sockets run all the same, not pinned.
             status = Status.WARN if needs.engine == "socket" else Status.FAIL
             yield Finding(status, found, poller.queue, Remedy(note=note))

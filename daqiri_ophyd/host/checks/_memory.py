@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from .._check import Context, DoesNotApplyError, check, ok, skip
+from .._device_names import known
 from .._finding import Finding, Remedy, Status, Step
 from ..facts import DefaultPages
 from ._files import at_every_boot
@@ -43,11 +44,18 @@ def memory(context: Context) -> Iterator[Finding]:
     if asked.memory > has.total:
         found += f"; this host has {_size(has.total)}"
         yield Finding(Status.FAIL, found, "", Remedy(note=note))
+    elif has.limit is not None and wanted > has.limit:
+        found += f"; the control group of this process may use {_size(has.limit)}"
+        note += " Or raise the limit: MemoryMax= of systemd, --memory of a container."
+        yield Finding(Status.FAIL, found, "", Remedy(note=note))
+    elif has.available is None:
+        yield ok(f"{found}; this host has {_size(has.total)}")
     elif wanted > has.available:
         found += f"; {_size(has.available)} available"
         yield Finding(Status.FAIL, found, "", Remedy(note=note))
     else:
-        yield ok(f"{found}; {_size(has.available)} available")
+        least = has.available if has.limit is None else min(has.available, has.limit)
+        yield ok(f"{found}; {_size(least)} available")
 
 
 def _size(size: int) -> str:
@@ -74,7 +82,9 @@ def hugepages(context: Context) -> Iterator[Finding]:
     else:
         wanted = -(-_LEAST // pages.size)
     found = str(pages) if pages.total else f"no pages of {pages.unit}"
-    others = [p for p in context.facts.hugepages if p.size != pages.size and p.total]
+    # For the text only: /sys may be hidden.
+    pools = known(lambda: context.facts.hugepages, [])
+    others = [pool for pool in pools if pool.size != pages.size and pool.total]
     if others and pages.free < wanted:
         found += f"; not of the default size: {', '.join(map(str, others))}"
     if pages.free >= wanted:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from .._addresses import can_bind
 from .._check import Context, DoesNotApplyError, check, ok, skip
 from .._finding import Finding, Remedy, Status, Step
+from .._needs import PortNeeds
 from .._platform import Platform
 from .._root import FactError
 from ..facts import NetDevice, PciDevice
@@ -195,7 +197,10 @@ def carrier(context: Context) -> Iterator[Finding]:
         if context.platform == Platform.SPARK:
             note += " " + _NO_CABLE
         found = f"{port.address}: no such port on this host"
-        yield Finding(Status.FAIL, found, port.name, Remedy(note=note))
+        status = Status.FAIL if _needs_address(context, port) else Status.WARN
+        yield Finding(status, found, port.name, Remedy(note=note))
+    for port in context.hidden_ports:
+        yield skip(f"{port.address}: {_why_hidden(context, port)}", port.name)
     for interface in context.interfaces:
         name = interface.name
         if interface.carrier:
@@ -206,12 +211,28 @@ def carrier(context: Context) -> Iterator[Finding]:
                 note="Permanently: in the settings of the network service.",
                 verify=(f"ip link show dev {name} up | grep -q .",),
             )
-            yield Finding(context.wrong, "switched off", name, remedy)
+            yield Finding(_lossy(context), "switched off", name, remedy)
         elif interface.carrier is None:
             yield skip("not reported by the driver", name)
         else:
             note = "Plug in the cable at both ends, and check that the other end is switched on."
-            yield Finding(context.wrong, "no link", name, Remedy(note=note))
+            yield Finding(_lossy(context), "no link", name, Remedy(note=note))
+
+
+def _lossy(context: Context) -> Status:
+    """Status of what costs packets: engines on the kernel's interfaces open all the same."""
+    return Status.FAIL if context.needs.past_kernel else Status.WARN
+
+
+def _needs_address(context: Context, port: PortNeeds) -> bool:
+    """Return whether the engine opens only if this host has the port's address."""
+    return context.needs.engine != "socket" or port.joins_group
+
+
+def _why_hidden(context: Context, port: PortNeeds) -> str:
+    if not context.facts.interfaces:
+        return "not known: /sys/class/net lists no interface"
+    return "not looked at, because of its name or because /sys/class/net does not list it"
 
 
 def _linked(context: Context, interface: NetDevice) -> Finding:
@@ -233,7 +254,7 @@ def _linked(context: Context, interface: NetDevice) -> Finding:
 @check(
     "ip-address",
     "address of the ports",
-    wanted="a static address on every ConnectX port in use",
+    wanted="local_addr on this host; a static address on every ConnectX port in use",
     why="Senders use the port's address, and an address from DHCP can change between runs.",
 )
 def ip_address(context: Context) -> Iterator[Finding]:
@@ -242,6 +263,8 @@ def ip_address(context: Context) -> Iterator[Finding]:
         yield skip(f"engine {needs.engine} uses none")
         return
     addresses = context.facts.addresses
+    if needs.engine == "socket":
+        yield from _cannot_bind(context)
     for n, interface in enumerate(_fast(context)):
         own = [a for a in addresses.get(interface.name, ()) if not a.startswith("fe80:")]
         static = [address for address in own if address not in context.facts.leased]
@@ -252,6 +275,21 @@ def ip_address(context: Context) -> Iterator[Finding]:
             remedy = _set_address(context, interface.name, f"192.168.{10 + n}.1/24")
             found = f"leased only: {', '.join(own)}" if own else "none"
             yield Finding(Status.WARN, found, interface.name, remedy)
+
+
+def _cannot_bind(context: Context) -> Iterator[Finding]:
+    """Report local addresses that no interface has."""
+    addresses = context.facts.addresses
+    if not addresses:
+        return
+    for port in context.needs.ports:
+        family = "ipv6" if ":" in port.local_host else "ipv4"
+        if family in context.facts.bind_any or can_bind(addresses, port.local_host):
+            continue
+        status = Status.FAIL if port.binds_at_once else Status.WARN
+        note = "Set local_addr to an address that ip address shows, or to 0.0.0.0 for all."
+        found = f"local_addr {port.local_host}: no interface has this address"
+        yield Finding(status, found, port.name, Remedy(note=note))
 
 
 def _set_address(context: Context, name: str, address: str) -> Remedy:
@@ -301,7 +339,7 @@ def mtu(context: Context) -> Iterator[Finding]:
         wanted = min(frame - _ETHERNET_HEADER, _JUMBO)
         if interface.mtu < wanted:
             found += f"; the configuration's packets need {wanted} B"
-            yield Finding(Status.FAIL, found, name, _set_mtu(interface))
+            yield Finding(_lossy(context), found, name, _set_mtu(interface))
         elif interface.mtu < _JUMBO and not context.needs.given and interface in _fast(context):
             yield Finding(Status.WARN, found, name, _set_mtu(interface))
         else:

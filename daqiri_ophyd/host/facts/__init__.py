@@ -13,6 +13,7 @@ from ._cpu import (
     IdleState,
     cpu_list,
     cpu_ranges,
+    read_allowed_cpus,
     read_command_line,
     read_cpus,
     read_idle_states,
@@ -33,6 +34,7 @@ from ._memory import (
 from ._network import (
     NetDevice,
     RdmaDevice,
+    has_interface,
     read_addresses,
     read_interfaces,
     read_leased,
@@ -125,6 +127,11 @@ class Facts:
         return read_cpus(self.root)
 
     @cached_property
+    def allowed_cpus(self) -> frozenset[int]:
+        """CPUs that this process may use."""
+        return read_allowed_cpus(self.root)
+
+    @cached_property
     def services(self) -> frozenset[str]:
         """Services of interest that are running."""
         return read_services(self.root)
@@ -139,6 +146,13 @@ class Facts:
         """First UDP or TCP port that needs no privilege."""
         path = "/proc/sys/net/ipv4/ip_unprivileged_port_start"
         return self.root.integer(path) if self.root.exists(path) else 1024
+
+    @cached_property
+    def bind_any(self) -> frozenset[str]:
+        """Of ``ipv4`` and ``ipv6``: whose sockets may have addresses that no interface has."""
+        families = ("ipv4", "ipv6")
+        path = "/proc/sys/net/{}/ip_nonlocal_bind"
+        return frozenset(f for f in families if self.root.optional(path.format(f)) == "1")
 
     @cached_property
     def memory(self) -> Memory:
@@ -181,6 +195,10 @@ class Facts:
     def interfaces(self) -> dict[str, NetDevice]:
         """Network interfaces by name."""
         return read_interfaces(self.root)
+
+    def has_interface(self, name: str) -> bool:
+        """Return whether there is an interface of any name; `interfaces` has plain words only."""
+        return has_interface(self.root, name)
 
     @cached_property
     def rdma(self) -> list[RdmaDevice]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 
 from .._root import FactError, Root
 
 __all__ = ["CommandLine", "Cpu", "IdleState", "cpu_list", "cpu_ranges", "read_command_line"]
-__all__ += ["read_cpus", "read_idle_states"]
+__all__ += ["read_allowed_cpus", "read_cpus", "read_idle_states"]
 
 _NUMBER = re.compile(r"\d{1,10}", re.ASCII)
 _CPU = "/sys/devices/system/cpu"
@@ -111,6 +112,22 @@ def read_cpus(root: Root) -> dict[int, Cpu]:
         )
         for number in sorted(online)
     }
+
+
+def read_allowed_cpus(root: Root) -> frozenset[int]:
+    """
+    Return the CPUs that this process may use; on a recorded host, the process that recorded it.
+
+    Without a record of them, those that are online.
+    """
+    if root.live:
+        # A root that records copies what the same process is told here.
+        root.optional("/proc/self/status")
+        return frozenset(os.sched_getaffinity(0))
+    text = root.optional("/proc/self/status")
+    match = re.search(r"^Cpus_allowed_list:\s*(\S+)$", text, re.MULTILINE)
+    allowed = cpu_list(match[1]) if match else frozenset()
+    return allowed or cpu_list(root.text(f"{_CPU}/online"))
 
 
 def _capacity(root: Root, number: int) -> int | None:

@@ -13,6 +13,13 @@ __all__ += ["read_memory", "read_node_pages"]
 
 _POOLS = "/sys/kernel/mm/hugepages"
 _NODES = "/sys/devices/system/node"
+_UNIFIED = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
+_MEMORY_GROUPS = ("/sys/fs/cgroup/memory",)
+_BYTES = re.compile(r"\d{1,20}", re.ASCII)
+# More than any host has groups in groups; guards against a malformed path.
+_DEEPEST = 100
+# Version 1 writes none as the largest number of whole pages, of at most 64 KiB.
+_NO_LIMIT = (1 << 63) - (1 << 16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +68,17 @@ class Memory:
 
     Parameters
     ----------
-    total, available : int
-        Bytes; available: without swapping.
+    total : int
+        Bytes.
+    available : int or None
+        Bytes that are left without swapping; None: the kernel does not tell.
+    limit : int or None
+        Bytes that the control groups of this process may use; None: no limit.
     """
 
     total: int
-    available: int
+    available: int | None
+    limit: int | None = None
 
 
 def read_memory(root: Root) -> Memory:
@@ -80,10 +92,35 @@ def read_memory(root: Root) -> Memory:
     """
     text = root.text("/proc/meminfo")
     sizes = dict(re.findall(r"^(MemTotal|MemAvailable):\s+(\d{1,15}) kB$", text, re.MULTILINE))
-    try:
-        return Memory(int(sizes["MemTotal"]) << 10, int(sizes["MemAvailable"]) << 10)
-    except KeyError as missing:
-        raise FactError(f"/proc/meminfo: has no {missing.args[0]}") from None
+    if "MemTotal" not in sizes:
+        raise FactError("/proc/meminfo: has no MemTotal")
+    available = int(sizes["MemAvailable"]) << 10 if "MemAvailable" in sizes else None
+    return Memory(int(sizes["MemTotal"]) << 10, available, _lowest_limit(root))
+
+
+def _lowest_limit(root: Root) -> int | None:
+    """Return the lowest memory limit of the process's control groups and those above them."""
+    limits = []
+    for line in root.optional("/proc/self/cgroup").splitlines():
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if not controllers:
+            folders, name = _UNIFIED, "memory.max"
+        elif "memory" in controllers.split(","):
+            folders, name = _MEMORY_GROUPS, "memory.limit_in_bytes"
+        else:
+            continue
+        parts = [part for part in path.split("/") if part]
+        if ".." in parts:
+            # The group is outside what this process sees.
+            parts = []
+        # In a container the path may be the host's, and the limit at the top.
+        places = ["/".join(parts[:n]) for n in range(min(len(parts), _DEEPEST) + 1)]
+        for folder in folders:
+            texts = [root.optional(f"{folder}/{place}/{name}") for place in places]
+            limits += [int(text) for text in texts if _BYTES.fullmatch(text)]
+    lowest = min(limits, default=_NO_LIMIT)
+    return lowest if lowest < _NO_LIMIT else None
 
 
 def read_default_pages(root: Root) -> DefaultPages:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from .._record import read_record
 from .._root import FactError, Root
 
 __all__ = ["NetDevice", "RdmaDevice", "read_addresses", "read_interfaces", "read_leased"]
-__all__ += ["read_rdma"]
+__all__ += ["has_interface", "read_rdma"]
 
 RECORDED = "/recorded/addresses.json"
 LEASED = "/recorded/leased.json"
@@ -67,6 +68,16 @@ def read_interfaces(root: Root) -> dict[str, NetDevice]:
     names = [name for name in root.names(_NET) if _WORD.fullmatch(name)]
     names = [name for name in names if root.exists(f"{_NET}/{name}/mtu")]
     return {name: _read(root, name) for name in names}
+
+
+def has_interface(root: Root, name: str) -> bool:
+    """Return whether there is an interface of any name, as the engine asks."""
+    if not root.live:
+        return name in root.names(_NET) and root.exists(f"{_NET}/{name}/mtu")
+    try:
+        return socket.if_nametoindex(name) > 0
+    except (OSError, ValueError):
+        return False
 
 
 def _read(root: Root, name: str) -> NetDevice:

@@ -26,7 +26,7 @@ def run(*arguments: object) -> int:
 def bare(tmp_path: Path) -> Path:
     """A host of which nothing is known."""
     folder = tmp_path / "bare"
-    folder.mkdir()
+    (folder / "proc").mkdir(parents=True)
     return folder
 
 
@@ -130,6 +130,8 @@ def test_platforms_by_name(bare, platform, capsys):
         (["check", "no-such.yaml"], "no configuration file 'no-such.yaml'"),
         (["check", "--json", "--fix-script"], "exclude each other"),
         (["picture", "x.svg", "--root", "no/such/folder"], "which is not a folder"),
+        (["check", "--root", "."], "root is '.', a folder without proc and sys"),
+        (["picture", "x.svg", "--root", "."], "root is '.', a folder without proc and sys"),
         (["picture"], "OUT.svg"),
         (["measure", "--only", "spins"], "no measurement is called 'spins'; there are: memory"),
         (["measure", "--seconds", "0"], "greater than or equal to 0.1"),

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daqiri_ophyd.engine import load_config
-from daqiri_ophyd.host import FactError, Status, Step
+from daqiri_ophyd.host import FactError, Facts, Status, Step
 from daqiri_ophyd.host.facts import cpu_list, cpu_ranges
 
 ISOLATED = "isolcpus={0} nohz_full={0} rcu_nocbs={0} rcu_nocb_poll irqaffinity={1}"
@@ -156,6 +156,33 @@ def test_a_core_that_is_offline_is_a_warning_for_sockets(result_of):
     result = result_of("queue-cores", {"cpus": 4}, config(1, 7, socket=socket))
     assert result.status is Status.WARN
     assert "p/q1: core 7 is not online" in result.found
+
+
+def allowed(cores):
+    """Return files of a host whose process may use these cores."""
+    return {"/proc/self/status": f"Cpus_allowed:\tff\nCpus_allowed_list:\t{cores}\nSeccomp:\t0"}
+
+
+def test_a_core_that_the_process_may_not_use_fails(result_of):
+    result = result_of("queue-cores", {"cpus": 4, "files": allowed("0,2-3")}, config(1, 2))
+    assert (result.status, result.found) == (
+        Status.FAIL,
+        "p/q0: core 1 is not available to this process",
+    )
+    assert result.remedies[0].note == "Use 0,2-3, or let the process use more: taskset, cpuset."
+
+
+def test_a_core_that_the_process_may_not_use_is_a_warning_for_sockets(result_of):
+    socket = {"mode": "server", "local_addr": "udp://127.0.0.1:5000"}
+    host = {"cpus": 4, "files": allowed("0")}
+    result = result_of("queue-cores", host, config(1, socket=socket))
+    assert result.status is Status.WARN
+    assert "p/q0: core 1 is not available to this process" in result.found
+
+
+def test_cores_of_this_process_are_the_kernels(monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: {5, 7})
+    assert Facts("/").allowed_cpus == {5, 7}
 
 
 def test_siblings_are_one_core(result_of):

@@ -1,5 +1,6 @@
 """What the checks say of described hosts as a whole."""
 
+import re
 import subprocess
 import sys
 
@@ -23,7 +24,8 @@ def test_platform_is_detected(make_host, name, platform):
     assert check_host(root=make_host(name)).platform == platform
 
 
-def test_an_empty_folder_is_a_host_of_which_nothing_is_known(tmp_path):
+def test_empty_folders_are_a_host_of_which_nothing_is_known(tmp_path):
+    (tmp_path / "proc").mkdir()
     report = check_host(root=tmp_path)
     assert report.platform == "generic"
     assert {result.status for result in report.results} == {Status.SKIP}
@@ -45,6 +47,12 @@ def test_checks_are_chosen_by_name(make_host):
 def test_bad_arguments_are_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         check_host(**arguments)
+
+
+def test_a_folder_that_is_no_host_is_refused(tmp_path):
+    expected = f"root is '{tmp_path}', a folder without proc and sys; give / or a recorded host"
+    with pytest.raises(ValueError, match=re.escape(expected)):
+        check_host(root=tmp_path)
 
 
 # What the checks say, and what the engine does, of every profile.

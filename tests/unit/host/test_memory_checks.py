@@ -53,6 +53,20 @@ def hugepages(make_host):
     return result_of
 
 
+@pytest.mark.parametrize(
+    ("free", "status", "found"),
+    [
+        (30, Status.OK, "30 of 40 pages of 2 MiB free"),
+        (2, Status.FAIL, "2 of 40 pages of 2 MiB free (need 24)"),
+    ],
+)
+def test_pages_are_counted_where_the_pools_are_hidden(hugepages, free, status, found):
+    lines = f"HugePages_Total: 40\nHugePages_Free: {free}\nHugepagesize: 2048 kB"
+    files = {"/proc/meminfo": f"MemTotal: 9 kB\n{lines}"}
+    result = hugepages({}, config(("huge", 0, 1024, 48 << 10)), files=files)
+    assert (result.status, result.found) == (status, found)
+
+
 def test_pages_reserved_for_the_regions_are_ok(hugepages):
     result = hugepages({2048: [40, 30]}, config(("huge", 0, 1024, 48 << 10)))
     assert (result.status, result.found) == (Status.OK, "30 of 40 pages of 2 MiB free")
@@ -238,11 +252,55 @@ def test_regions_on_huge_pages_take_no_other_memory(result_of):
 
 
 def test_memory_that_is_not_known(result_of):
-    result = result_of("memory", {"files": {"/proc/meminfo": "MemTotal: 5 kB"}}, config())
+    result = result_of("memory", {"files": {"/proc/meminfo": "MemFree: 5 kB"}}, config())
     assert (result.status, result.found) == (
         Status.SKIP,
-        "not known: /proc/meminfo: has no MemAvailable",
+        "not known: /proc/meminfo: has no MemTotal",
     )
+
+
+@pytest.mark.parametrize(("total", "status"), [(2 << 20, Status.OK), (1 << 19, Status.FAIL)])
+def test_without_what_is_available_the_host_must_have_it(result_of, total, status):
+    asked = config(("host", 0, 1 << 17, 4096))
+    result = result_of("memory", {"files": {"/proc/meminfo": f"MemTotal: {total} kB"}}, asked)
+    assert result.status is status
+    assert "; this host has " in result.found
+
+
+GROUPS = [
+    # The process's own group, and one above it.
+    ("0::/a/b", "/sys/fs/cgroup/a/b/memory.max"),
+    ("0::/a/b", "/sys/fs/cgroup/a/memory.max"),
+    # A container sees its own group at the top, and maybe the host's path.
+    ("0::/", "/sys/fs/cgroup/memory.max"),
+    ("0::/../x", "/sys/fs/cgroup/memory.max"),
+    ("1:name=systemd:/\n4:cpu,memory:/a/b", "/sys/fs/cgroup/memory/a/b/memory.limit_in_bytes"),
+    ("4:memory:/docker/1f", "/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+    ("4:cpu:/\n0::/a", "/sys/fs/cgroup/unified/a/memory.max"),
+]
+
+
+@pytest.mark.parametrize(("groups", "path"), GROUPS)
+def test_control_groups_limit_memory(result_of, groups, path):
+    files = {"/proc/self/cgroup": groups, path: str(256 << 20)}
+    result = result_of("memory", {"files": files}, config(("host", 0, 1 << 17, 4096)))
+    assert (result.status, result.found) == (
+        Status.FAIL,
+        "513 MiB needed; the control group of this process may use 256 MiB",
+    )
+
+
+@pytest.mark.parametrize("limit", ["max", str((1 << 63) - 4096), str((1 << 63) - 65536), "?"])
+@pytest.mark.parametrize(("groups", "path"), GROUPS)
+def test_control_groups_without_a_limit(result_of, groups, path, limit):
+    files = {"/proc/self/cgroup": groups, path: limit}
+    result = result_of("memory", {"files": files}, config(("host", 0, 1 << 17, 4096)))
+    assert (result.status, result.found.partition("; ")[2]) == (Status.OK, "16.0 GiB available")
+
+
+def test_other_control_groups_do_not_matter(result_of):
+    files = {"/proc/self/cgroup": "0::/a", "/sys/fs/cgroup/b/memory.max": "4096"}
+    assert result_of("memory", {"files": files}, config()).status is Status.OK
 
 
 # numa

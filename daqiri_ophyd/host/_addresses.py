@@ -1,0 +1,80 @@
+"""IP addresses of a host, compared as the kernel compares them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from ipaddress import IPv4Address, IPv4Interface, IPv6Address, ip_address, ip_interface
+
+__all__ = ["can_bind", "has_address", "is_any", "is_multicast"]
+
+_LOOPBACK = "lo"
+
+
+def is_any(address: str) -> bool:
+    """Return whether this is ``0.0.0.0``, ``::`` or a group, which no interface has."""
+    parsed = _parsed(address)
+    return parsed is not None and (parsed.is_unspecified or parsed.is_multicast)
+
+
+def is_multicast(address: str) -> bool:
+    """Return whether this is the address of a multicast group."""
+    parsed = _parsed(address)
+    return parsed is not None and parsed.is_multicast
+
+
+def has_address(interface: str, own: Iterable[str], address: str) -> bool:
+    """Return whether an interface has an IP address.
+
+    Parameters
+    ----------
+    interface : str
+        Its name: ``lo`` has all addresses of its IPv4 networks.
+    own : iterable of str
+        Its addresses, such as ``192.168.10.1/24``.
+    address : str
+        Any text.
+    """
+    wanted = _parsed(address)
+    if wanted is None:
+        return False
+    if interface == _LOOPBACK and wanted.is_loopback:
+        return True
+    for each in own:
+        try:
+            mine = ip_interface(each)
+        except ValueError:
+            continue
+        if mine.ip == wanted:
+            return True
+        if interface == _LOOPBACK and isinstance(mine, IPv4Interface) and wanted in mine.network:
+            return True
+    return False
+
+
+def can_bind(addresses: Mapping[str, Iterable[str]], address: str) -> bool:
+    """Return whether a socket of a host with these addresses, by interface, can have this one."""
+    wanted = _parsed(address)
+    if wanted is None or wanted.is_unspecified or wanted.is_multicast or wanted.is_loopback:
+        return True
+    if wanted == IPv4Address("255.255.255.255"):
+        return True
+    for name, own in addresses.items():
+        if has_address(name, own, address) or any(_broadcasts(each, wanted) for each in own):
+            return True
+    return False
+
+
+def _broadcasts(own: str, wanted: IPv4Address | IPv6Address) -> bool:
+    try:
+        mine = ip_interface(own)
+    except ValueError:
+        return False
+    return isinstance(mine, IPv4Interface) and mine.network.broadcast_address == wanted
+
+
+def _parsed(address: str) -> IPv4Address | IPv6Address | None:
+    """Return an address without its scope; None: not an IP address."""
+    try:
+        return ip_address(address.partition("%")[0])
+    except ValueError:
+        return None
