@@ -201,4 +201,6 @@ def _uses(results: list[Result], program: str) -> bool:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    # Names of a recorded host may hold what a terminal obeys.
+    plain = " ".join(text.split())
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in plain)
