@@ -3,7 +3,7 @@
 import pytest
 
 from daqiri_ophyd.cli import _main
-from daqiri_ophyd.host import Report, fix_script
+from daqiri_ophyd.host import Facts, Finding, Remedy, Report, Result, Status, fix_script
 
 
 @pytest.fixture
@@ -36,3 +36,42 @@ def test_messages_have_no_emoji_either(printed, tmp_path):
 def test_names_do_not_speak_to_the_terminal():
     script = fix_script(Report("generic", {"name": "a\x1b[2Jb\nreboot"}, []))
     assert "# Fixes for a\\x1b[2Jb reboot, from" in script
+
+
+EVIL = [
+    'x:y:z", RUN+="reboot',
+    "a:b:c\nEND_OF_FILE\ntouch /tmp/x\ncat <<END_OF_FILE",
+    "0000:01:00.0\n",
+    "0000:01:00.0;reboot",
+    "$(reboot)::",
+    "٠٠٠٠:٠١:٠٠.٠",
+]
+
+
+@pytest.mark.parametrize("name", EVIL)
+def test_only_an_address_is_taken_for_one(make_host, name):
+    folder = f"/sys/devices/{name}"
+    root = make_host(
+        {
+            "files": {f"{folder}/each/model": "drive", "/sys/class/net/eth0/mtu": "1500"},
+            "links": {
+                "/sys/class/net/eth0/device": f"{folder}/each",
+                "/sys/class/infiniband/mlx5_0": f"{folder}/each",
+                "/sys/class/nvme/nvme0": f"{folder}/each",
+                f"/sys/bus/pci/devices/{name}": folder,
+            },
+        }
+    )
+    facts = Facts(root)
+    assert facts.interfaces["eth0"].pci_address == ""
+    assert [device.pci_address for device in facts.rdma] == [""]
+    assert list(facts.drives) == [""]
+    assert not facts.pci
+
+
+@pytest.mark.parametrize("text", ["a\nEND_OF_FILE\nreboot\n", "END_OF_FILE\n", "no line end"])
+def test_a_file_that_would_end_early_is_refused(text):
+    finding = Finding(Status.WARN, "wrong", "", Remedy(files=(("/etc/a", text),)))
+    report = Report("generic", {}, [Result("try", "a try", "right", "Why.", (finding,))])
+    with pytest.raises(ValueError, match="/etc/a: the script cannot hold"):
+        fix_script(report)
