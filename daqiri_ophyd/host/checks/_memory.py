@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from .._check import Context, DoesNotApplyError, check, ok, skip
 from .._finding import Finding, Remedy, Status, Step
 from .._root import FactError
-from ..facts import DefaultPages, HugePages
+from ..facts import DefaultPages
 from ._files import at_every_boot
 
 # For a NIC that is driven from user space.
