@@ -1,5 +1,6 @@
 """``daqiri-ophyd host``: host checks."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -80,7 +81,8 @@ def check(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     if fix:
-        out.print(fix_script(report), markup=False, soft_wrap=True, end="")
+        # As it is: a shell reads it.
+        sys.stdout.write(fix_script(report))
     elif as_json:
         print_json(report.to_dict())
     else:

@@ -11,8 +11,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-out = Console(highlight=False)
-messages = Console(stderr=True, highlight=False)
+# Without emoji: `:ab:` in a PCI address is the code of one.
+out = Console(highlight=False, emoji=False)
+messages = Console(stderr=True, highlight=False, emoji=False)
 
 
 def print_json(value: Any) -> None:
@@ -80,7 +81,7 @@ def print_facts(rows: Iterable[tuple[str, Any]]) -> None:
 def progress_bar(text: str, total: int | None):
     """Yield a function that sets the progress; the bar is drawn on stderr if it is a terminal."""
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),

@@ -27,6 +27,9 @@ _PACKAGES = {
     "setpci": ("pciutils", "pciutils"),
 }
 
+# Line after the text of a file.
+_END = "END_OF_FILE"
+
 _HEAD = """\
 #!/usr/bin/env bash
 # Fixes for {name}, from `daqiri-ophyd host check`. Read them first, then run as root:
@@ -188,8 +191,11 @@ def _function(name: str, sections: list[list[str]]) -> str:
 
 
 def _write(path: str, text: str) -> str:
+    # What follows such a line would be run as commands.
+    if _END in text.split("\n") or not text.endswith("\n"):
+        raise ValueError(f"{path}: the script cannot hold this text: {text!r}")
     folder, place = (shlex.quote(each) for each in (path.rpartition("/")[0], path))
-    return f"mkdir -p {folder}\n  cat >{place} <<'END_OF_FILE'\n{text}END_OF_FILE"
+    return f"mkdir -p {folder}\n  cat >{place} <<'{_END}'\n{text}{_END}"
 
 
 def _uses(results: list[Result], program: str) -> bool:
@@ -201,4 +207,6 @@ def _uses(results: list[Result], program: str) -> bool:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    # Names of a recorded host may hold what a terminal obeys.
+    plain = " ".join(text.split())
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in plain)

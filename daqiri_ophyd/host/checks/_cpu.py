@@ -38,18 +38,27 @@ def cpu_isolation(context: Context) -> Iterator[Finding]:
     if not needs.given and not line.cpus("isolcpus") and context.platform == Platform.GENERIC:
         yield skip("no isolated CPUs; give a configuration to check whether it matters")
         return
+    # The check queue-cores reports those that are not online.
+    cores = _with_siblings(context, (cores or line.cpus("isolcpus")) & context.facts.cpus.keys())
+    if needs.given and not cores:
+        yield skip("no core of the configuration's queues is online")
+        return
+    isolable = cores - _boot_cpus(context)
+    if needs.given and (kept := cores - isolable):
+        note = "Give the queues other cores: the kernel's own work runs on CPU 0."
+        found = f"{cpu_ranges(kept)}: the CPU that boots cannot be isolated"
+        yield Finding(Status.WARN, found, "", Remedy(note=note))
     missing = [name for name in _WORDS if name not in line]
     wrong = [f"without {', '.join(missing)}"] if missing else []
-    cores = _with_siblings(context, cores or line.cpus("isolcpus"))
     for name in _ISOLATING:
-        if name in line and (lacking := cores - line.cpus(name)):
+        if name in line and (lacking := isolable - line.cpus(name)):
             wrong.append(f"{name} lacks {cpu_ranges(lacking)}")
-    if hit := cores & line.cpus("irqaffinity"):
+    if hit := isolable & line.cpus("irqaffinity"):
         wrong.append(f"irqaffinity has {cpu_ranges(hit)}")
     if not wrong:
         yield ok(f"isolcpus={line.get('isolcpus')}")
-    else:
-        yield Finding(Status.WARN, "; ".join(wrong), "", _isolate(context, cores))
+    elif isolable or not needs.given:
+        yield Finding(Status.WARN, "; ".join(wrong), "", _isolate(context, isolable))
     # It leaves isolated CPUs alone.
     open_cores = cores - line.cpus("isolcpus") - line.cpus("nohz_full")
     if needs.given and open_cores and "irqbalance" in context.facts.services:
@@ -67,19 +76,25 @@ def cpu_isolation(context: Context) -> Iterator[Finding]:
 def _with_siblings(context: Context, cores: frozenset[int]) -> frozenset[int]:
     """Return CPUs with all others of their physical cores."""
     cpus = context.facts.cpus
-    return cores.union(*(cpus[core].siblings for core in cores if core in cpus))
+    return cores.union(*(cpus[core].siblings & cpus.keys() for core in cores if core in cpus))
+
+
+def _boot_cpus(context: Context) -> frozenset[int]:
+    """Return CPU 0, which keeps the kernel's time and other work of its own, and its siblings."""
+    return _with_siblings(context, frozenset({0}))
 
 
 def _isolate(context: Context, cores: frozenset[int]) -> Remedy:
     every = frozenset(context.facts.cpus)
     if not cores and context.platform == Platform.SPARK:
-        cores = _SPARK_CORES & every
+        cores = _SPARK_CORES & every - _boot_cpus(context)
     if not cores:
-        # The last three physical cores, but not the first one.
-        physical = sorted({cpu.siblings for cpu in context.facts.cpus.values()}, key=max)
-        cores = frozenset[int]().union(*physical[1:][-3:])
+        # The last three physical cores.
+        free = every - _boot_cpus(context)
+        physical = sorted({context.facts.cpus[core].siblings for core in free}, key=max)
+        cores = frozenset[int]().union(*physical[-3:]) & free
     if not cores or not every - cores:
-        note = "The queues leave no core for other work: use fewer cores, or a larger host."
+        note = "No core is left to isolate beside CPU 0: use fewer cores, or a larger host."
         return Remedy(note=note)
     own, rest = cpu_ranges(cores), cpu_ranges(every - cores)
     note = "One core for each queue, with its sibling; leave some for other work."

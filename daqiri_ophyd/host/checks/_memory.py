@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from .._check import Context, DoesNotApplyError, check, ok, skip
 from .._device_names import known
 from .._finding import Finding, Remedy, Status, Step
+from .._root import FactError
 from ..facts import DefaultPages
 from ._files import at_every_boot
 
@@ -17,6 +18,8 @@ _LEAST = 500 << 20
 _START = 4 << 30
 _MIB = 1 << 20
 _GIB = 1 << 30
+# Part of the memory that is left for all else; a start is a guess.
+_LEAVES, _START_LEAVES = 0.1, 0.5
 # Larger ones are reserved before memory is fragmented.
 _LARGEST_AT_RUN_TIME = 32 << 20
 
@@ -92,7 +95,9 @@ def hugepages(context: Context) -> Iterator[Finding]:
         yield from _on_nodes(context, regions)
     else:
         status = Status.FAIL if regions else Status.WARN
-        yield Finding(status, f"{found} (need {wanted})", "", _reserve(pages, wanted, not regions))
+        yield Finding(
+            status, f"{found} (need {wanted})", "", _reserve(context, pages, wanted, not regions)
+        )
     if needs.engine == "dpdk":
         yield _mounted(context)
 
@@ -129,24 +134,26 @@ def _on_nodes(context: Context, regions: list[tuple[str, int, int]]) -> Iterator
                 f"echo {total} >{path}/nr_hugepages",
                 verify=(f'test "$(cat {path}/nr_hugepages)" -ge {total}',),
             )
+            if not _fits(context, total * pool.size):
+                remedy = _TOO_MUCH
             found = f"{pool} (need {count})"
             yield Finding(Status.FAIL, found, f"NUMA node {node}", remedy)
 
 
-def _reserve(pages: DefaultPages, wanted: int, as_a_start: bool) -> Remedy:
+def _reserve(context: Context, pages: DefaultPages, wanted: int, as_a_start: bool) -> Remedy:
     total = pages.total_for(wanted)
+    if not _fits(context, total * pages.size, _START_LEAVES if as_a_start else _LEAVES):
+        return _TOO_MUCH
     setting = f"vm.nr_hugepages={total}"
     now = (f"sysctl -w {setting}",)
     verify = (f'test "$(sysctl -n vm.nr_hugepages)" -ge {total}',)
     if as_a_start:
-        # As the guides begin; a configuration says what it needs.
-        words = f"default_hugepagesz=1G hugepagesz=1G hugepages={_START >> 30}"
+        words = _start(context, pages, total)
     elif pages.size <= _LARGEST_AT_RUN_TIME:
         file = ("/etc/sysctl.d/90-daqiri-hugepages.conf", f"{setting}\n")
         return Remedy(now, (file,), verify=verify)
     else:
-        size = f"{pages.size >> 30}G" if pages.size >= _GIB else f"{pages.size >> 20}M"
-        words = f"default_hugepagesz={size} hugepagesz={size} hugepages={total}"
+        words = _words(pages.size, total)
     return Remedy(
         now,
         note="Large pages can be reserved reliably only at boot, before memory is fragmented.",
@@ -154,6 +161,47 @@ def _reserve(pages: DefaultPages, wanted: int, as_a_start: bool) -> Remedy:
         kernel_line=words,
         verify=verify,
     )
+
+
+_TOO_MUCH = Remedy(
+    note=(
+        "That is more than this host's memory has room for: lower num_bufs or buf_size of the "
+        "regions of kind huge, or use a host with more memory."
+    )
+)
+
+
+def _memory_size(context: Context) -> int | None:
+    try:
+        return context.facts.memory.total
+    except FactError:
+        return None
+
+
+def _fits(context: Context, size: int, leaves: float = _LEAVES) -> bool:
+    """Return whether a size leaves a part of the memory: a host without any does not boot."""
+    has = _memory_size(context)
+    return has is None or size <= has * (1 - leaves)
+
+
+def _start(context: Context, pages: DefaultPages, total: int) -> str:
+    """Return words for what the guides begin with; a configuration says what it needs."""
+    has = _memory_size(context)
+    room = _START if has is None else min(_START, int(has * (1 - _START_LEAVES)))
+    size = pages.size
+    if not pages.total:
+        # No other program counts on the default size. The kernel ignores sizes it does not have.
+        sizes = [pool.size for pool in context.facts.hugepages if pool.size <= min(room, _GIB)]
+        size = max(sizes, default=size)
+    needed = total if size == pages.size else -(-total * pages.size // size)
+    return _words(size, max(room // size, needed))
+
+
+def _words(size: int, count: int) -> str:
+    """Return words of the kernel command line that reserve huge pages of the default size."""
+    shift, unit = next((s, u) for s, u in ((30, "G"), (20, "M"), (10, "K")) if not size % (1 << s))
+    name = f"{size >> shift}{unit}"
+    return f"default_hugepagesz={name} hugepagesz={name} hugepages={count}"
 
 
 def _mounted(context: Context) -> Finding:

@@ -293,25 +293,31 @@ def _cannot_bind(context: Context) -> Iterator[Finding]:
 
 
 def _set_address(context: Context, name: str, address: str) -> Remedy:
+    """Return how to set an address; which one is free, only a person knows."""
     services = context.facts.services
-    now = (f"ip address add {address} dev {name}",)
-    verify = (f"ip address show dev {name} | grep -qF 'inet {address}'",)
-    note = "Choose an address; the other end needs one in the same network."
     # DGX OS runs NetworkManager.
     if "NetworkManager" in services or context.platform == Platform.SPARK:
-        path = f"/etc/NetworkManager/system-connections/daqiri-{name}.nmconnection"
-        text = (
-            f"[connection]\nid=daqiri-{name}\ntype=ethernet\ninterface-name={name}\n\n"
-            f"[ipv4]\nmethod=manual\naddress1={address}\n\n[ipv6]\nmethod=ignore\n"
+        how = (
+            f"nmcli connection add type ethernet ifname {name} con-name daqiri-{name} "
+            f"ipv4.method manual ipv4.addresses {address} ipv6.method ignore, "
+            f"then nmcli connection up daqiri-{name}"
         )
-        # NetworkManager reads no file that others may read.
-        return Remedy(now, ((path, text),), (f"chmod 600 {path}",), note, verify=verify)
-    if "systemd-network" in services:
-        text = f"[Match]\nName={name}\n\n[Network]\nAddress={address}\n"
-        file = (f"/etc/systemd/network/20-daqiri-{name}.network", text)
-        return Remedy(now, (file,), note=note, verify=verify)
-    note += " Permanently: in the settings of the network service of this host."
-    return Remedy(now, note=note, verify=verify)
+    elif "systemd-network" in services:
+        how = (
+            f"lines [Match], Name={name}, [Network], Address={address} "
+            f"in /etc/systemd/network/20-daqiri-{name}.network, then networkctl reload"
+        )
+    else:
+        how = (
+            f"ip address add {address} dev {name}, until the next boot; "
+            "permanently in the settings of the network service of this host"
+        )
+    return Remedy(
+        note=(
+            "Choose a free address, in a network of its own for each port; the other end needs one "
+            f"in the same network. An example: {how}."
+        )
+    )
 
 
 def _fast(context: Context) -> list[NetDevice]:
@@ -391,7 +397,7 @@ def nic_settings(context: Context) -> Iterator[Finding]:
             add(
                 f"receive ring {settings.rx_ring} of {settings.max_rx_ring}",
                 f"ethtool -G {name} rx {settings.max_rx_ring}",
-                f"ethtool -g {name} | tail -n 5 | grep -q '^RX:.*{settings.max_rx_ring}'",
+                _set_to(f"ethtool -g {name}", "RX", settings.max_rx_ring),
             )
         queues = sum(port.rx_queues for port in context.ports_of(interface))
         most = settings.max_channels or 0
@@ -399,7 +405,7 @@ def nic_settings(context: Context) -> Iterator[Finding]:
             add(
                 f"{settings.channels} NIC queues for {queues} receive queues",
                 f"ethtool -L {name} combined {min(queues, most)}",
-                f"ethtool -l {name} | tail -n 1 | grep -q '{min(queues, most)}'",
+                _set_to(f"ethtool -l {name}", "Combined", min(queues, most)),
             )
         offloads = settings.offloads
         if offloads is not None and "rx-lro" in offloads:
@@ -424,6 +430,11 @@ def nic_settings(context: Context) -> Iterator[Finding]:
             yield ok(f"{ring}{on}{pause}", name)
         else:
             yield skip("not reported by the driver", name)
+
+
+def _set_to(command: str, name: str, value: int) -> str:
+    """Return a condition: a current setting, not the maximum, which ethtool prints before it."""
+    return f"{command} | sed '1,/^Current/d' | grep -q '^{name}:[[:space:]]*{value}$'"
 
 
 @check(

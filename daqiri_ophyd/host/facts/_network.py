@@ -12,6 +12,7 @@ from pyroute2.netlink.exceptions import NetlinkError
 
 from .._record import read_record
 from .._root import FactError, Root
+from ._pci import address_in
 
 __all__ = ["NetDevice", "RdmaDevice", "read_addresses", "read_interfaces", "read_leased"]
 __all__ += ["has_interface", "read_rdma"]
@@ -85,8 +86,7 @@ def _read(root: Root, name: str) -> NetDevice:
     pci = ""
     if root.exists(f"{folder}/device"):
         # The device of a virtio interface is a child of the PCI device.
-        parts = root.target(f"{folder}/device").split("/")
-        pci = next((part for part in reversed(parts) if part.count(":") == 2), "")
+        pci = address_in(root.target(f"{folder}/device"))
     carrier = _integer(root, f"{folder}/carrier")
     speed = _integer(root, f"{folder}/speed")
     return NetDevice(
@@ -139,7 +139,7 @@ def read_rdma(root: Root) -> list[RdmaDevice]:
     for name in root.names(_RDMA):
         folder = f"{_RDMA}/{name}"
         try:
-            parts = root.target(folder).split("/")
+            path = root.target(folder)
         except FactError:
             continue
         layers = {
@@ -150,7 +150,7 @@ def read_rdma(root: Root) -> list[RdmaDevice]:
         found.append(
             RdmaDevice(
                 name,
-                next((part for part in reversed(parts) if part.count(":") == 2), ""),
+                address_in(path),
                 root.optional(f"{folder}/fw_ver"),
                 root.optional(f"{folder}/sys_image_guid"),
                 {port: layer for port, layer in layers.items() if layer},

@@ -10,9 +10,10 @@ from typing import Final
 
 from .._root import FactError, Root
 
-__all__ = ["Connection", "Express", "PciDevice", "connection", "read_pci", "bridges_between"]
+__all__ = ["Connection", "Express", "PciDevice", "address_in", "bridges_between", "connection"]
+__all__ += ["read_pci"]
 
-_ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$", re.IGNORECASE)
+_ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE | re.ASCII)
 _DEVICES = "/sys/bus/pci/devices"
 
 
@@ -235,9 +236,19 @@ class PciDevice:
         return None
 
 
+def address_in(path: str) -> str:
+    """
+    Return the last PCI address in the path of a device; empty: there is none.
+
+    Nothing but an address is taken for one: it becomes part of commands that root runs.
+    """
+    parts = reversed(path.split("/"))
+    return next((part for part in parts if _ADDRESS.fullmatch(part)), "")
+
+
 def read_pci(root: Root) -> dict[str, PciDevice]:
     """Return all PCI devices by address."""
-    names = [name for name in root.names(_DEVICES) if _ADDRESS.match(name)]
+    names = [name for name in root.names(_DEVICES) if _ADDRESS.fullmatch(name)]
     # A link may be broken.
     return {name: _read(root, name) for name in names if root.exists(f"{_DEVICES}/{name}")}
 
@@ -245,7 +256,7 @@ def read_pci(root: Root) -> dict[str, PciDevice]:
 def _read(root: Root, address: str) -> PciDevice:
     folder = f"{_DEVICES}/{address}"
     real = root.target(folder).split("/")
-    chain = [part for part in real[:-1] if part.startswith("pci") or _ADDRESS.match(part)]
+    chain = [part for part in real[:-1] if part.startswith("pci") or _ADDRESS.fullmatch(part)]
     node = _integer(root, f"{folder}/numa_node", -1)
     driver = root.target(f"{folder}/driver") if root.exists(f"{folder}/driver") else ""
     try:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from .._root import FactError, Root
+from ._pci import address_in
 
 __all__ = ["Drive", "Volume", "read_drives", "read_volume"]
 
@@ -80,10 +81,9 @@ def read_drives(root: Root) -> dict[str, Drive]:
     found = {}
     for name in root.names(_NVME):
         try:
-            parts = root.target(f"{_NVME}/{name}").split("/")
+            address = address_in(root.target(f"{_NVME}/{name}"))
         except FactError:
             continue
-        address = next((part for part in reversed(parts) if part.count(":") == 2), "")
         model = " ".join(root.optional(f"{_NVME}/{name}/model").split())
         found[address] = Drive(name, model)
     return found

@@ -108,11 +108,48 @@ def test_words_after_the_double_dash_are_not_the_kernels(result_of):
     assert result.found.startswith("without isolcpus")
 
 
-def test_queues_on_every_core_leave_nothing_to_isolate(result_of):
-    result = result_of("cpu-isolation", {"cpus": 2}, config(0, 1))
+@pytest.mark.parametrize("host", [{"cpus": 1}, {"cpus": 2, "smt": 2}])
+def test_the_cpu_that_boots_is_not_isolated(result_of, host):
+    result = result_of("cpu-isolation", host, config(*range(host["cpus"])))
     [remedy] = result.remedies
     assert result.status is Status.WARN
-    assert not remedy.files and "use fewer cores" in remedy.note
+    assert result.found.endswith(": the CPU that boots cannot be isolated")
+    assert not remedy.kernel_line and "other cores" in remedy.note
+
+
+def test_beside_the_cpu_that_boots_the_others_are_isolated(result_of):
+    result = result_of("cpu-isolation", {"cpus": 8, "smt": 2}, config(0, 1))
+    first, second = result.remedies
+    assert not first.kernel_line
+    assert second.kernel_line == (
+        "isolcpus=1,5 nohz_full=1,5 rcu_nocbs=1,5 rcu_nocb_poll irqaffinity=0,2-4,6-7"
+    )
+    # Its sibling is the same core.
+    host = {"cpus": 8, "smt": 2, "cmdline": "isolcpus=0,4"}
+    assert result_of("cpu-isolation", host, config(0)).status is Status.WARN
+    result = result_of("cpu-isolation", {"cpus": 8, "smt": 2}, config(4))
+    assert result.found == "0,4: the CPU that boots cannot be isolated"
+    assert not result.remedies[0].kernel_line
+
+
+def test_cores_that_are_not_there_are_not_isolated(result_of):
+    result = result_of("cpu-isolation", {"cpus": 4}, config(2, 9))
+    assert result.remedies[0].kernel_line.startswith("isolcpus=2 ")
+    # A good isolation stays.
+    host = {"cpus": 4, "cmdline": ISOLATED.format("2-3", "0-1")}
+    assert result_of("cpu-isolation", host, config(2, 9)).status is Status.OK
+    result = result_of("cpu-isolation", {"cpus": 4}, config(9))
+    assert (result.status, bool(result.remedies)) == (Status.SKIP, False)
+    # As with a core that was switched off.
+    files = {"/sys/devices/system/cpu/online": "0-2,4-7"}
+    result = result_of("cpu-isolation", {"cpus": 8, "smt": 2}, config(7), files=files)
+    assert result.remedies[0].kernel_line.startswith("isolcpus=7 ")
+
+
+def test_where_only_the_cpu_that_boots_is_left_nothing_is_isolated(result_of):
+    result = result_of("cpu-isolation", {"cpus": 2, "smt": 2}, platform="igx")
+    [remedy] = result.remedies
+    assert not remedy.kernel_line and "use fewer cores" in remedy.note
 
 
 def test_queues_that_are_not_pinned_need_no_isolation(result_of):

@@ -175,13 +175,63 @@ def test_without_a_configuration_pages_matter_beside_a_nic_for_them(hugepages, d
     assert (result.status, result.found) == (Status.WARN, "no pages of 2 MiB (need 250)")
     [remedy] = result.remedies
     # As the vendor's guides begin, and only where it is named.
-    assert remedy.kernel_line == "default_hugepagesz=1G hugepagesz=1G hugepages=4"
+    assert remedy.kernel_line == "default_hugepagesz=2M hugepagesz=2M hugepages=2048"
     assert remedy.step is Step.BOOT_LINE
     result = hugepages({2048: [0, 0], 1048576: [1, 1]})
     assert (result.status, result.found) == (
         Status.SKIP,
         "no configuration; 1 of 1 pages of 1 GiB free",
     )
+
+
+@pytest.mark.parametrize(
+    ("pools", "default", "memory", "size", "count"),
+    [
+        ({2048: [0, 0], 1048576: [0, 0]}, 2048, 64 << 20, "1G", 4),
+        # At most half of the memory.
+        ({2048: [0, 0], 1048576: [0, 0]}, 2048, 5 << 20, "1G", 2),
+        ({2048: [0, 0], 1048576: [0, 0]}, 2048, 3 << 19, "2M", 384),
+        # As on Arm with pages of 64 KiB, where 1 GiB does not exist.
+        ({2048: [0, 0], 524288: [0, 0], 16777216: [0, 0]}, 524288, 64 << 20, "512M", 8),
+        # Other programs use those of the default size.
+        ({2048: [100, 0], 1048576: [0, 0]}, 2048, 64 << 20, "2M", 2048),
+        ({2048: [3000, 0], 1048576: [0, 0]}, 2048, 64 << 20, "2M", 3250),
+    ],
+)
+def test_a_start_is_of_pages_and_memory_that_the_host_has(
+    hugepages, pools, default, memory, size, count
+):
+    nic = {"pci": [{"path": "pci0000:00/0000:01:00.0", "ids": "15b3:1021", "kind": "0200"}]}
+    [remedy] = hugepages(pools, default=default, memory=memory, **nic).remedies
+    words = f"default_hugepagesz={size} hugepagesz={size} hugepages={count}"
+    assert remedy.kernel_line == words
+
+
+@pytest.mark.parametrize("default", [2048, 1048576])
+def test_more_pages_than_memory_are_not_reserved(hugepages, default):
+    """4 GiB of 4.2: the host would not boot."""
+    asked = config(("huge", 0, 1 << 19, 8 << 10))
+    result = hugepages({default: [0, 0]}, asked, default=default, memory=42 * (1 << 20) // 10)
+    assert result.status is Status.FAIL
+    [remedy] = result.remedies
+    assert "more than this host's memory has room for" in remedy.note
+    assert not (remedy.now or remedy.files or remedy.lasting or remedy.kernel_line)
+    result = hugepages({default: [0, 0]}, asked, default=default, memory=46 * (1 << 20) // 10)
+    assert result.remedies[0].now
+
+
+def test_more_pages_than_memory_are_not_reserved_on_a_node_either(hugepages):
+    pools = {"nodes": ["0-1", "2-3"], "node_hugepages": [{2048: [2048, 2048]}, {2048: [0, 0]}]}
+    asked = config(("huge", 1, 1 << 19, 8 << 10))
+    result = hugepages({2048: [2048, 2048]}, asked, memory=42 * (1 << 20) // 10, **pools)
+    [remedy] = result.remedies
+    assert not (remedy.now or remedy.files) and "more than this host's memory" in remedy.note
+
+
+def test_a_small_host_is_not_told_to_reserve_for_a_start(hugepages):
+    nic = {"pci": [{"path": "pci0000:00/0000:01:00.0", "ids": "15b3:1021", "kind": "0200"}]}
+    [remedy] = hugepages({2048: [0, 0]}, memory=900 << 10, **nic).remedies
+    assert not (remedy.now or remedy.kernel_line)
 
 
 def test_configurations_without_regions_on_huge_pages(hugepages):

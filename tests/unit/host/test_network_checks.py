@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from daqiri_ophyd.host import Status, Step
+from daqiri_ophyd.host import Remedy, Status, Step
 
 OLD = "15b3:1015"  # ConnectX-4 Lx
 
@@ -477,11 +477,11 @@ def test_ports_without_an_address_get_one_each_in_networks_of_their_own(result_o
     )
     assert (result.status, result.found) == (Status.WARN, "cx7_0, cx7_1: none")
     first, second = result.remedies
-    assert first.now == ("ip address add 192.168.10.1/24 dev cx7_0",)
-    assert second.now == ("ip address add 192.168.11.1/24 dev cx7_1",)
-    # Nobody knows what manages the network here.
-    assert (first.files, first.lasting) == ((), ())
-    assert first.verify == ("ip address show dev cx7_0 | grep -qF 'inet 192.168.10.1/24'",)
+    assert "ip address add 192.168.10.1/24 dev cx7_0" in first.note
+    assert "ip address add 192.168.11.1/24 dev cx7_1" in second.note
+    assert "Choose a free address" in first.note
+    # Nobody but a person knows which address is free.
+    assert first == Remedy(note=first.note)
 
 
 def test_addresses_are_for_sockets(result_of, profile):
@@ -493,28 +493,25 @@ def test_addresses_are_for_sockets(result_of, profile):
 
 
 @pytest.mark.parametrize(
-    ("service", "path", "text", "lasting"),
+    ("service", "example"),
     [
         (
             "systemd-network",
-            "/etc/systemd/network/20-daqiri-cx7_0.network",
-            "[Match]\nName=cx7_0\n\n[Network]\nAddress=192.168.10.1/24\n",
-            (),
+            "lines [Match], Name=cx7_0, [Network], Address=192.168.10.1/24 "
+            "in /etc/systemd/network/20-daqiri-cx7_0.network",
         ),
         (
             "NetworkManager",
-            "/etc/NetworkManager/system-connections/daqiri-cx7_0.nmconnection",
-            "[connection]\nid=daqiri-cx7_0\ntype=ethernet\ninterface-name=cx7_0\n\n"
-            "[ipv4]\nmethod=manual\naddress1=192.168.10.1/24\n\n[ipv6]\nmethod=ignore\n",
-            ("chmod 600 /etc/NetworkManager/system-connections/daqiri-cx7_0.nmconnection",),
+            "nmcli connection add type ethernet ifname cx7_0 con-name daqiri-cx7_0 "
+            "ipv4.method manual ipv4.addresses 192.168.10.1/24 ipv6.method ignore",
         ),
     ],
 )
-def test_the_file_is_for_the_service_that_runs(result_of, service, path, text, lasting):
+def test_the_example_is_for_the_service_that_runs(result_of, service, example):
     recorded = {"addresses": {}, "services": [service]}
     remedy = result_of("ip-address", "igx", recorded=recorded).remedies[0]
-    # Nothing is restarted: it holds from the next boot on.
-    assert (remedy.files, remedy.lasting) == (((path, text),), lasting)
+    assert example in remedy.note
+    assert remedy == Remedy(note=remedy.note)
 
 
 def test_a_leased_address_is_not_enough(result_of, describe):
@@ -534,10 +531,8 @@ def test_spark_has_networkmanager(result_of, describe):
     host = describe("spark")
     del host["recorded"]["addresses"]["enp1s0f0np0"]
     [remedy] = result_of("ip-address", host).remedies
-    [(path, text)] = remedy.files
-    assert path.endswith("/daqiri-enp1s0f0np0.nmconnection")
-    assert "address1=192.168.12.1/24" in text
-    assert_shell(remedy)
+    assert "nmcli connection add type ethernet ifname enp1s0f0np0" in remedy.note
+    assert "192.168.12.1/24" in remedy.note
 
 
 # mtu
@@ -866,3 +861,64 @@ def test_without_mlxconfig_firmware_is_not_known(result_of, describe):
     assert result.findings[1].found == (
         "settings are not known: /recorded/mlxconfig-0000:b3:00.0.txt: no such file or directory"
     )
+
+
+# What ethtool 6.x prints; before, the maxima.
+RINGS = """\
+Ring parameters for eth0:
+Pre-set maximums:
+RX:\t\t\t8192
+RX Mini:\t\tn/a
+RX Jumbo:\t\tn/a
+TX:\t\t\t8192
+TX push buff len:\tn/a
+Current hardware settings:
+RX:\t\t\tCURRENT
+RX Mini:\t\tn/a
+RX Jumbo:\t\tn/a
+TX:\t\t\t8192
+RX Buf Len:\t\tn/a
+CQE Size:\t\tn/a
+TX Push:\t\toff
+RX Push:\t\toff
+TX push buff len:\tn/a
+TCP data split:\tn/a
+"""
+CHANNELS = """\
+Channel parameters for eth0:
+Pre-set maximums:
+RX:\t\tn/a
+Combined:\t4
+Current hardware settings:
+RX:\t\tn/a
+TX:\t\tn/a
+Other:\t\tn/a
+Combined:\tCURRENT
+"""
+
+
+@pytest.mark.parametrize(
+    ("printed", "settings", "config", "current", "right"),
+    [
+        (RINGS, {"rx_ring": 1024, "max_rx_ring": 8192}, None, 8192, True),
+        (RINGS, {"rx_ring": 1024, "max_rx_ring": 8192}, None, 1024, False),
+        (RINGS, {"rx_ring": 1024, "max_rx_ring": 8192}, None, 81920, False),
+        (CHANNELS, {"channels": 1, "max_channels": 4}, raw("eth0", 2048), 4, True),
+        (CHANNELS, {"channels": 1, "max_channels": 4}, raw("eth0", 2048), 14, False),
+        (CHANNELS, {"channels": 1, "max_channels": 4}, raw("eth0", 2048), 1, False),
+    ],
+)
+def test_it_is_the_current_setting_that_is_looked_at(
+    result_of, tmp_path, printed, settings, config, current, right
+):
+    recorded = {"ethtool": {"eth0": settings | {"offloads": ["rx-gro"]}}}
+    [remedy] = result_of("nic-settings", "container", config, recorded=recorded).remedies
+    (tmp_path / "said").write_text(printed.replace("CURRENT", str(current)))
+    ethtool = tmp_path / "ethtool"
+    ethtool.write_text(f'#!/bin/sh\ncase "$1" in -[a-z]) cat {tmp_path}/said ;; esac\n')
+    ethtool.chmod(0o755)
+    [condition] = remedy.verify
+    # In the script and, after each boot, in the file that the service runs.
+    for shell in (["bash", "-c", condition], ["sh", "-c", remedy.files[0][1]]):
+        done = subprocess.run(shell, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, timeout=20)
+        assert (done.returncode == 0) is right
