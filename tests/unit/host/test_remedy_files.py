@@ -261,6 +261,6 @@ def test_after_the_script_the_checks_are_content():
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert found["before"] == {"carrier": "fail", "mtu": "fail"}
+    assert found["before"] == {"carrier": "warn", "mtu": "warn"}
     assert found["after"] == {"carrier": "ok", "mtu": "ok"}, found
     assert (found["code"], found["said"]) == (0, "fixed: carrier\nfixed: mtu\n"), found
