@@ -18,17 +18,22 @@ _STEPS = {
     Step.DPU_MODE: "turns a BlueField into a NIC, which ends what runs on it; requires a cold boot",
 }
 
-# Package of a program: Debian's and its relatives', Red Hat's and its relatives'.
+# Package of a program: Debian's and its relatives', Red Hat's and its relatives'. Of several, the
+# first that the distribution has: Ubuntu's cpupower is in a package of the kernel.
 _PACKAGES = {
-    "cpupower": ('"linux-tools-$(uname -r)"', "kernel-tools"),
+    "cpupower": ('"linux-cpupower linux-tools-$(uname -r)"', "kernel-tools"),
     "ethtool": ("ethtool", "ethtool"),
     "ip": ("iproute2", "iproute"),
-    "mlxconfig": ("mft", "mft"),
     "setpci": ("pciutils", "pciutils"),
 }
 
 # Line after the text of a file.
 _END = "END_OF_FILE"
+
+# No distribution has it.
+_MFT = (
+    "# The commands below use mlxconfig: install package mft of NVIDIA's repository (DOCA) first."
+)
 
 _HEAD = """\
 #!/usr/bin/env bash
@@ -52,12 +57,15 @@ worked() {{
 """
 
 _INSTALL = """\
-# PROGRAM DEBIAN-PACKAGE RED-HAT-PACKAGE: installs a program that is missing.
+# PROGRAM DEBIAN-PACKAGES RED-HAT-PACKAGE: installs a program that is missing.
 install_program() {
   if command -v "$1" >/dev/null; then return; fi
   if command -v apt-get >/dev/null; then
     apt-get update
-    apt-get install -y "$2"
+    local package
+    for package in $2; do
+      if apt-get install -y "$package"; then break; fi
+    done
   else
     dnf install -y "$3"
   fi
@@ -85,12 +93,14 @@ kernel_line() {
 """
 
 _TAIL = """\
-steps=({steps})
 for step in "${{@:-none}}"; do
-  if [[ " ${{steps[*]}} " != *" $step "* ]]; then
-    echo "usage: bash $0 STEP...; steps: ${{steps[*]}}" >&2
-    exit 2
-  fi
+  case "$step" in
+    {patterns}) ;;
+    *)
+      echo "usage: bash $0 STEP...; steps: {steps}" >&2
+      exit 2
+      ;;
+  esac
 done
 for step in "$@"; do "step_${{step//-/_}}"; done
 exit "$failed"
@@ -133,8 +143,9 @@ def fix_script(report: Report) -> str:
         _INSTALL if programs else "",
         _KERNEL_LINE if any(r.kernel_line for result in wrong for r in result.remedies) else "",
         _notes(wrong),
+        f"{_MFT}\n" if _uses(wrong, "mlxconfig") else "",
         *(_function(name, parts) for name, parts in steps.items()),
-        _TAIL.format(steps=" ".join(steps)),
+        _TAIL.format(steps=" ".join(steps), patterns=" | ".join(steps)),
     ]
     return "\n".join(filter(None, parts))
 

@@ -147,7 +147,7 @@ def link_layer(context: Context) -> Iterator[Finding]:
             lasting=(command,),
             note=f"Requires a reboot. {note}",
             step=Step.FIRMWARE,
-            verify_lasting=(f"mlxconfig -d {card}.0 query {setting} | grep -q ETH",),
+            verify_lasting=(_is_set(f"{card}.0", setting, "ETH"),),
         )
         yield Finding(Status.FAIL, layer, name, remedy)
 
@@ -514,7 +514,6 @@ def _has_gpu(context: Context) -> bool:
 
 def _set_firmware(nic: PciDevice, step: Step, wrong: dict[str, str]) -> Remedy:
     words = " ".join(f"{name}={value}" for name, value in wrong.items())
-    names = " ".join(wrong)
     note = "Requires a cold boot, such as ipmitool power cycle."
     if step is Step.DPU_MODE:
         note = f"This ends what runs on the BlueField's own Arm cores. {note}"
@@ -522,8 +521,16 @@ def _set_firmware(nic: PciDevice, step: Step, wrong: dict[str, str]) -> Remedy:
         lasting=(f"mlxconfig -y -d {nic.address} set {words}",),
         note=note,
         step=step,
-        verify_lasting=(f"mlxconfig -d {nic.address} query {names}",),
+        verify_lasting=tuple(_is_set(nic.address, name, value) for name, value in wrong.items()),
     )
+
+
+def _is_set(address: str, name: str, value: str) -> str:
+    """Return a condition: the value for the next boot, the last column that mlxconfig prints."""
+    values = "|".join(_SPELLINGS.get(value, (value,)))
+    line = rf"^[*[:space:]]*(RO[[:space:]]+)?{name}[[:space:]](.*[[:space:]])?"
+    line += rf"({values})([(][^()]*[)])?[[:space:]]*$"
+    return f"mlxconfig -d {address} query {name} | grep -Eq '{line}'"
 
 
 # From here on firmware has hardware steering: minor version and build.

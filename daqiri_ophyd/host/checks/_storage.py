@@ -43,9 +43,12 @@ def storage(context: Context) -> Iterator[Finding]:
 
 def _room(volume: Volume, folder: str) -> Iterator[Finding]:
     if "ro" in volume.options:
+        # Writing to a disk with errors makes them worse.
         remedy = Remedy(
-            now=(f"mount -o remount,rw {shlex.quote(volume.mounted_at)}",),
-            note="The kernel mounts a disk read-only after errors: check `dmesg` first.",
+            note=(
+                "The kernel mounts a disk read-only after errors: check `dmesg` first. If it has "
+                f"none: mount -o remount,rw {shlex.quote(volume.mounted_at)}"
+            )
         )
         yield Finding(Status.FAIL, "mounted read-only", folder, remedy)
     if volume.free is None:

@@ -46,6 +46,7 @@ def clocks(context: Context) -> Iterator[Finding]:
                 f"Needs the package chrony, whose service is {unit} here. Or ptp4l and phc2sys, "
                 "where the network has a PTP grandmaster."
             ),
+            verify=(f"systemctl is-active {unit}",),
             verify_lasting=(f"systemctl is-enabled {unit}",),
         )
         yield Finding(Status.WARN, found, "system clock", remedy)

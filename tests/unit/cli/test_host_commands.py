@@ -238,7 +238,8 @@ def test_what_the_fix_script_would_run(scripts, when, tmp_path):
     if when == "now":
         assert ["sysctl", "-w", "net.core.rmem_max=33554432"] in called
         assert ["cpupower", "frequency-set", "-g", "performance"] in called
-        assert ["mount", "-o", "remount,rw", "/it's $(reboot)"] in called
+        # What may harm is left to a person.
+        assert not [call for call in called if call[0] == "mount"]
         assert not written
     elif when == "lasting":
         assert ["systemctl", "enable", "daqiri-host.service"] in called

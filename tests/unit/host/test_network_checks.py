@@ -197,7 +197,8 @@ def test_infiniband_is_switched_by_the_card_and_the_port(result_of, describe, pr
     # Firmware is changed only where that is named.
     assert remedy.step is Step.FIRMWARE
     assert remedy.lasting == ("mlxconfig -y -d 0005:03:00.0 set LINK_TYPE_P2=ETH",)
-    assert remedy.verify_lasting == ("mlxconfig -d 0005:03:00.0 query LINK_TYPE_P2 | grep -q ETH",)
+    [condition] = remedy.verify_lasting
+    assert condition.startswith("mlxconfig -d 0005:03:00.0 query LINK_TYPE_P2 | grep ")
     assert "Secure Boot" in remedy.note
     assert_shell(remedy)
 
@@ -922,3 +923,47 @@ def test_it_is_the_current_setting_that_is_looked_at(
     for shell in (["bash", "-c", condition], ["sh", "-c", remedy.files[0][1]]):
         done = subprocess.run(shell, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, timeout=20)
         assert (done.returncode == 0) is right
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "printed", "right"),
+    [
+        ("KEEP_ETH_LINK_UP_P1", "False(0)", "True(1)", True),
+        ("KEEP_ETH_LINK_UP_P1", "False(0)", "1", True),
+        ("KEEP_ETH_LINK_UP_P1", "False(0)", "False(0)  False(0)  True(1)", True),
+        # Default, current, next boot: the last one counts.
+        ("KEEP_ETH_LINK_UP_P1", "False(0)", "True(1)  True(1)  False(0)", False),
+        ("KEEP_ETH_LINK_UP_P1", "False(0)", "False(0)", False),
+        ("KEEP_ETH_LINK_UP_P1", "0", "0", False),
+        ("KEEP_IB_LINK_UP_P1", "True(1)", "False(0)", True),
+        ("KEEP_IB_LINK_UP_P1", "True(1)", "True(1)", False),
+        ("INTERNAL_CPU_MODEL", "SEPARATED_HOST(0)", "EMBEDDED_CPU(1)", True),
+        ("INTERNAL_CPU_MODEL", "SEPARATED_HOST(0)", "SEPARATED_HOST(0)", False),
+        ("INTERNAL_CPU_OFFLOAD_ENGINE", "ENABLED(0)", "DISABLED(1)", True),
+        ("INTERNAL_CPU_OFFLOAD_ENGINE", "ENABLED(0)", "ENABLED(0)", False),
+        ("LINK_TYPE_P1", "IB(1)", "ETH(2)", True),
+        ("LINK_TYPE_P1", "IB(1)", "IB(1)", False),
+        ("LINK_TYPE_P1", "IB(1)", "", False),
+    ],
+)
+@pytest.mark.parametrize("mark", ["        ", "*       ", "RO      "])
+def test_a_setting_of_firmware_is_fixed_when_it_has_its_value(
+    firmware, tmp_path, name, before, printed, right, mark
+):
+    def change(text):
+        lines = [f"    {name}    {before}" if name in line else line for line in text.split("\n")]
+        return "\n".join(lines)
+
+    [remedy] = firmware(change).remedies
+    mlxconfig = tmp_path / "mlxconfig"
+    line = f"{mark}{name}          {printed}          "
+    mlxconfig.write_text(
+        f'#!/bin/sh\n[ "$*" = "-d 0000:b3:00.0 query {name}" ] || exit 1\n'
+        f"echo 'Device type:    ConnectX7 ETH True(1)'\necho '{line}'\n"
+    )
+    mlxconfig.chmod(0o755)
+    [condition] = remedy.verify_lasting
+    done = subprocess.run(
+        ["bash", "-c", condition], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, timeout=20
+    )
+    assert (done.returncode == 0) is right

@@ -216,6 +216,51 @@ def test_packages_of_missing_programs_are_named(tmp_path, manager):
     assert done.returncode == 1 and "not fixed: setpci" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("has", "installed"),
+    [
+        ("linux-cpupower", ["linux-cpupower"]),
+        ("linux-tools-6.1.0-9", ["linux-cpupower", "linux-tools-6.1.0-9"]),
+        ("neither", ["linux-cpupower", "linux-tools-6.1.0-9"]),
+    ],
+)
+def test_cpupower_is_in_one_package_of_debian_and_another_of_ubuntu(tmp_path, has, installed):
+    programs = {
+        "uname": "echo 6.1.0-9",
+        # Installs what it has.
+        "apt-get": f'echo "$@" >>{tmp_path}/called; case "$*" in update) ;; '
+        f'*" {has}") echo >{tmp_path}/cpupower; /bin/chmod +x {tmp_path}/cpupower ;; '
+        "*) exit 100 ;; esac",
+    }
+    for name, text in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "bash").symlink_to("/bin/bash")
+    script = fix_script(report(Remedy(now=("cpupower frequency-set",))))
+    done = run(script, "packages", path=str(tmp_path))
+    called = (tmp_path / "called").read_text().splitlines()
+    assert called == ["update", *(f"install -y {name}" for name in installed)]
+    assert done.returncode == (has == "neither")
+    assert ("not fixed: cpupower" in done.stderr) is (has == "neither")
+
+
+def test_the_package_of_mlxconfig_is_named_and_not_installed():
+    script = fix_script(report(Remedy(lasting=("mlxconfig -y set A=1",), step=Step.FIRMWARE)))
+    assert "install package mft of NVIDIA's repository" in script
+    assert "install_program" not in script
+    assert "mft" not in fix_script(report(Remedy(now=("setpci x",))))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["now lasting"], ["lasting dpu-mode"], ["now", "now lasting"], [""], [" "], ["*"], ["no?"]],
+)
+def test_steps_are_named_exactly(arguments, tmp_path):
+    done = run(fix_script(report(*ALL)), *arguments, root=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "steps: now lasting boot-line iommu firmware dpu-mode" in done.stderr
+
+
 def test_programs_that_are_there_need_no_package():
     assert run(fix_script(report(Remedy(now=("ip link",)))), "packages").stdout == ""
 
