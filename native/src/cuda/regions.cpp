@@ -23,6 +23,8 @@ namespace {
 /// CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM
 constexpr int HOST_POINTER = 91;
 
+std::size_t host_page() noexcept { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
+
 /// Pages that stay in memory and that GPUs read and write.
 class Pinned {
  public:
@@ -95,7 +97,7 @@ class DeviceMemory {
     const Context context(what_, gpu_);
     const Functions& call = context.driver().call();
     // Begins with a page of the host, as dma-bufs do.
-    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    const std::size_t page = host_page();
     Result result = call.allocate(&allocated_, extent_.bytes + page);
     if (result == 0) {
       result = call.make_stream(&copies_->stream, STREAM_FLAGS);
@@ -207,7 +209,7 @@ class PinnedMirror final : public memory::HostMirror {
   /// Of a region, which outlives this.
   PinnedMirror(const memory::MemoryRegion& region, std::shared_ptr<const DeviceMemory> memory)
       : region_(region), memory_(std::move(memory)) {
-    const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    const std::size_t page = host_page();
     stride_ = (region.buf_size() + page - 1) / page * page;
     const std::size_t bytes = stride_ * region.config().num_bufs_;
     const Context context(what(), region.gpu());
@@ -424,8 +426,7 @@ std::unique_ptr<memory::MemoryRegion> allocate_device(const MemoryRegionConfig& 
   device.alignment = std::max(device.alignment, ALIGNMENT);
   return std::make_unique<DeviceRegion>(
       // Whole pages of the host, as dma-bufs are.
-      config, DeviceMemory(memory::RegionExtent::of(
-                               config, device, static_cast<std::size_t>(sysconf(_SC_PAGESIZE))),
+      config, DeviceMemory(memory::RegionExtent::of(config, device, host_page()),
                            "memory region '" + config.name_ + "'", config.affinity_));
 }
 
