@@ -69,11 +69,11 @@ def write_initrd(folder: Path) -> Path:
 def in_guest(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
     """Return a function that runs a Python program in a guest and returns the JSON it writes.
 
-    The program gets the path to write to. The guest has the host's files, root, and the named
-    kernel modules.
+    The program gets the path to write to. The guest has the host's files, root, the named kernel
+    modules, and these words on its kernel command line.
     """
 
-    def run(program: Path, *modules: str) -> Any:
+    def run(program: Path, *modules: str, command_line: str = "") -> Any:
         folder = tmp_path_factory.mktemp("guest")
         results = folder / "results"
         results.mkdir()
@@ -97,7 +97,8 @@ def in_guest(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
         command += ["-kernel", str(KERNEL / "boot" / f"vmlinuz-{release}")]
         command += ["-initrd", str(write_initrd(folder)), "-append"]
         command += [
-            "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on no_timer_check"
+            "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on no_timer_check "
+            + command_line
         ]
         console = folder / "console"
         with console.open("wb") as out:
