@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..engine import Engine, EngineSnapshot, RxQueue, UnreadableEngine, ask_engines
-from ._output import out, print_json_line, print_message, printable
+from ._output import out, print_json_line, print_message, print_whole, printable
 from ._source import load_source
 
 _TakeSnapshots = Callable[[], list[EngineSnapshot | UnreadableEngine]]
@@ -61,7 +61,7 @@ def _show(updates: Iterator[list["_State | UnreadableEngine"]], as_json: bool) -
                 live.update(_tables(states), refresh=True)
     else:
         for states in updates:
-            out.print(_tables(states), soft_wrap=True)
+            print_whole(_tables(states))
 
 
 class _State:

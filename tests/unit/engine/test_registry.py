@@ -222,3 +222,19 @@ def test_a_directory_of_another_user_is_not_trusted(runtime: Path) -> None:
     os.chown(runtime, 65534, 65534)
     with pytest.raises(PermissionError, match="belongs to user 65534"):
         ask_engines()
+
+
+def test_into_a_pipe_nothing_is_cut(
+    serve: Serve, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    queue = QUEUE | {"port": "a_port_of_the_detector_in_hutch_2", "queue": "a_queue_of_its_images"}
+    serve("7.0", text(HONEST | {"rx": [queue]}))
+    assert _main._run(["stats", "--count", "1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    [head] = [line for line in lines if line.startswith("receive queue")]
+    assert head.split()[2:] == [
+        *("packets/s", "Gb/s", "received", "held", "ring", "free", "bursts", "dropped")
+    ]
+    assert any(line.startswith(f"{queue['port']}/{queue['queue']} ") for line in lines)
+    assert "…" not in "".join(lines)
