@@ -8,7 +8,7 @@ from .._check import Context, check, ok, skip
 from .._finding import Finding, Remedy, Status
 from .._needs import PortNeeds
 from ._gpu import bar1
-from ._network import link_layer
+from ._nic import link_layer
 from ._pcie import acs, pcie_read_request
 
 _BACKLOG = 10_000
