@@ -248,10 +248,11 @@ def _reorder_table(state: _State) -> Table:
 
 def _table(first: str, *columns: str) -> Table:
     table = Table(box=None, pad_edge=False)
-    table.add_column(first, no_wrap=True)
+    # In a narrow terminal, figures go on in the next line: a part of one would mislead.
+    table.add_column(first, overflow="fold")
     for column in columns:
         left = column == "dropped"
-        table.add_column(column, justify="left" if left else "right", no_wrap=not left)
+        table.add_column(column, justify="left" if left else "right", overflow="fold")
     return table
 
 

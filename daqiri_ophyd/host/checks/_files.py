@@ -17,7 +17,8 @@ After=nvidia-persistenced.service tuned.service power-profiles-daemon.service
 Type=oneshot
 RemainAfterExit=yes
 TimeoutStartSec=5min
-ExecStart=/bin/sh -c 'udevadm settle; e=0; for f in {_FOLDER}/*.sh; do sh "$$f" || e=1; done; exit $$e'
+ExecStartPre=-/bin/sh -c 'udevadm settle'
+ExecStart=/bin/sh -c 'e=0; for f in {_FOLDER}/*.sh; do sh "$$f" || e=1; done; exit $$e'
 
 [Install]
 WantedBy=multi-user.target

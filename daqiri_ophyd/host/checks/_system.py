@@ -45,7 +45,7 @@ def secure_boot(context: Context) -> Iterator[Finding]:
     root = context.facts.root
     path = f"/sys/firmware/efi/efivars/SecureBoot-{_EFI_GLOBAL}"
     if not root.exists(path):
-        yield skip("no such EFI variable")
+        yield skip("no EFI variable SecureBoot: this host has no UEFI, or /sys hides it")
         return
     value = root.bytes(path, 16)
     # Four bytes of attributes, then the value.

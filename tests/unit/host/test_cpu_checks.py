@@ -314,14 +314,14 @@ def test_cores_are_not_looked_at_without_queues_on_them(result_of):
 
 def test_governors_at_performance_are_ok(result_of):
     result = result_of("cpu-governor", {"governor": "performance", "cpus": 6})
-    assert (result.status, result.found) == (Status.OK, "performance on all 6")
+    assert (result.status, result.found) == (Status.OK, "performance on all 6 CPUs")
 
 
 def test_other_governors_are_a_warning_with_a_unit_that_changes_them(result_of):
     files = {"/sys/devices/system/cpu/cpu1/cpufreq/scaling_governor": "performance"}
     result = result_of("cpu-governor", {"governor": "powersave", "cpus": 3, "files": files})
     assert result.status is Status.WARN
-    assert result.found == "performance on 1, powersave on 2"
+    assert result.found == "performance on 1 CPU, powersave on 2 CPUs"
     [remedy] = result.remedies
     assert remedy.now == ("cpupower frequency-set -g performance",)
     assert remedy.files[0][0] == "/etc/daqiri-host.d/20-cpu-governor.sh"

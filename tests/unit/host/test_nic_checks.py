@@ -6,7 +6,6 @@ import pytest
 
 from daqiri_ophyd.host import Status, Step
 
-
 OLD = "15b3:1015"  # ConnectX-4 Lx
 
 
