@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
@@ -14,6 +14,7 @@ from rich.text import Text
 # Without emoji: `:ab:` in a PCI address is the code of one.
 out = Console(highlight=False, emoji=False)
 messages = Console(stderr=True, highlight=False, emoji=False)
+_WIDEST = 10_000
 
 
 def print_json(value: Any) -> None:
@@ -49,6 +50,13 @@ def print_message(text: str) -> None:
     messages.print(printable(text), markup=False, soft_wrap=True)
 
 
+def print_whole(shown: RenderableType) -> None:
+    """Print tables and texts to stdout; only a terminal limits their width."""
+    # Without a terminal, rich would cut them at 80 columns.
+    wide = Console(file=out.file, width=_WIDEST, highlight=False, emoji=False)
+    (out if out.is_terminal else wide).print(shown, soft_wrap=True)
+
+
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None
 ) -> None:
@@ -60,7 +68,7 @@ def print_table(
         table.add_column(name, justify="right" if numeric else "left")
     for row in body:
         table.add_row(*(_cell(value) for value in row))
-    out.print(table, soft_wrap=True)
+    print_whole(table)
 
 
 def _cell(value: Any) -> Text:

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..engine import Engine, EngineSnapshot, RxQueue, UnreadableEngine, ask_engines
-from ._output import out, print_json_line, print_message, printable
+from ._output import out, print_json_line, print_message, print_whole, printable
 from ._source import load_source
 
 _TakeSnapshots = Callable[[], list[EngineSnapshot | UnreadableEngine]]
@@ -61,7 +61,7 @@ def _show(updates: Iterator[list["_State | UnreadableEngine"]], as_json: bool) -
                 live.update(_tables(states), refresh=True)
     else:
         for states in updates:
-            out.print(_tables(states), soft_wrap=True)
+            print_whole(_tables(states))
 
 
 class _State:
@@ -248,10 +248,11 @@ def _reorder_table(state: _State) -> Table:
 
 def _table(first: str, *columns: str) -> Table:
     table = Table(box=None, pad_edge=False)
-    table.add_column(first, no_wrap=True)
+    # In a narrow terminal, figures go on in the next line: a part of one would mislead.
+    table.add_column(first, overflow="fold")
     for column in columns:
         left = column == "dropped"
-        table.add_column(column, justify="left" if left else "right", no_wrap=not left)
+        table.add_column(column, justify="left" if left else "right", overflow="fold")
     return table
 
 

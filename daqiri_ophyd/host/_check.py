@@ -56,7 +56,8 @@ class Context:
             return [device for device in every.values() if device.is_nic]
         used = {each.pci_address for each in self.interfaces}
         used |= {port.pci_address for port in self.needs.ports if port.pci_address}
-        return [device for address, device in every.items() if address in used]
+        # The PCI device of a USB NIC is the USB controller.
+        return [every[a] for a in every if a in used and every[a].is_network]
 
     @property
     def nvidia_nics(self) -> list[PciDevice]:
@@ -93,6 +94,20 @@ class Context:
         if not self.facts.gpus:
             raise FactError("no NVIDIA driver; see gpu-driver")
         return [gpu for gpu in self.facts.gpus if not used or gpu.index in used]
+
+    @property
+    def physical_nics(self) -> list[PciDevice]:
+        """
+        Those of `nvidia_nics` that have settings of their own: no virtual functions.
+
+        Raises
+        ------
+        DoesNotApplyError
+            If there is none.
+        """
+        if nics := [nic for nic in self.nvidia_nics if not nic.is_virtual]:
+            return nics
+        raise DoesNotApplyError("virtual functions only: the physical function has the setting")
 
     def require_direct_gpu(self) -> None:
         """

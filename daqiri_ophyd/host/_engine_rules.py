@@ -10,8 +10,8 @@ from daqiri_ophyd import _native
 
 from ._root import FactError
 
-__all__ = ["HostNeeds", "InterfaceNeeds", "Privilege", "default_hugepages", "gpu_refusals"]
-__all__ += ["host_needs", "hugepages_needed", "writes_to_gpu"]
+__all__ = ["HostNeeds", "InterfaceNeeds", "Privilege", "available_cores", "default_hugepages"]
+__all__ += ["gpu_refusals", "host_needs", "hugepages_needed", "writes_to_gpu"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +123,11 @@ def default_hugepages(meminfo: str, overcommitted: str) -> tuple[int, int, int]:
         Contents of ``/proc/meminfo`` and ``/proc/sys/vm/nr_overcommit_hugepages``.
     """
     return _native.hugepages_of(meminfo, overcommitted)
+
+
+def available_cores() -> frozenset[int]:
+    """Return the cores that threads of this process may be pinned to."""
+    return frozenset(_native.available_cores())
 
 
 def gpu_refusals() -> tuple[str, str]:

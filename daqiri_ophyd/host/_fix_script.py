@@ -21,6 +21,7 @@ _STEPS = {
 # Package of a program: Debian's and its relatives', Red Hat's and its relatives'. Of several, the
 # first that the distribution has: Ubuntu's cpupower is in a package of the kernel.
 _PACKAGES = {
+    "chronyc": ("chrony", "chrony"),
     "cpupower": ('"linux-cpupower linux-tools-$(uname -r)"', "kernel-tools"),
     "ethtool": ("ethtool", "ethtool"),
     "ip": ("iproute2", "iproute"),
@@ -59,7 +60,9 @@ worked() {{
 _INSTALL = """\
 # PROGRAM DEBIAN-PACKAGES RED-HAT-PACKAGE: installs a program that is missing.
 install_program() {
-  if command -v "$1" >/dev/null; then return; fi
+  # That it is there is not enough: Ubuntu's cpupower calls the one for the running kernel.
+  local runs="$1 --version || $1 -V"
+  if bash -c "$runs" >/dev/null 2>&1; then return; fi
   if command -v apt-get >/dev/null; then
     apt-get update
     local package
@@ -69,7 +72,7 @@ install_program() {
   else
     dnf install -y "$3"
   fi
-  worked "$1" "command -v $1"
+  worked "$1" "$runs"
 }
 """
 
@@ -81,13 +84,15 @@ kernel_line() {
     worked "kernel command line: $1" "grubby --info=DEFAULT | grep -qF -- '$2'"
   elif command -v update-grub >/dev/null; then
     mkdir -p /etc/default/grub.d
-    printf 'GRUB_CMDLINE_LINUX="${GRUB_CMDLINE_LINUX} %s"\\n' "$2" \\
+    # Not for the entries of the recovery mode.
+    printf 'GRUB_CMDLINE_LINUX_DEFAULT="${GRUB_CMDLINE_LINUX_DEFAULT} %s"\\n' "$2" \\
       >"/etc/default/grub.d/daqiri-$1.cfg"
     update-grub
     worked "kernel command line: $1" "grep -qF -- '$2' /boot/grub/grub.cfg"
   else
     failed=1
     echo "not fixed: $1: neither grubby nor update-grub; add to the kernel command line: $2" >&2
+    echo "(systemd-boot: /etc/kernel/cmdline; U-Boot: /boot/extlinux/extlinux.conf)" >&2
   fi
 }
 """
@@ -102,6 +107,10 @@ for step in "${{@:-none}}"; do
       ;;
   esac
 done
+if [ "$(id -u)" != 0 ]; then
+  echo "not run as root: sudo bash $0 $*" >&2
+  exit 2
+fi
 for step in "$@"; do "step_${{step//-/_}}"; done
 exit "$failed"
 """
@@ -212,7 +221,10 @@ def _write(path: str, text: str) -> str:
 def _uses(results: list[Result], program: str) -> bool:
     """Return whether a command of any remedy begins with a program."""
     commands = [
-        command for result in results for r in result.remedies for command in (*r.now, *r.lasting)
+        command
+        for result in results
+        for r in result.remedies
+        for command in (*r.now, *r.lasting, *r.verify)
     ]
     return any(command.split()[0] == program for command in commands)
 

@@ -55,7 +55,7 @@ def record_host(directory: str | os.PathLike[str]) -> None:
         except FactError:
             continue
     names = list(facts.interfaces)
-    nics = [address for address, device in facts.pci.items() if device.is_nic]
+    nics = [address for address, device in facts.pci.items() if device.is_nvidia_nic]
     answers = {
         "gpus.json": lambda: _json([asdict(gpu) for gpu in facts.gpus]),
         "gpu-refusals.json": lambda: _json(asdict(facts.gpu_refusals)),

@@ -14,6 +14,7 @@
 #include "gil.h"
 #include "memory/hugepages.h"
 #include "memory/region.h"
+#include "system/thread.h"
 
 namespace daqiri::python {
 
@@ -113,6 +114,7 @@ void bind_host_needs(py::module_& m) {
   m.def("hugepages_of", &hugepages_of, py::arg("meminfo"), py::arg("overcommitted"),
         "Return bytes of a hugepage of the default size, their number, and how many can be had, "
         "from the texts of /proc/meminfo and /proc/sys/vm/nr_overcommit_hugepages.");
+  m.def("available_cores", &available_cores, "Return the cores that threads may be pinned to.");
   m.def(
       "gpu_refusals",
       [] {

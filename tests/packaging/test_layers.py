@@ -16,7 +16,7 @@ PAGE = ROOT / "docs" / "explanations" / "layout.md"
 
 # From the top down; a room imports only from rooms below it. Beside each other: no import at all.
 FLOORS = [
-    ["cli", "remote"],
+    ["cli"],
     ["plans"],
     ["devices"],
     ["replay"],
@@ -25,7 +25,7 @@ FLOORS = [
     ["engine"],
     ["profiles", "simulate"],
 ]
-HOST_IS_READ_BY = {"cli", "remote", "plans", "devices"}
+HOST_IS_READ_BY = {"cli", "plans", "devices"}
 
 # Runs in an interpreter of its own, which must not look through the editable install.
 GRAPH = """

@@ -103,11 +103,11 @@ def run_qemu(options: Sequence[str], results: Path, console: Path, timeout: floa
 def in_guest(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
     """Return a function that runs a Python program in a guest and returns the JSON it writes.
 
-    The program gets the path to write to. The guest has the host's files, root, and the named
-    kernel modules.
+    The program gets the path to write to. The guest has the host's files, root, the named kernel
+    modules, and these words on its kernel command line.
     """
 
-    def run(program: Path, *modules: str) -> Any:
+    def run(program: Path, *modules: str, command_line: str = "") -> Any:
         folder = tmp_path_factory.mktemp("guest")
         results = folder / "results"
         results.mkdir()
@@ -120,7 +120,8 @@ def in_guest(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
         options += ["-kernel", str(KERNEL / "boot" / f"vmlinuz-{kernel_release()}")]
         options += ["-initrd", str(write_initrd(folder)), "-append"]
         options += [
-            "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on no_timer_check"
+            "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on no_timer_check "
+            + command_line
         ]
         console = folder / "console"
         run_qemu(options, results, console, TIMEOUT)

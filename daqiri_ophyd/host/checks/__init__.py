@@ -12,17 +12,8 @@ from ._gpu import (
     gpudirect,
 )
 from ._memory import hugepages, memory, numa
-from ._network import (
-    carrier,
-    connectx,
-    ip_address,
-    link_layer,
-    mtu,
-    nic_driver,
-    nic_firmware,
-    nic_settings,
-    physical_port,
-)
+from ._network import carrier, ip_address, mtu, physical_port
+from ._nic import connectx, link_layer, nic_driver, nic_firmware, nic_settings
 from ._pcie import acs, iommu, pcie_link, pcie_payload, pcie_read_request, pcie_topology
 from ._storage import storage
 from ._system import capabilities, engine, secure_boot, socket_buffers

@@ -197,9 +197,11 @@ def cpu_governor(context: Context) -> Iterator[Finding]:
     if not any(governors):
         yield skip("the kernel does not scale the frequency here (often so in a virtual machine)")
     elif set(governors) == {"performance"}:
-        yield ok(f"performance on all {governors['performance']}")
+        yield ok(f"performance on all {governors['performance']} CPUs")
     else:
-        found = ", ".join(f"{name or 'none'} on {n}" for name, n in sorted(governors.items()))
+        found = ", ".join(
+            f"{name or 'none'} on {n} CPU{'s' * (n != 1)}" for name, n in sorted(governors.items())
+        )
         remedy = at_every_boot(
             20,
             "cpu-governor",

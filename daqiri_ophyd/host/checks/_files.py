@@ -5,14 +5,19 @@ from .._finding import Remedy
 __all__ = ["at_every_boot", "module_at_boot"]
 
 _FOLDER = "/etc/daqiri-host.d"
+# After what may set the same things, and once the drivers of the devices are loaded. Not after
+# multi-user.target: no service of that target could then be ordered after this one.
 _UNIT = f"""\
 [Unit]
 Description=Host settings for daqiri-ophyd, in the order of the files in {_FOLDER}
-After=multi-user.target
+After=network.target network-online.target
+After=nvidia-persistenced.service tuned.service power-profiles-daemon.service
 
 [Service]
 Type=oneshot
 RemainAfterExit=yes
+TimeoutStartSec=5min
+ExecStartPre=-/bin/sh -c 'udevadm settle'
 ExecStart=/bin/sh -c 'e=0; for f in {_FOLDER}/*.sh; do sh "$$f" || e=1; done; exit $$e'
 
 [Install]

@@ -90,9 +90,13 @@ def hugepages(context: Context) -> Iterator[Finding]:
     others = [pool for pool in pools if pool.size != pages.size and pool.total]
     if others and pages.free < wanted:
         found += f"; not of the default size: {', '.join(map(str, others))}"
+    lacking = list(_on_nodes(context, regions))
     if pages.free >= wanted:
         yield ok(found)
-        yield from _on_nodes(context, regions)
+        yield from lacking
+    elif lacking and pages.size <= _LARGEST_AT_RUN_TIME:
+        # The kernel would spread them over all nodes.
+        yield from lacking
     else:
         status = Status.FAIL if regions else Status.WARN
         yield Finding(

@@ -63,7 +63,7 @@ def pcie_topology(context: Context) -> Iterator[Finding]:
 )
 def pcie_payload(context: Context) -> Iterator[Finding]:
     note = "The bridges negotiate it at boot; only a BIOS option, if any, changes it."
-    for nic in context.nvidia_nics:
+    for nic in context.physical_nics:
         express = nic.express
         found = f"{express.max_payload} B of {express.max_payload_supported} B supported"
         if express.max_payload >= min(_PAYLOAD, express.max_payload_supported):
@@ -129,7 +129,7 @@ def _shortfall(context: Context, nic: PciDevice) -> str:
     why="The NIC reads packets to send in requests of this size, with a limited number in flight.",
 )
 def pcie_read_request(context: Context) -> Iterator[Finding]:
-    for nic in context.nvidia_nics:
+    for nic in context.physical_nics:
         size = nic.express.max_read_request
         if size >= _READ_REQUEST:
             yield ok(f"{size} B", nic.address)
@@ -206,7 +206,8 @@ def iommu(context: Context) -> Iterator[Finding]:
         yield ok("off")
         return
     groups = [root.optional(path) for path in root.glob("/sys/kernel/iommu_groups/*/type")]
-    if line.get("iommu") == "pt" or (groups and all(kind == "identity" for kind in groups)):
+    asked = line.get("iommu") == "pt" or line.get("iommu.passthrough") in ("1", "on", "y")
+    if asked or (groups and all(kind == "identity" for kind in groups)):
         yield ok("passthrough")
         return
     if not context.needs.given:

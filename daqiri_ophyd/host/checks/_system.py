@@ -8,7 +8,7 @@ from .._check import Context, check, ok, skip
 from .._finding import Finding, Remedy, Status
 from .._needs import PortNeeds
 from ._gpu import bar1
-from ._network import link_layer
+from ._nic import link_layer
 from ._pcie import acs, pcie_read_request
 
 _BACKLOG = 10_000
@@ -45,7 +45,7 @@ def secure_boot(context: Context) -> Iterator[Finding]:
     root = context.facts.root
     path = f"/sys/firmware/efi/efivars/SecureBoot-{_EFI_GLOBAL}"
     if not root.exists(path):
-        yield skip("no such EFI variable")
+        yield skip("no EFI variable SecureBoot: this host has no UEFI, or /sys hides it")
         return
     value = root.bytes(path, 16)
     # Four bytes of attributes, then the value.

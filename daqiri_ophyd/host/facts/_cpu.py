@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
 
+from .._engine_rules import available_cores
 from .._root import FactError, Root
 
 __all__ = ["CommandLine", "Cpu", "IdleState", "cpu_list", "cpu_ranges", "read_command_line"]
@@ -116,18 +116,18 @@ def read_cpus(root: Root) -> dict[int, Cpu]:
 
 def read_allowed_cpus(root: Root) -> frozenset[int]:
     """
-    Return the CPUs that this process may use; on a recorded host, the process that recorded it.
+    Return the CPUs that threads of this process may be pinned to.
 
-    Without a record of them, those that are online.
+    On a recorded host, those of the process that recorded it, and isolated ones; without a record
+    of them, those that are online.
     """
+    # The kernel leaves isolated CPUs out of the affinity of programs, which may still ask for them.
+    status, isolated = root.optional("/proc/self/status"), root.optional(f"{_CPU}/isolated")
     if root.live:
-        # A root that records copies what the same process is told here.
-        root.optional("/proc/self/status")
-        return frozenset(os.sched_getaffinity(0))
-    text = root.optional("/proc/self/status")
-    match = re.search(r"^Cpus_allowed_list:\s*(\S+)$", text, re.MULTILINE)
+        return available_cores()
+    match = re.search(r"^Cpus_allowed_list:\s*(\S+)$", status, re.MULTILINE)
     allowed = cpu_list(match[1]) if match else frozenset()
-    return allowed or cpu_list(root.text(f"{_CPU}/online"))
+    return allowed | cpu_list(isolated) if allowed else cpu_list(root.text(f"{_CPU}/online"))
 
 
 def _capacity(root: Root, number: int) -> int | None:

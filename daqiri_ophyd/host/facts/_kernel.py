@@ -15,8 +15,9 @@ __all__ += ["read_services"]
 
 SERVICES = "/recorded/services.json"
 _SERVICES = frozenset(
-    ("chronyd", "ptp4l", "phc2sys", "ntpd", "systemd-timesyn", "irqbalance", "NetworkManager")
-) | {"systemd-network"}
+    ("chronyd", "ptp4l", "phc2sys", "ntpd", "systemd-timesyncd")
+    + ("irqbalance", "NetworkManager", "systemd-networkd")
+)
 
 CAPABILITIES: Final = {
     "CAP_NET_BIND_SERVICE": 10,

@@ -35,6 +35,9 @@ NVIDIA_NICS: Final = {
 }
 """Names by device number, for vendor 0x15b3."""
 
+# Virtual functions of these, in a guest that sees no physical function.
+_VIRTUAL_NICS = frozenset((0x1004, 0x1014, 0x1016, 0x1018, 0x101A, 0x101C, 0x101E, 0xA2D3))
+
 
 class Connection(StrEnum):
     """Path between two PCI devices, from short to long, with the names of nvidia-smi topo."""
@@ -87,6 +90,8 @@ class PciDevice:
         Kernel driver; empty: none.
     config : bytes
         Readable part of the configuration space: 4096 bytes as root, else 64.
+    has_physical : bool
+        Whether it is a virtual function (SR-IOV) of a physical function on this host.
     """
 
     address: str
@@ -101,6 +106,7 @@ class PciDevice:
     max_link_width: int
     driver: str
     config: bytes
+    has_physical: bool = False
 
     @property
     def product(self) -> str:
@@ -113,6 +119,11 @@ class PciDevice:
         return self.device_class >> 8 in (0x0200, 0x0207)
 
     @property
+    def is_network(self) -> bool:
+        """Whether it is a network controller of any kind, such as for Wi-Fi."""
+        return self.device_class >> 16 == 0x02
+
+    @property
     def is_gpu(self) -> bool:
         """Whether it is a graphics or compute accelerator."""
         return self.device_class >> 16 == 0x03 or self.device_class >> 8 == 0x1200
@@ -121,6 +132,12 @@ class PciDevice:
     def is_nvidia_nic(self) -> bool:
         """Whether it is a ConnectX or BlueField; the vendor id is still Mellanox's."""
         return self.is_nic and self.vendor == 0x15B3
+
+    @property
+    def is_virtual(self) -> bool:
+        """Whether it is a virtual function: settings of card and link are those of another."""
+        guest = self.is_nvidia_nic and self.device in _VIRTUAL_NICS
+        return self.has_physical or guest
 
     @property
     def is_nvidia_gpu(self) -> bool:
@@ -276,6 +293,7 @@ def _read(root: Root, address: str) -> PciDevice:
         max_link_width=_integer(root, f"{folder}/max_link_width"),
         driver=driver.rpartition("/")[2],
         config=config,
+        has_physical=root.exists(f"{folder}/physfn"),
     )
 
 

@@ -49,8 +49,11 @@ void check_cores(const NetworkConfig& config) {
     for (const auto& queue : interface.tx_.queues_) check(interface, queue.common_);
   }
   if (absent.empty()) return;
+  std::string available;
+  for (const int core : available_cores())
+    available += (available.empty() ? "" : ", ") + std::to_string(core);
   const std::string text = "cpu_core that is not available to this process: " + absent +
-                           "; it may use " + available_cores() +
+                           "; it may use " + available +
                            ", or 'any' for a thread that is not pinned";
   if (config.common_.stream_type != StreamType::SOCKET)
     throw Error(Status::INVALID_PARAMETER, text);

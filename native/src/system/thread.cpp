@@ -7,7 +7,9 @@
 
 #include <charconv>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 
 #include "daqiri/error.h"
 #include "system/log.h"
@@ -16,11 +18,43 @@ namespace daqiri {
 
 namespace {
 
-cpu_set_t allowed_cores() {
+/// The kernel leaves these (isolcpus) out of every affinity, until a thread asks for one of them.
+cpu_set_t isolated_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
-  sched_getaffinity(0, sizeof set, &set);
+  std::ifstream file("/sys/devices/system/cpu/isolated");
+  for (std::string range; std::getline(file, range, ',');) {
+    int first = 0;
+    int last = 0;
+    const int numbers = std::sscanf(range.c_str(), "%d-%d", &first, &last);
+    if (numbers < 1 || first < 0) continue;
+    for (int core = first; core <= (numbers == 1 ? first : last) && core < CPU_SETSIZE; ++core)
+      CPU_SET(static_cast<std::size_t>(core), &set);
+  }
   return set;
+}
+
+cpu_set_t only(int core) noexcept {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(static_cast<std::size_t>(core), &set);
+  return set;
+}
+
+bool may_run_on(int core) noexcept {
+  if (core < 0 || core >= CPU_SETSIZE) return false;
+  const auto number = static_cast<std::size_t>(core);
+  cpu_set_t own;
+  CPU_ZERO(&own);
+  sched_getaffinity(0, sizeof own, &own);
+  if (CPU_ISSET(number, &own)) return true;
+  static const cpu_set_t isolated = isolated_cores();
+  if (!CPU_ISSET(number, &isolated)) return false;
+  // A cpuset may forbid it.
+  const cpu_set_t one = only(core);
+  if (sched_setaffinity(0, sizeof one, &one) != 0) return false;
+  sched_setaffinity(0, sizeof own, &own);
+  return true;
 }
 
 /// -1: not a number.
@@ -63,17 +97,13 @@ void refuse_thread(const std::system_error& error) {
 }
 
 bool core_available(const std::string& cpu_core) noexcept {
-  const cpu_set_t set = allowed_cores();
-  const int core = core_number(cpu_core);
-  return core >= 0 && core < CPU_SETSIZE && CPU_ISSET(static_cast<std::size_t>(core), &set);
+  return may_run_on(core_number(cpu_core));
 }
 
-std::string available_cores() {
-  const cpu_set_t set = allowed_cores();
-  std::string cores;
-  for (int i = 0; i < CPU_SETSIZE; ++i) {
-    if (CPU_ISSET(static_cast<std::size_t>(i), &set))
-      cores += (cores.empty() ? "" : ", ") + std::to_string(i);
+std::vector<int> available_cores() {
+  std::vector<int> cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (may_run_on(core)) cores.push_back(core);
   }
   return cores;
 }
@@ -85,9 +115,7 @@ void configure_thread(const std::string& cpu_core, const std::string& name,
   prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
   if (realtime_priority > 0) make_realtime(name, realtime_priority);
   if (!core_available(cpu_core)) return;
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(static_cast<std::size_t>(core_number(cpu_core)), &set);
+  const cpu_set_t set = only(core_number(cpu_core));
   if (pthread_setaffinity_np(pthread_self(), sizeof set, &set) != 0) {
     log(LogLevel::WARN, "thread " + name + " could not be pinned to core " + cpu_core);
   }

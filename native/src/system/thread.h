@@ -5,15 +5,16 @@
 #include <system_error>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "daqiri/config.h"
 
 namespace daqiri {
 
-/// Whether this process may run on `cpu_core`, a number.
+/// Whether the calling thread may run on `cpu_core`, a number: its affinity has it, or it is an
+/// isolated core that the thread may ask for.
 [[nodiscard]] bool core_available(const std::string& cpu_core) noexcept;
-/// "0, 1".
-[[nodiscard]] std::string available_cores();
+[[nodiscard]] std::vector<int> available_cores();
 [[noreturn]] void refuse_thread(const std::system_error& error);
 /// A thread that runs `work`. Throws Error GENERIC_FAILURE where there may be no more.
 template <typename Work>

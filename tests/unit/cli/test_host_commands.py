@@ -212,6 +212,7 @@ def test_the_fix_script_does_nothing_unless_told(script, arguments):
 # Every command that a remedy runs is a function that says how it was called; nothing is on the
 # path, and what is redirected goes to a scratch folder in place of /etc and /sys.
 RECORDER = """
+id() { echo 0; }
 command_not_found_handle() { printf '%s|' "$@" >&3; printf '\\n' >&3; }
 """
 
@@ -253,7 +254,8 @@ def test_what_the_fix_script_would_run(scripts, when, tmp_path):
         }
     else:
         isolation = (tmp_path / "etc/default/grub.d/daqiri-cpu-isolation.cfg").read_text()
-        assert isolation.startswith('GRUB_CMDLINE_LINUX="${GRUB_CMDLINE_LINUX} isolcpus=')
+        words = 'GRUB_CMDLINE_LINUX_DEFAULT="${GRUB_CMDLINE_LINUX_DEFAULT} isolcpus='
+        assert isolation.startswith(words)
         assert written == {"etc/default/grub.d/daqiri-cpu-isolation.cfg"}
     assert not [call for call in called if "reboot" in call[0]]
 

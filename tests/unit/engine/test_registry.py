@@ -1,6 +1,7 @@
 """Asking the engines of this user, beside sockets and files that are none of theirs."""
 
 import contextlib
+import io
 import json
 import os
 import socket
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from daqiri_ophyd.cli import _main
 from daqiri_ophyd.engine import EngineSnapshot, UnreadableEngine, ask_engines, running_engines
@@ -222,3 +224,33 @@ def test_a_directory_of_another_user_is_not_trusted(runtime: Path) -> None:
     os.chown(runtime, 65534, 65534)
     with pytest.raises(PermissionError, match="belongs to user 65534"):
         ask_engines()
+
+
+def test_into_a_pipe_nothing_is_cut(
+    serve: Serve, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    queue = QUEUE | {"port": "a_port_of_the_detector_in_hutch_2", "queue": "a_queue_of_its_images"}
+    serve("7.0", text(HONEST | {"rx": [queue]}))
+    assert _main._run(["stats", "--count", "1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    [head] = [line for line in lines if line.startswith("receive queue")]
+    assert head.split()[2:] == [
+        *("packets/s", "Gb/s", "received", "held", "ring", "free", "bursts", "dropped")
+    ]
+    assert any(line.startswith(f"{queue['port']}/{queue['queue']} ") for line in lines)
+    assert "…" not in "".join(lines)
+
+
+def test_in_a_narrow_terminal_no_figure_is_cut(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = QUEUE | {"received": 9_876_543_210}
+    serve("7.0", text(HONEST | {"rx": [queue]}))
+    shown_on = io.StringIO()
+    terminal = Console(file=shown_on, width=80, force_terminal=True, highlight=False)
+    monkeypatch.setattr("daqiri_ophyd.cli._stats.out", terminal)
+    assert _main._run(["stats", "--count", "1"]) == 0
+    shown = shown_on.getvalue()
+    assert "…" not in shown
+    assert "9,876,543" in shown

@@ -1,5 +1,9 @@
 """Checks of processors, and how lists of processors are read."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -217,9 +221,43 @@ def test_a_core_that_the_process_may_not_use_is_a_warning_for_sockets(result_of)
     assert "p/q0: core 1 is not available to this process" in result.found
 
 
-def test_cores_of_this_process_are_the_kernels(monkeypatch):
-    monkeypatch.setattr("os.sched_getaffinity", lambda process: {5, 7})
-    assert Facts("/").allowed_cpus == {5, 7}
+def test_cores_of_this_process_are_the_kernels():
+    assert Facts("/").allowed_cpus == os.sched_getaffinity(0)
+
+
+def test_a_process_may_ask_for_isolated_cores(result_of):
+    # As with isolcpus=2-3: the kernel leaves these out of the affinity of every program.
+    isolated = {"/sys/devices/system/cpu/isolated": "2-3"}
+    host = {"cpus": 4, "files": allowed("0-1") | isolated}
+    result = result_of("queue-cores", host, config(2, 3))
+    assert (result.status, result.found) == (Status.OK, "p/q0: core 2; p/q1: core 3")
+
+
+# What the kernel writes where core 1 is isolated, in place of its own file.
+ISOLATED_CORE = """
+import os
+from daqiri_ophyd.host import Facts
+os.sched_setaffinity(0, {0})
+print(sorted(Facts("/").allowed_cpus), os.sched_getaffinity(0))
+"""
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(("isolated", "cores"), [("1", "[0, 1]"), ("", "[0]"), ("7000", "[0]")])
+def test_isolated_cores_of_this_host(tmp_path, isolated, cores):
+    if not {0, 1} <= os.sched_getaffinity(0):
+        pytest.skip("needs cores 0 and 1")
+    file = tmp_path / "isolated"
+    file.write_text(f"{isolated}\n")
+    mounted = 'mount --bind "$1" /sys/devices/system/cpu/isolated; shift; exec "$@"'
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", mounted, "sh", file]
+        + [sys.executable, "-c", ISOLATED_CORE],
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.stdout == f"{cores} {{0}}\n", done.stderr
 
 
 def test_siblings_are_one_core(result_of):
@@ -276,14 +314,14 @@ def test_cores_are_not_looked_at_without_queues_on_them(result_of):
 
 def test_governors_at_performance_are_ok(result_of):
     result = result_of("cpu-governor", {"governor": "performance", "cpus": 6})
-    assert (result.status, result.found) == (Status.OK, "performance on all 6")
+    assert (result.status, result.found) == (Status.OK, "performance on all 6 CPUs")
 
 
 def test_other_governors_are_a_warning_with_a_unit_that_changes_them(result_of):
     files = {"/sys/devices/system/cpu/cpu1/cpufreq/scaling_governor": "performance"}
     result = result_of("cpu-governor", {"governor": "powersave", "cpus": 3, "files": files})
     assert result.status is Status.WARN
-    assert result.found == "performance on 1, powersave on 2"
+    assert result.found == "performance on 1 CPU, powersave on 2 CPUs"
     [remedy] = result.remedies
     assert remedy.now == ("cpupower frequency-set -g performance",)
     assert remedy.files[0][0] == "/etc/daqiri-host.d/20-cpu-governor.sh"

@@ -132,6 +132,20 @@ def test_pages_are_wanted_on_the_nodes_of_the_regions(hugepages):
     assert hugepages({2048: [24, 24]}, on_the_other, **pools).status is Status.OK
 
 
+def test_pages_of_a_host_with_several_nodes_are_reserved_where_they_are_wanted(hugepages):
+    # A total would be spread over all nodes, and node 1 would have half of it.
+    pools = {"nodes": ["0-1", "2-3"], "node_hugepages": [{2048: [0, 0]}, {2048: [0, 0]}]}
+    needed = config(("huge", 1, 512, 32 << 10), ("huge", 0, 512, 8 << 10))
+    result = hugepages({2048: [0, 0]}, needed, **pools)
+    assert result.status is Status.FAIL
+    assert [each.subject for each in result.findings] == ["NUMA node 0", "NUMA node 1"]
+    folder = "/sys/devices/system/node/node{}/hugepages/hugepages-2048kB/nr_hugepages"
+    assert [each.now for each in result.remedies] == [
+        (f"echo 2 >{folder.format(0)}",),
+        (f"echo 8 >{folder.format(1)}",),
+    ]
+
+
 @pytest.mark.parametrize(("buffers", "size"), [(512, 100), (700, 3000), (257, 4000), (1000, 64)])
 def test_the_check_fails_where_the_engine_refuses(buffers, size):
     """On this host, as it is: the same number of pages, in the same words."""

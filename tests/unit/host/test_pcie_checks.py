@@ -68,6 +68,29 @@ def test_a_connectx_is_judged_on_any_host(result_of):
         assert result_of(check, host, platform="generic").status is Status.WARN
 
 
+# pcie-payload, pcie-read-request
+
+VIRTUAL = {"path": "pci0000:00/0000:01:00.2", "ids": "15b3:101e", "kind": "0200"}
+
+
+@pytest.mark.parametrize("check", ["pcie-payload", "pcie-read-request", "nic-firmware"])
+def test_virtual_functions_have_no_settings(result_of, check):
+    # Payload and read request are reserved in them, and read as 128 B.
+    seen = {**VIRTUAL, "payload": [128, 128], "read_request": 128}
+    result = result_of(check, {"pci": [seen]})
+    assert (result.status, result.found) == (
+        Status.SKIP,
+        "virtual functions only: the physical function has the setting",
+    )
+    # Of other vendors, and in a host: the kernel names the physical function.
+    card = {"path": "pci0000:00/0000:01:00.0", "ids": "15b3:1021", "kind": "0200"}
+    card |= {"payload": [512, 256], "read_request": 4096}
+    links = {"/sys/devices/pci0000:00/0000:01:00.2/physfn": "/sys/devices/pci0000:00/0000:01:00.0"}
+    seen["ids"] = "15b3:1021"
+    result = result_of(check, {"pci": [card, seen]}, links=links)
+    assert not [each for each in result.findings if "0000:01:00.2" in each.subject]
+
+
 # pcie-topology
 
 
@@ -361,7 +384,8 @@ def test_an_iommu_that_passes_through_is_ok(result_of, describe):
     result = result_of("iommu", "a100", files=files)
     assert (result.status, result.found) == (Status.OK, "passthrough")
     files = translating(describe("a100"))
-    assert result_of("iommu", "a100", files=files, cmdline="quiet iommu=pt").found == "passthrough"
+    for line in ("quiet iommu=pt", "iommu.passthrough=1", "iommu.passthrough=on"):
+        assert result_of("iommu", "a100", files=files, cmdline=line).found == "passthrough"
 
 
 @pytest.mark.parametrize(

@@ -20,12 +20,15 @@ def report(*remedies, check="try"):
     return Report("generic", {"name": "host"}, [Result(check, "a try", "right", "Why.", findings)])
 
 
+AS_ROOT = "id() { echo 0; }\n"
+
+
 def run(script, *steps, path="/usr/sbin:/usr/bin:/sbin:/bin", root=None, head=""):
-    """Run a script; `root`: a folder in place of /etc and /boot."""
+    """Run a script as if by root; `root`: a folder in place of /etc and /boot."""
     for folder in ("/etc/", "/boot/") if root else ():
         script = re.sub(rf"(?<![\w$]){folder}", f"{root}{folder}", script)
     return subprocess.run(
-        ["/bin/bash", "-c", head + script, "fix.sh", *steps],
+        ["/bin/bash", "-c", AS_ROOT + head + script, "fix.sh", *steps],
         env={"PATH": path},
         capture_output=True,
         text=True,
@@ -131,6 +134,14 @@ def test_several_steps_may_be_named(tmp_path):
     assert "steps: now lasting boot-line iommu firmware dpu-mode" in done.stderr
 
 
+def test_users_other_than_root_are_told_before_anything_runs(tmp_path):
+    head = "id() { echo 1000; }\n"
+    done = run(fix_script(report(*ALL)), "now", "lasting", root=tmp_path, head=head)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "not run as root: sudo bash fix.sh now lasting\n"
+    assert not list(tmp_path.iterdir())
+
+
 def test_steps_without_content_are_not_offered():
     script = fix_script(report(Remedy(now=("true",))))
     assert "firmware" not in script and "iommu" not in script and "kernel" not in script
@@ -152,21 +163,26 @@ def test_the_script_is_sound(tmp_path):
 
 UPDATE_GRUB = """
 update-grub() {
-  GRUB_CMDLINE_LINUX="quiet splash"
+  GRUB_CMDLINE_LINUX="rootwait" GRUB_CMDLINE_LINUX_DEFAULT="quiet splash"
   for file in ROOT/etc/default/grub.d/*.cfg; do . "$file"; done
   mkdir -p ROOT/boot/grub
-  printf '%s\\n' "$GRUB_CMDLINE_LINUX" >ROOT/boot/grub/grub.cfg
+  printf '%s\\n' "linux $GRUB_CMDLINE_LINUX $GRUB_CMDLINE_LINUX_DEFAULT" \\
+    "recovery $GRUB_CMDLINE_LINUX" >ROOT/boot/grub/grub.cfg
 }
 """
 
 
 def test_words_for_the_kernel_follow_those_that_are_there(tmp_path):
     script = fix_script(report(BOOT_LINE))
-    done = run(script, "boot-line", root=tmp_path, head=UPDATE_GRUB.replace("ROOT", str(tmp_path)))
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "fixed: kernel command line: try\n"
-    line = (tmp_path / "boot/grub/grub.cfg").read_text()
-    assert line == "quiet splash isolcpus=2 nohz_full=2\n"
+    # Running it again changes nothing.
+    for _ in range(2):
+        head = UPDATE_GRUB.replace("ROOT", str(tmp_path))
+        done = run(script, "boot-line", root=tmp_path, head=head)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == "fixed: kernel command line: try\n"
+        lines = (tmp_path / "boot/grub/grub.cfg").read_text().splitlines()
+        # A host that does not boot with them boots in recovery mode.
+        assert lines == ["linux rootwait quiet splash isolcpus=2 nohz_full=2", "recovery rootwait"]
 
 
 def test_a_boot_loader_that_did_not_take_the_words_is_reported(tmp_path):
@@ -197,6 +213,7 @@ def test_without_a_known_boot_loader_the_words_are_shown(tmp_path):
     done = run(fix_script(report(BOOT_LINE)), "boot-line", path=str(bare))
     assert done.returncode == 1
     assert "add to the kernel command line: isolcpus=2 nohz_full=2" in done.stderr
+    assert "systemd-boot: /etc/kernel/cmdline" in done.stderr
 
 
 @pytest.mark.parametrize("manager", ["apt-get", "dnf"])
@@ -242,6 +259,23 @@ def test_cpupower_is_in_one_package_of_debian_and_another_of_ubuntu(tmp_path, ha
     assert called == ["update", *(f"install -y {name}" for name in installed)]
     assert done.returncode == (has == "neither")
     assert ("not fixed: cpupower" in done.stderr) is (has == "neither")
+
+
+def test_a_program_that_does_not_run_is_installed(tmp_path):
+    """Ubuntu's cpupower is there, and fails, without the package of the running kernel."""
+    programs = {
+        "uname": "echo 6.8.0-9",
+        "cpupower": f"test -e {tmp_path}/6.8.0-9",
+        "apt-get": f'case "$*" in *" linux-tools-6.8.0-9") echo >{tmp_path}/6.8.0-9 ;; '
+        "update) ;; *) exit 100 ;; esac",
+    }
+    for name, text in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/bash\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "bash").symlink_to("/bin/bash")
+    script = fix_script(report(Remedy(now=("cpupower frequency-set",))))
+    done = run(script, "packages", path=str(tmp_path))
+    assert (done.returncode, done.stdout) == (0, "fixed: cpupower\n"), done.stderr
 
 
 def test_the_package_of_mlxconfig_is_named_and_not_installed():

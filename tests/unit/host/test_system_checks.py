@@ -100,7 +100,8 @@ def test_secure_boot_that_is_in_the_way(result_of, describe, device):
 
 def test_secure_boot_where_there_is_none(result_of):
     result = result_of("secure-boot", {})
-    assert (result.status, result.found) == (Status.SKIP, "no such EFI variable")
+    assert result.status is Status.SKIP
+    assert result.found == "no EFI variable SecureBoot: this host has no UEFI, or /sys hides it"
 
 
 # engine
@@ -422,11 +423,45 @@ def test_a_clock_that_is_off_is_a_warning(result_of, clock, found):
     assert (result.status, result.found) == (Status.WARN, f"system clock: {found}")
     [remedy] = result.remedies
     assert remedy.now == ("systemctl start chronyd",)
-    assert remedy.verify == ("systemctl is-active chronyd",)
+    # That it runs is not enough: "fixed" means that the clock is right.
+    assert remedy.verify == ("chronyc waitsync 6",)
     assert remedy.lasting == ("systemctl enable chronyd",)
     files = {"/etc/debian_version": "12.9"}
     [remedy] = result_of("clocks", {"files": files}, recorded={"clock": clock}).remedies
     assert remedy.now == ("systemctl start chrony",)
+
+
+@pytest.mark.parametrize(
+    ("services", "asks"),
+    [
+        (["chronyd"], "`chronyc sources`"),
+        (["ptp4l", "phc2sys"], "`journalctl -u 'ptp4l*'`, `journalctl -u 'phc2sys*'`"),
+        (["ntpd"], "`ntpq -p`"),
+    ],
+)
+def test_a_second_service_does_not_set_the_clock(result_of, services, asks):
+    recorded = {"clock": {"synchronized": False, "max_error": 16000000}, "services": services}
+    result = result_of("clocks", {}, recorded=recorded)
+    assert result.found == f"system clock: not synchronized ({', '.join(services)} running)"
+    [remedy] = result.remedies
+    assert (remedy.now, remedy.lasting) == ((), ())
+    assert remedy.note.endswith(f": see {asks}.")
+
+
+@pytest.mark.parametrize("services", [["ptp4l"], ["systemd-timesyncd"]])
+def test_chrony_is_started_where_no_other_service_sets_the_clock(result_of, services):
+    recorded = {"clock": {"synchronized": False, "max_error": 16000000}, "services": services}
+    [remedy] = result_of("clocks", {}, recorded=recorded).remedies
+    assert remedy.now == ("systemctl start chronyd",)
+
+
+def test_hardware_timestamps_without_a_clock(result_of):
+    recorded = {
+        "ethtool": {"eth0": {"hardware_receive": True}},
+        "clock": {"synchronized": True, "max_error": 900},
+    }
+    result = result_of("clocks", NIC, raw(timestamps=True), recorded=recorded)
+    assert result.findings[0].found == "hardware timestamps, no clock"
 
 
 def test_hardware_timestamps_that_are_asked_for_and_missing_fail(result_of):
