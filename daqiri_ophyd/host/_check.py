@@ -92,7 +92,7 @@ class Context:
             raise DoesNotApplyError("no NVIDIA GPU")
         if not self.facts.gpus:
             raise FactError("no NVIDIA driver; see gpu-driver")
-        return [gpu for gpu in self.facts.gpus if not used or gpu.index in used]
+        return [gpu for gpu in self.facts.gpus if not used or gpu.affinity in used]
 
     def require_direct_gpu(self) -> None:
         """
