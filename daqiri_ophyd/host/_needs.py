@@ -15,8 +15,8 @@ from ._engine_rules import HostNeeds, host_needs, hugepages_needed, writes_to_gp
 __all__ = ["Needs", "Poller", "PortNeeds", "Region"]
 
 _PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$", re.IGNORECASE)
-# Ethernet with a VLAN tag, IPv4 and UDP around a socket's payload.
-_HEADERS = 46
+# Ethernet with a VLAN tag, IPv4 and UDP around a socket's payload; what IPv6 has more.
+_HEADERS, _IPV6_MORE = 46, 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,13 +237,14 @@ def _port(
     ]
     frame = max(frames, default=0)
     sockets = interface.get("socket_config", {})
-    if any(str(sockets.get(key)).startswith("tcp:") for key in ("local_addr", "remote_addr")):
+    local, remote = (urlsplit(str(sockets.get(key, ""))) for key in ("local_addr", "remote_addr"))
+    hosts = [each.hostname or "" for each in (local, remote) if each.scheme == "udp"]
+    if "tcp" in (local.scheme, remote.scheme):
         # TCP splits a stream to fit the MTU.
         frame = 0
     elif payload := sockets.get("max_payload_size"):
-        frame = min(frame, payload) + _HEADERS if frame else payload + _HEADERS
-    local, remote = (urlsplit(str(sockets.get(key, ""))) for key in ("local_addr", "remote_addr"))
-    hosts = [each.hostname or "" for each in (local, remote) if each.scheme == "udp"]
+        headers = _HEADERS + _IPV6_MORE * any(":" in host for host in hosts)
+        frame = (min(frame, payload) if frame else payload) + headers
     return PortNeeds(
         name=interface["name"],
         address=str(interface.get("address", "")),
