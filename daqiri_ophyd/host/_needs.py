@@ -68,8 +68,8 @@ class PortNeeds:
         As configured.
     pollers : tuple of Poller
         Threads of its queues.
-    rx_queues, tx_queues : int
-        Number of queues.
+    rx_queues : int
+        Number of receive queues.
     frame : int
         Bytes of the largest packet its regions hold, headers included.
     local_port : int
@@ -88,7 +88,6 @@ class PortNeeds:
     address: str
     pollers: tuple[Poller, ...]
     rx_queues: int
-    tx_queues: int
     frame: int
     local_port: int
     local_host: str
@@ -250,7 +249,6 @@ def _port(
         address=str(interface.get("address", "")),
         pollers=pollers,
         rx_queues=len(rx.get("queues", ())),
-        tx_queues=len(tx.get("queues", ())),
         frame=frame,
         local_port=local.port or 0,
         local_host=local.hostname or "",
