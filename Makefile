@@ -79,7 +79,7 @@ docs: build $(VENV)/.dependencies-docs $(VENV)/.dependencies-dev build/.system-d
 	$(BIN)/pytest -q tests/docs --site build/docs
 	@echo "build/docs/index.html"
 
-vm: build $(VENV)/.dependencies-dev build/.system-vm build/vm/boot
+vm: build $(VENV)/.dependencies-dev build/.system-vm build/vm/boot build/guest/disk.img
 	$(BIN)/pytest -m vm tests/vm
 
 # Saved inputs of fuzz targets are read with a header of Clang.
@@ -107,8 +107,11 @@ clean:
 	rm -rf build $(VENV)
 
 # The distribution's kernel, unpacked beside the one that runs.
-build/vm/boot: .ci/guest-kernel
+build/vm/boot: .ci/guest-kernel | build/.system-vm
 	@.ci/guest-kernel build/vm
+
+build/guest/disk.img: .ci/guest-disk | build/.system-vm
+	@.ci/guest-disk $@
 
 build/.system-%: packages.apt .ci/packages
 	@.ci/packages $* packages.apt

@@ -95,6 +95,8 @@ class FrameDetector(FrameRows):
         failure, self._failure = self._failure, None
         if failure is not None and not self._completing:
             raise FailedStatus(self._status) from failure
+        if self._status is not None:
+            self._status.wait_told()
         if self._stream is not None:
             yield from self._stream.collect_asset_docs(index)
 

@@ -1,19 +1,40 @@
-"""IP addresses of a host, compared as the kernel compares them."""
+"""IP and PCI addresses of a host, compared as the kernel compares them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Address, IPv4Interface, IPv6Address, ip_address, ip_interface
 
-__all__ = ["can_bind", "has_address", "is_any", "is_multicast"]
+__all__ = ["can_bind", "has_address", "is_any", "is_loopback", "is_multicast", "pci_address"]
 
 _LOOPBACK = "lo"
+_PCI = re.compile(
+    r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", re.IGNORECASE | re.ASCII
+)
+
+
+def pci_address(text: str) -> str | None:
+    """Return an address on the PCI bus as the kernel writes it; None: it is none.
+
+    The domain may be left out, or have eight digits as in NVML.
+    """
+    match = _PCI.fullmatch(text)
+    if match is None:
+        return None
+    return f"{int(match[1] or '0', 16):04x}:{match[2].lower()}"
 
 
 def is_any(address: str) -> bool:
     """Return whether this is ``0.0.0.0``, ``::`` or a group, which no interface has."""
     parsed = _parsed(address)
     return parsed is not None and (parsed.is_unspecified or parsed.is_multicast)
+
+
+def is_loopback(address: str) -> bool:
+    """Return whether this is an address of the loopback interface."""
+    parsed = _parsed(address)
+    return parsed is not None and parsed.is_loopback
 
 
 def is_multicast(address: str) -> bool:

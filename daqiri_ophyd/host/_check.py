@@ -93,7 +93,7 @@ class Context:
             raise DoesNotApplyError("no NVIDIA GPU")
         if not self.facts.gpus:
             raise FactError("no NVIDIA driver; see gpu-driver")
-        return [gpu for gpu in self.facts.gpus if not used or gpu.index in used]
+        return [gpu for gpu in self.facts.gpus if not used or gpu.affinity in used]
 
     @property
     def physical_nics(self) -> list[PciDevice]:

@@ -11,7 +11,7 @@ from daqiri_ophyd import _native
 from ._root import FactError
 
 __all__ = ["HostNeeds", "InterfaceNeeds", "Privilege", "available_cores", "default_hugepages"]
-__all__ += ["gpu_refusals", "host_needs", "hugepages_needed", "writes_to_gpu"]
+__all__ += ["gpu_refusals", "host_needs", "hugepages_needed", "rejected_here", "writes_to_gpu"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,10 @@ class InterfaceNeeds:
         Of a socket.
     locked : int
         Memory that counts against RLIMIT_MEMLOCK.
+    requires_up : bool
+        Whether it opens only while the network interface is up.
+    link_types : list of int
+        Types of network interfaces that it accepts (ARPHRD_ of linux/if_arp.h); empty: any.
     privileges : list of Privilege
         Capabilities that it uses.
     """
@@ -50,6 +54,8 @@ class InterfaceNeeds:
     receive_buffer: int
     send_buffer: int
     locked: int
+    requires_up: bool
+    link_types: Sequence[int]
     privileges: Sequence[Privilege]
 
 
@@ -65,6 +71,8 @@ class HostNeeds:
         What this build, or the engine, does not have on any host.
     memory : int
         Bytes of the host's memory, with copies of packets for a GPU.
+    address_space : int
+        Bytes that the process maps: the memory, rings of the kernel and stacks of threads.
     staged : list of str
         Memory regions of a GPU whose packets have such copies.
     interfaces : dict of str to InterfaceNeeds
@@ -74,6 +82,7 @@ class HostNeeds:
     engine: str
     refusals: Sequence[str]
     memory: int
+    address_space: int
     staged: Sequence[str]
     interfaces: Mapping[str, InterfaceNeeds]
 
@@ -97,6 +106,21 @@ def host_needs(config: str) -> HostNeeds:
         privileges = [Privilege(*each) for each in own.pop("privileges")]
         interfaces[name] = InterfaceNeeds(**own, privileges=privileges)
     return HostNeeds(**found, interfaces=interfaces)
+
+
+def rejected_here(config: str) -> list[str]:
+    """
+    Return what the engine rejects of a configuration on this host, as it is now.
+
+    Raises
+    ------
+    FactError
+        If the configuration is not valid.
+    """
+    try:
+        return _native.rejected_here(config)
+    except ValueError as error:
+        raise FactError(f"the configuration is not valid: {error}") from None
 
 
 def hugepages_needed(config: str, size: int) -> list[tuple[str, int, int]]:

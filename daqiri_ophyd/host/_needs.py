@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from ._addresses import is_multicast
-from ._engine_rules import HostNeeds, host_needs, hugepages_needed, writes_to_gpu
+from ._addresses import is_multicast, pci_address
+from ._engine_rules import HostNeeds, host_needs, hugepages_needed, rejected_here, writes_to_gpu
 
 __all__ = ["Needs", "Poller", "PortNeeds", "Region"]
 
-_PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$", re.IGNORECASE)
 # Ethernet with a VLAN tag, IPv4 and UDP around a socket's payload; what IPv6 has more.
 _HEADERS, _IPV6_MORE = 46, 20
 
@@ -76,8 +74,10 @@ class PortNeeds:
         UDP or TCP port that it binds; 0: any.
     local_host : str
         IP address that it binds; empty: any.
-    binds_at_once : bool
-        Whether it opens only if it can bind that; a TCP client tries again and again.
+    remote_host : str
+        IP address that it sends to; empty: any.
+    opens_at_once : bool
+        Whether it opens only if it can bind and reach these; a TCP client tries again and again.
     joins_group : bool
         Whether its address chooses the interface of a multicast group.
     hardware_timestamps, accurate_send : bool
@@ -91,7 +91,8 @@ class PortNeeds:
     frame: int
     local_port: int
     local_host: str
-    binds_at_once: bool
+    remote_host: str
+    opens_at_once: bool
     joins_group: bool
     hardware_timestamps: bool
     accurate_send: bool
@@ -99,7 +100,7 @@ class PortNeeds:
     @property
     def pci_address(self) -> str | None:
         """Address on the PCI bus, if the port is named by it."""
-        return self.address.lower() if _PCI.match(self.address) else None
+        return pci_address(self.address)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +197,17 @@ class Needs:
         """
         return host_needs(self.text)
 
+    def rejected_here(self) -> list[str]:
+        """
+        Return what the engine rejects on this host, which is not a recorded one.
+
+        Raises
+        ------
+        FactError
+            If the configuration is not valid.
+        """
+        return rejected_here(self.text)
+
     def hugepages(self, size: int) -> list[tuple[str, int, int]]:
         """Return region, NUMA node and number of huge pages of a size, as the engine takes them."""
         return hugepages_needed(self.text, size)
@@ -252,7 +264,8 @@ def _port(
         frame=frame,
         local_port=local.port or 0,
         local_host=local.hostname or "",
-        binds_at_once=local.scheme == "udp" or sockets.get("mode") == "server",
+        remote_host="" if sockets.get("mode") == "server" else remote.hostname or "",
+        opens_at_once="udp" in (local.scheme, remote.scheme) or sockets.get("mode") == "server",
         joins_group=any(is_multicast(host) and "%" not in host for host in hosts),
         hardware_timestamps=bool(rx.get("hardware_timestamps")),
         accurate_send=bool(tx.get("accurate_send")),

@@ -5,6 +5,7 @@
 #include <sstream>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "bindings.h"
 #include "cuda/compiler.h"
@@ -45,6 +46,8 @@ py::dict interface_needs(const NetworkConfig& config, const InterfaceConfig& int
   needs["receive_buffer"] = kernel.receive_buffer;
   needs["send_buffer"] = kernel.send_buffer;
   needs["locked"] = kernel.locked;
+  needs["requires_up"] = traits.requires_up != nullptr && traits.requires_up(interface);
+  needs["link_types"] = std::vector(traits.link_types.begin(), traits.link_types.end());
   needs["privileges"] = privileges;
   return needs;
 }
@@ -75,9 +78,19 @@ py::dict host_needs(const std::string& text) {
   needs["engine"] = entry.traits.name;
   needs["refusals"] = refusals;
   needs["memory"] = memory_needed(config);
+  needs["address_space"] = address_space_needed(config, entry.traits);
   needs["staged"] = staged;
   needs["interfaces"] = interfaces;
   return needs;
+}
+
+std::vector<std::string> rejected_here(const std::string& text) {
+  const GilRelease unlocked;
+  const NetworkConfig config = parsed(text);
+  std::vector<std::string> reasons;
+  for (const Error& each : find_rejected_here(config, engine_for(config)))
+    reasons.emplace_back(each.what());
+  return reasons;
 }
 
 /// (region, NUMA node, pages)
@@ -109,6 +122,9 @@ void bind_host_needs(py::module_& m) {
         "of each engine.");
   m.def("host_needs", &host_needs, py::arg("text"),
         "Return what a configuration asks of a host. Raises ValueError for one with errors.");
+  m.def("rejected_here", &rejected_here, py::arg("text"),
+        "Return what the engine rejects of a configuration on this host, as it is now. Raises "
+        "ValueError for one with errors.");
   m.def("hugepages_needed", &hugepages_needed, py::arg("text"), py::arg("page"),
         "Return name, NUMA node and number of pages of each memory region on hugepages.");
   m.def("hugepages_of", &hugepages_of, py::arg("meminfo"), py::arg("overcommitted"),

@@ -1,4 +1,4 @@
-"""A virtual machine with a kernel of its own over this machine's files: QEMU in software."""
+"""Virtual machines by QEMU in software: a kernel over the host's files, or a disk with Debian."""
 
 import json
 import os
@@ -6,7 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,11 @@ import pytest
 
 # Seconds for booting and a job; it takes a tenth of it on a machine that has nothing else to do.
 TIMEOUT = 240
+DISK_TIMEOUT = 900
 HERE = Path(__file__).parent
-KERNEL = HERE.parents[1] / "build" / "vm"
+CHECKOUT = HERE.parents[1]
+KERNEL = CHECKOUT / "build" / "vm"
+DISK = CHECKOUT / "build" / "guest" / "disk.img"
 # What the first process needs to reach the host's files.
 BOOT_MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay")
 
@@ -65,6 +68,37 @@ def write_initrd(folder: Path) -> Path:
     return packed
 
 
+def run_qemu(options: Sequence[str], results: Path, console: Path, timeout: float) -> None:
+    """Run a machine until it is switched off, with the host's files and a folder to write to."""
+    command = [
+        "qemu-system-x86_64",
+        "-M",
+        "q35",
+        "-accel",
+        "tcg,thread=multi",
+        "-cpu",
+        "max,vendor=GenuineIntel",
+    ]
+    command += ["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
+    command += ["-serial", "stdio", *options]
+    for tag, path, access in (("host", "/", "on"), ("results", results, "off")):
+        command += [
+            "-fsdev",
+            f"local,id={tag},path={path},security_model=none,readonly={access},multidevs=remap",
+            "-device",
+            f"virtio-9p-pci,fsdev={tag},mount_tag={tag}",
+        ]
+    with console.open("wb") as out:
+        subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            timeout=timeout,
+            check=True,
+        )
+
+
 @pytest.fixture(scope="module")
 def in_guest(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
     """Return a function that runs a Python program in a guest and returns the JSON it writes.
@@ -80,39 +114,75 @@ def in_guest(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
         job = ["set -eu", "export HOME=/root PATH=/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin"]
         job += [f"modprobe -d {KERNEL} {module}" for module in modules]
         python = [sys.executable, str(program), "/mnt/result.json"]
-        job += ["ip link set lo up", f"cd {KERNEL.parents[1]}", shlex.join(python)]
+        job += ["ip link set lo up", f"cd {CHECKOUT}", shlex.join(python)]
         (results / "job").write_text("\n".join(job) + "\n")
-        release = kernel_release()
-        shares = []
-        for tag, path, access in (("host", "/", "on"), ("results", results, "off")):
-            shares += [
-                "-fsdev",
-                f"local,id={tag},path={path},security_model=none,readonly={access},multidevs=remap",
-                "-device",
-                f"virtio-9p-pci,fsdev={tag},mount_tag={tag}",
-            ]
-        command = ["qemu-system-x86_64", "-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "max"]
-        command += ["-smp", str(min(2, os.cpu_count() or 1)), "-m", "2G", "-nodefaults"]
-        command += ["-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio"]
-        command += ["-kernel", str(KERNEL / "boot" / f"vmlinuz-{release}")]
-        command += ["-initrd", str(write_initrd(folder)), "-append"]
-        command += [
+        options = ["-smp", str(min(2, os.cpu_count() or 1)), "-m", "2G"]
+        options += ["-kernel", str(KERNEL / "boot" / f"vmlinuz-{kernel_release()}")]
+        options += ["-initrd", str(write_initrd(folder)), "-append"]
+        options += [
             "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on no_timer_check "
             + command_line
         ]
         console = folder / "console"
-        with console.open("wb") as out:
-            subprocess.run(
-                [*command, *shares],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                timeout=TIMEOUT,
-                check=True,
-            )
+        run_qemu(options, results, console, TIMEOUT)
         said = console.read_text(errors="replace")
         status = re.search(r"guest: exit status (\d+)", said)
         assert status and status[1] == "0", said
         return json.loads((results / "result.json").read_text())
 
     return run
+
+
+class DiskGuest:
+    """A machine with GRUB, systemd and a disk that keeps what jobs change.
+
+    Two sockets of one core with two threads each, NUMA nodes of 1 GiB, and the NIC enp0s5.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._disk = folder / "disk.qcow2"
+        subprocess.run(
+            ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", DISK, self._disk],
+            check=True,
+        )
+        self._boots = 0
+
+    def boot(self, job: str, *options: str) -> str:
+        """Boot, run a job (lines of bash), switch off; return what the job printed.
+
+        The checkout is where it is on this machine, read-only, with the same Python.
+        """
+        self._boots += 1
+        results = self._folder / f"boot{self._boots}"
+        results.mkdir()
+        lines = ["set -eu", "systemctl is-system-running --wait || true"]
+        for folder in {CHECKOUT, Path(sys.base_prefix)} - {Path("/usr")}:
+            lines += [f"mkdir -p {folder}", f"mount --bind /host{folder} {folder}"]
+        lines += [f"export PATH={Path(sys.executable).parent}:$PATH", "cd /results", job]
+        (results / "job").write_text("\n".join(lines) + "\n")
+        machine = ["-smp", "4,sockets=2,cores=1,threads=2", "-m", "2G"]
+        for node in (0, 1):
+            cpus = f"{2 * node}-{2 * node + 1}"
+            machine += ["-object", f"memory-backend-ram,size=1G,id=m{node}"]
+            machine += ["-numa", f"node,nodeid={node},cpus={cpus},memdev=m{node}"]
+        machine += ["-drive", f"file={self._disk},if=virtio,format=qcow2"]
+        machine += ["-netdev", "hubport,id=wire,hubid=0"]
+        machine += ["-device", "e1000e,netdev=wire,addr=5,mac=02:00:00:00:00:05", *options]
+        console = results / "console"
+        run_qemu(machine, results, console, DISK_TIMEOUT)
+        status = results / "status"
+        assert status.exists(), console.read_text(errors="replace")
+        said = (results / "output").read_text()
+        assert status.read_text().strip() == "0", said
+        return said
+
+    def read(self, name: str) -> str:
+        """Return a file that the last job wrote to its folder."""
+        return (self._folder / f"boot{self._boots}" / name).read_text()
+
+
+@pytest.fixture(scope="module")
+def disk_guest(tmp_path_factory: pytest.TempPathFactory) -> DiskGuest:
+    """A guest as Debian installs it."""
+    return DiskGuest(tmp_path_factory.mktemp("disk"))

@@ -41,13 +41,13 @@ def gpu_driver(context: Context) -> Iterator[Finding]:
     except FactError as error:
         gpus, problem = [], str(error)
     if needs.given:
-        yield from _for_configuration(context, len(gpus))
+        yield from _for_configuration(context, gpus)
     elif not any(device.is_nvidia_gpu for device in facts.pci.values()):
         raise DoesNotApplyError("no NVIDIA GPU")
     elif not gpus:
         yield Finding(Status.WARN, problem + _bound(context), "", _INSTALL)
     for gpu in gpus:
-        if not needs.given or gpu.index in needs.gpus:
+        if not needs.given or gpu.affinity in needs.gpus:
             yield ok(f"{gpu.name}, driver {gpu.driver or 'of unknown version'}", _name(gpu))
 
 
@@ -59,7 +59,7 @@ _INSTALL = Remedy(
 )
 
 
-def _for_configuration(context: Context, gpus: int) -> Iterator[Finding]:
+def _for_configuration(context: Context, gpus: list[Gpu]) -> Iterator[Finding]:
     """Report what the engine would reject."""
     needs = context.needs
     if not needs.gpus:
@@ -70,10 +70,15 @@ def _for_configuration(context: Context, gpus: int) -> Iterator[Finding]:
         found = f"{use} needs CUDA, and {refusals.memory}{_bound(context)}"
         yield Finding(Status.FAIL, found, "", _INSTALL)
         return
-    for gpu, use in needs.gpus.items():
-        if gpus and gpu >= gpus:
-            found = f"{use}: there is no GPU {gpu}, only {gpus} in all"
+    visible = [gpu for gpu in gpus if not gpu.hidden]
+    for number, use in needs.gpus.items():
+        if gpus and number >= len(visible):
+            found = f"{use}: there is no GPU {number}, only {len(visible)} in all"
             note = "Set affinity to the number of a GPU: nvidia-smi lists them, from 0."
+            if hidden := len(gpus) - len(visible):
+                found += f"; CUDA_VISIBLE_DEVICES hides {hidden}"
+                note = "Set affinity to a number among the GPUs of CUDA_VISIBLE_DEVICES, from 0, "
+                note += "or change that variable."
             yield Finding(Status.FAIL, found, "", Remedy(note=note))
     if refusals.kernels and (needs.gpu_plans or needs.by_engine().staged):
         note = "Install the CUDA toolkit, or name the folder of a libnvrtc in LD_LIBRARY_PATH."
@@ -244,7 +249,7 @@ def _lock(gpu: Gpu) -> Remedy:
 def bar1(context: Context) -> Iterator[Finding]:
     for gpu in _named(context):
         regions = context.needs.regions
-        wanted = sum(r.size for r in regions if r.kind == "device" and r.affinity == gpu.index)
+        wanted = sum(r.size for r in regions if r.kind == "device" and r.affinity == gpu.affinity)
         least = next((size for name, size in _LARGE_BAR1.items() if name in gpu.name), _LEAST_BAR1)
         if gpu.integrated:
             yield skip("integrated: no window is needed", _name(gpu))

@@ -26,7 +26,8 @@ _LARGEST_AT_RUN_TIME = 32 << 20
 @check(
     "memory",
     "main memory",
-    wanted="room for the configuration's regions and bursts, with copies for packets of a GPU",
+    wanted="room for the configuration's regions and bursts, with copies for packets of a GPU; "
+    "no lower limit on address space",
     why="The engine allocates all memory at the start; if too little is free, the kernel kills it.",
 )
 def memory(context: Context) -> Iterator[Finding]:
@@ -50,14 +51,31 @@ def memory(context: Context) -> Iterator[Finding]:
         found += f"; the control group of this process may use {_size(has.limit)}"
         note += " Or raise the limit: MemoryMax= of systemd, --memory of a container."
         yield Finding(Status.FAIL, found, "", Remedy(note=note))
+    elif has.left is not None and wanted > has.left:
+        found += f"; the control group of this process has {_size(has.left)} left"
+        note += " Or raise its limit: MemoryMax= of systemd, --memory of a container."
+        yield Finding(Status.FAIL, found, "", Remedy(note=note))
     elif has.available is None:
         yield ok(f"{found}; this host has {_size(has.total)}")
     elif wanted > has.available:
         found += f"; {_size(has.available)} available"
         yield Finding(Status.FAIL, found, "", Remedy(note=note))
     else:
-        least = has.available if has.limit is None else min(has.available, has.limit)
+        least = has.available if has.left is None else min(has.available, has.left)
         yield ok(f"{found}; {_size(least)} available")
+    yield from _mapped(context)
+
+
+def _mapped(context: Context) -> Iterator[Finding]:
+    """Compare what the engine maps with the limit on the process's address space."""
+    left = known(lambda: context.facts.process.mappable, None)
+    asked = context.needs.by_engine().address_space
+    if left is None or asked <= left:
+        return
+    found = f"{_size(asked)} of address space needed; this process may map {_size(left)} more"
+    note = "Raise the limit, ulimit -v unlimited or LimitAS= of systemd, or lower num_bufs, "
+    note += "buf_size or batch_size."
+    yield Finding(Status.FAIL, found, "RLIMIT_AS", Remedy(note=note))
 
 
 def _size(size: int) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .._addresses import can_bind
+from .._addresses import can_bind, is_any, is_loopback
 from .._check import Context, check, ok, skip
+from .._device_names import known
+from .._engine_rules import InterfaceNeeds
 from .._finding import Finding, Remedy, Status
 from .._needs import PortNeeds
 from .._platform import Platform
@@ -70,10 +72,14 @@ def carrier(context: Context) -> Iterator[Finding]:
         yield skip(f"{port.address}: {_why_hidden(context, port)}", port.name)
     for interface in context.interfaces:
         name = interface.name
-        if interface.carrier:
+        if wrong := _no_frames(context, interface):
+            yield wrong
+        elif interface.carrier:
             yield _linked(context, interface)
         elif not interface.up:
-            yield Finding(_lossy(context), "switched off", name, _switch_on(context, name))
+            needed = any(asked.requires_up for asked in _asked_of(context, interface))
+            status = Status.FAIL if needed else _lossy(context)
+            yield Finding(status, "switched off", name, _switch_on(context, name))
         elif interface.carrier is None:
             yield skip("not reported by the driver", name)
         else:
@@ -91,6 +97,24 @@ def _switch_on(context: Context, name: str) -> Remedy:
         note="Permanently: in the settings of the network service.",
         verify=(f"ip link show dev {name} up | grep -q .",),
     )
+
+
+def _asked_of(context: Context, interface: NetDevice) -> list[InterfaceNeeds]:
+    """Return what the engine asks of an interface; nothing of a configuration with errors."""
+    ports = context.ports_of(interface)
+    asked = known(lambda: context.needs.by_engine().interfaces, {})
+    return [asked[port.name] for port in ports if port.name in asked]
+
+
+def _no_frames(context: Context, interface: NetDevice) -> Finding | None:
+    """Report an interface whose link the engine does not accept."""
+    for asked in _asked_of(context, interface):
+        accepted = asked.link_types
+        if accepted and interface.link_type is not None and interface.link_type not in accepted:
+            found = f"no Ethernet frames (link type {interface.link_type})"
+            note = "Name an Ethernet interface, or use a socket stream."
+            return Finding(Status.FAIL, found, interface.name, Remedy(note=note))
+    return None
 
 
 def _lossy(context: Context) -> Status:
@@ -128,7 +152,8 @@ def _linked(context: Context, interface: NetDevice) -> Finding:
 @check(
     "ip-address",
     "address of the ports",
-    wanted="local_addr on this host; a static address on every ConnectX port in use",
+    wanted="local_addr on this host, a route to remote_addr, IPv6 where addresses are IPv6; a "
+    "static address on every ConnectX port in use",
     why="Senders use the port's address, and an address from DHCP can change between runs.",
 )
 def ip_address(context: Context) -> Iterator[Finding]:
@@ -138,7 +163,9 @@ def ip_address(context: Context) -> Iterator[Finding]:
         return
     addresses = context.facts.addresses
     if needs.engine == "socket":
+        yield from _without_ipv6(context)
         yield from _cannot_bind(context)
+        yield from _cannot_reach(context)
     for n, interface in enumerate(_fast(context)):
         own = [a for a in addresses.get(interface.name, ()) if not a.startswith("fe80:")]
         static = [address for address in own if address not in context.facts.leased]
@@ -160,10 +187,52 @@ def _cannot_bind(context: Context) -> Iterator[Finding]:
         family = "ipv6" if ":" in port.local_host else "ipv4"
         if family in context.facts.bind_any or can_bind(addresses, port.local_host):
             continue
-        status = Status.FAIL if port.binds_at_once else Status.WARN
+        status = Status.FAIL if port.opens_at_once else Status.WARN
         note = "Set local_addr to an address that ip address shows, or to 0.0.0.0 for all."
         found = f"local_addr {port.local_host}: no interface has this address"
         yield Finding(status, found, port.name, Remedy(note=note))
+
+
+def _without_ipv6(context: Context) -> Iterator[Finding]:
+    """Report IPv6 addresses where IPv6 is off."""
+    ipv6 = context.facts.ipv6
+    for port in context.needs.ports:
+        hosts = [host for host in (port.local_host, port.remote_host) if ":" in host]
+        if not hosts:
+            continue
+        status = Status.FAIL if port.opens_at_once else Status.WARN
+        if not ipv6.supported:
+            note = "Boot without ipv6.disable=1 on the kernel command line, or use IPv4 addresses."
+            found = f"{hosts[0]}: this kernel has no IPv6"
+            yield Finding(status, found, port.name, Remedy(note=note))
+            continue
+        everywhere = bool(ipv6.off) and not ipv6.on
+        if not everywhere and not ("lo" in ipv6.off and any(map(is_loopback, hosts))):
+            continue
+        if all(map(is_any, hosts)) and not port.remote_host:
+            # The kernel binds these all the same.
+            status = Status.WARN
+        where = "all interfaces" if everywhere else "lo"
+        setting = "net.ipv6.conf.all.disable_ipv6"
+        remedy = Remedy(
+            now=(f"sysctl -w {setting}=0",),
+            files=(("/etc/sysctl.d/90-daqiri-ipv6.conf", f"{setting}=0\n"),),
+            note="Or use IPv4 addresses.",
+            verify=(f'test "$(sysctl -n {setting})" = 0',),
+        )
+        yield Finding(status, f"{hosts[0]}: IPv6 is switched off on {where}", port.name, remedy)
+
+
+def _cannot_reach(context: Context) -> Iterator[Finding]:
+    """Report peers of UDP clients that this host has no route to."""
+    for port in context.needs.ports:
+        # The interface of a group is chosen by the port's address.
+        if not port.opens_at_once or not port.remote_host or is_any(port.remote_host):
+            continue
+        if reason := context.facts.unreachable(port.local_host, port.remote_host):
+            found = f"remote_addr {port.remote_host}: {reason}"
+            note = f"Add a route or an address: ip route get {port.remote_host} shows the reason."
+            yield Finding(Status.FAIL, found, port.name, Remedy(note=note))
 
 
 def _set_address(context: Context, name: str, address: str) -> Remedy:

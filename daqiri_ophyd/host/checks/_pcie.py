@@ -24,7 +24,7 @@ def _gpus(context: Context) -> list[PciDevice]:
     if not context.needs.given:
         return gpus
     indices = {r.affinity for r in context.needs.regions if r.kind == "device"}
-    used = {gpu.pci_address for gpu in context.facts.gpus if gpu.index in indices}
+    used = {gpu.pci_address for gpu in context.facts.gpus if gpu.affinity in indices}
     return [gpu for gpu in gpus if gpu.address in used]
 
 

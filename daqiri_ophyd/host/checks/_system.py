@@ -20,7 +20,7 @@ _BLOCKED = (link_layer, pcie_read_request, bar1, acs)
 @check(
     "engine",
     "the configuration's engine",
-    wanted="in this build, with all features that the configuration asks for",
+    wanted="in this build, and it accepts the configuration",
     why="The engine rejects a configuration that it cannot serve in full.",
 )
 def engine(context: Context) -> Iterator[Finding]:
@@ -28,10 +28,16 @@ def engine(context: Context) -> Iterator[Finding]:
         yield skip("no configuration")
         return
     needs = context.needs.by_engine()
-    note = "Install a build with this engine, or change the configuration as the text says."
-    for refusal in needs.refusals:
+    refusals = list(needs.refusals)
+    if context.facts.root.live:
+        refusals += context.needs.rejected_here()
+    note = (
+        "Change the configuration or this host as the text says. For an engine that is missing, "
+        "install a build that has it."
+    )
+    for refusal in refusals:
         yield Finding(Status.FAIL, refusal, "", Remedy(note=note))
-    if not needs.refusals:
+    if not refusals:
         yield ok(needs.engine)
 
 

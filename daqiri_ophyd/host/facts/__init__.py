@@ -32,13 +32,16 @@ from ._memory import (
     read_node_pages,
 )
 from ._network import (
+    Ipv6,
     NetDevice,
     RdmaDevice,
     has_interface,
     read_addresses,
     read_interfaces,
+    read_ipv6,
     read_leased,
     read_rdma,
+    unreachable,
 )
 from ._pci import Connection, PciDevice, bridges_between, connection, read_pci
 from ._pci_names import read_pci_names
@@ -55,6 +58,7 @@ __all__ = [
     "GpuRefusals",
     "HugePages",
     "IdleState",
+    "Ipv6",
     "Memory",
     "NetDevice",
     "NicSettings",
@@ -209,6 +213,15 @@ class Facts:
     def addresses(self) -> dict[str, list[str]]:
         """IP addresses of the interfaces."""
         return read_addresses(self.root)
+
+    @cached_property
+    def ipv6(self) -> Ipv6:
+        """Where IPv6 is on."""
+        return read_ipv6(self.root)
+
+    def unreachable(self, local: str, remote: str) -> str:
+        """Return why this host cannot send from an IP address to another; empty: it can."""
+        return unreachable(self.root, local, remote)
 
     @cached_property
     def leased(self) -> frozenset[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from .._addresses import pci_address
 from .._engine_rules import gpu_refusals
 from .._record import read_record
 from .._root import FactError, Root
@@ -21,7 +22,7 @@ class Gpu:
     Parameters
     ----------
     index : int
-        As CUDA counts with ``CUDA_DEVICE_ORDER=PCI_BUS_ID``.
+        As ``nvidia-smi`` counts: by place on the PCI bus.
     name : str
         Product name.
     pci_address : str
@@ -39,6 +40,11 @@ class Gpu:
     integrated, gpudirect, dma_buf : bool or None
         Reported by CUDA: whether its memory is the host's; whether NICs can access its memory at
         all, and through dma-buf.
+    cuda_index : int or None
+        As CUDA counts in this process, which depends on ``CUDA_VISIBLE_DEVICES`` and
+        ``CUDA_DEVICE_ORDER``; None: not reported, it is then taken for `index`.
+    hidden : bool
+        Whether ``CUDA_VISIBLE_DEVICES`` hides it from this process.
     """
 
     index: int
@@ -56,6 +62,15 @@ class Gpu:
     integrated: bool | None = None
     gpudirect: bool | None = None
     dma_buf: bool | None = None
+    cuda_index: int | None = None
+    hidden: bool = False
+
+    @property
+    def affinity(self) -> int | None:
+        """Number of the GPU in a configuration; None: no configuration can use it."""
+        if self.hidden:
+            return None
+        return self.index if self.cuda_index is None else self.cuda_index
 
 
 def read_gpus(root: Root) -> list[Gpu]:
@@ -68,13 +83,18 @@ def read_gpus(root: Root) -> list[Gpu]:
         If there is no driver, or the list is malformed.
     """
     if not root.live:
-        return read_record(root, RECORDED, list[Gpu]) or []
+        gpus = read_record(root, RECORDED, list[Gpu]) or []
+        return [replace(gpu, pci_address=_normal(gpu.pci_address)) for gpu in gpus]
     try:
         # pynvml is needed, and takes time to import, only here.
         from ._nvml import live_gpus
     except (ImportError, OSError) as error:
         raise FactError(f"NVML: {error}") from None
     return live_gpus()
+
+
+def _normal(address: str) -> str:
+    return pci_address(address) or address
 
 
 @dataclass(frozen=True, slots=True)

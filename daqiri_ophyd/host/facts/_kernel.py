@@ -45,12 +45,15 @@ class Process:
         Bytes it may lock in memory; None: no limit.
     rtprio : int
         Highest real-time priority it may take without CAP_SYS_NICE.
+    mappable : int or None
+        Bytes of address space that it may map in addition (RLIMIT_AS); None: no limit.
     """
 
     user: int
     capabilities: frozenset[str]
     memlock: int | None
     rtprio: int
+    mappable: int | None
 
 
 def kernel_version(release: str) -> tuple[int, int]:
@@ -101,12 +104,22 @@ def read_process(root: Root) -> Process:
     except (KeyError, ValueError, IndexError):
         raise FactError("/proc/self/status: lacks Uid or CapEff") from None
     limits = root.optional("/proc/self/limits")
+    mapped = re.match(r"\s*(\d{1,15}) kB", status.get("VmSize", ""), re.ASCII)
     return Process(
         user,
         frozenset(name for name, bit in CAPABILITIES.items() if effective >> bit & 1),
         _soft_limit(limits, "Max locked memory"),
         _soft_limit(limits, "Max realtime priority") or 0,
+        _left(limits, int(mapped[1]) << 10 if mapped else 0),
     )
+
+
+def _left(limits: str, mapped: int) -> int | None:
+    """Return what is left of the address space; without the line, there is no limit."""
+    if "Max address space" not in limits:
+        return None
+    limit = _soft_limit(limits, "Max address space")
+    return None if limit is None else max(limit - mapped, 0)
 
 
 def _soft_limit(limits: str, name: str) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from .._engine_rules import default_hugepages
@@ -15,6 +16,9 @@ _POOLS = "/sys/kernel/mm/hugepages"
 _NODES = "/sys/devices/system/node"
 _UNIFIED = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
 _MEMORY_GROUPS = ("/sys/fs/cgroup/memory",)
+# Limit, use, and the line of memory.stat with files that the kernel can drop at once.
+_UNIFIED_FILES = ("memory.max", "memory.current", "inactive_file")
+_GROUP_FILES = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 _BYTES = re.compile(r"\d{1,20}", re.ASCII)
 # More than any host has groups in groups; guards against a malformed path.
 _DEEPEST = 100
@@ -74,11 +78,14 @@ class Memory:
         Bytes that are left without swapping; None: the kernel does not tell.
     limit : int or None
         Bytes that the control groups of this process may use; None: no limit.
+    left : int or None
+        Bytes that these groups may use in addition; None: no limit.
     """
 
     total: int
     available: int | None
     limit: int | None = None
+    left: int | None = None
 
 
 def read_memory(root: Root) -> Memory:
@@ -95,19 +102,25 @@ def read_memory(root: Root) -> Memory:
     if "MemTotal" not in sizes:
         raise FactError("/proc/meminfo: has no MemTotal")
     available = int(sizes["MemAvailable"]) << 10 if "MemAvailable" in sizes else None
-    return Memory(int(sizes["MemTotal"]) << 10, available, _lowest_limit(root))
+    groups = list(_limited_groups(root))
+    limit = min((limit for limit, _ in groups), default=None)
+    return Memory(
+        int(sizes["MemTotal"]) << 10,
+        available,
+        limit,
+        min((max(limit - used, 0) for limit, used in groups), default=None),
+    )
 
 
-def _lowest_limit(root: Root) -> int | None:
-    """Return the lowest memory limit of the process's control groups and those above them."""
-    limits = []
+def _limited_groups(root: Root) -> Iterator[tuple[int, int]]:
+    """Yield limit and use of the process's control groups, and those above them, with a limit."""
     for line in root.optional("/proc/self/cgroup").splitlines():
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if not controllers:
-            folders, name = _UNIFIED, "memory.max"
+            folders, names = _UNIFIED, _UNIFIED_FILES
         elif "memory" in controllers.split(","):
-            folders, name = _MEMORY_GROUPS, "memory.limit_in_bytes"
+            folders, names = _MEMORY_GROUPS, _GROUP_FILES
         else:
             continue
         parts = [part for part in path.split("/") if part]
@@ -116,11 +129,20 @@ def _lowest_limit(root: Root) -> int | None:
             parts = []
         # In a container the path may be the host's, and the limit at the top.
         places = ["/".join(parts[:n]) for n in range(min(len(parts), _DEEPEST) + 1)]
-        for folder in folders:
-            texts = [root.optional(f"{folder}/{place}/{name}") for place in places]
-            limits += [int(text) for text in texts if _BYTES.fullmatch(text)]
-    lowest = min(limits, default=_NO_LIMIT)
-    return lowest if lowest < _NO_LIMIT else None
+        for group in (f"{folder}/{place}" for folder in folders for place in places):
+            limit = root.optional(f"{group}/{names[0]}")
+            if _BYTES.fullmatch(limit) and int(limit) < _NO_LIMIT:
+                yield int(limit), _used(root, group, *names[1:])
+
+
+def _used(root: Root, group: str, use: str, droppable: str) -> int:
+    """Return the bytes that a control group uses, without files that the kernel drops for it."""
+    used = root.optional(f"{group}/{use}")
+    line = rf"^{droppable} (\d{{1,20}})$"
+    files = re.search(line, root.optional(f"{group}/memory.stat"), re.MULTILINE | re.ASCII)
+    if not _BYTES.fullmatch(used):
+        return 0
+    return max(int(used) - (int(files[1]) if files else 0), 0)
 
 
 def read_default_pages(root: Root) -> DefaultPages:

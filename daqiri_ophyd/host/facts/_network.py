@@ -14,14 +14,15 @@ from .._record import read_record
 from .._root import FactError, Root
 from ._pci import address_in
 
-__all__ = ["NetDevice", "RdmaDevice", "read_addresses", "read_interfaces", "read_leased"]
-__all__ += ["has_interface", "read_rdma"]
+__all__ = ["Ipv6", "NetDevice", "RdmaDevice", "has_interface", "read_addresses"]
+__all__ += ["read_interfaces", "read_ipv6", "read_leased", "read_rdma", "unreachable"]
 
 RECORDED = "/recorded/addresses.json"
 LEASED = "/recorded/leased.json"
 _PERMANENT = 0x80  # IFA_F_PERMANENT (linux/if_addr.h)
 _WORD = re.compile(r"[\w.@+-]+")
 _NET = "/sys/class/net"
+_IPV6 = "/proc/sys/net/ipv6/conf"
 _RDMA = "/sys/class/infiniband"
 _INFINIBAND = 32  # ARPHRD_INFINIBAND
 
@@ -48,6 +49,8 @@ class NetDevice:
         Whether its frames are Ethernet's, not those of IP over InfiniBand.
     port : str
         The driver's name of the physical port, such as ``p0``; empty: not known.
+    link_type : int or None
+        ARPHRD_ of linux/if_arp.h; None: not known.
     """
 
     name: str
@@ -58,6 +61,7 @@ class NetDevice:
     speed: int | None
     ethernet: bool
     port: str
+    link_type: int | None
 
 
 def read_interfaces(root: Root) -> dict[str, NetDevice]:
@@ -89,6 +93,7 @@ def _read(root: Root, name: str) -> NetDevice:
         pci = address_in(root.target(f"{folder}/device"))
     carrier = _integer(root, f"{folder}/carrier")
     speed = _integer(root, f"{folder}/speed")
+    link_type = _integer(root, f"{folder}/type")
     return NetDevice(
         name=name,
         pci_address=pci,
@@ -96,8 +101,9 @@ def _read(root: Root, name: str) -> NetDevice:
         carrier=None if carrier is None else carrier == 1,
         mtu=_integer(root, f"{folder}/mtu") or 0,
         speed=speed if speed and speed > 0 else None,
-        ethernet=_integer(root, f"{folder}/type") != _INFINIBAND,
+        ethernet=link_type != _INFINIBAND,
         port=root.optional(f"{folder}/phys_port_name"),
+        link_type=link_type,
     )
 
 
@@ -106,6 +112,39 @@ def _integer(root: Root, path: str) -> int | None:
         return root.integer(path)
     except FactError:
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Ipv6:
+    """Where IPv6 is on.
+
+    Parameters
+    ----------
+    supported : bool
+        Whether the kernel has it.
+    on, off : frozenset of str
+        Interfaces on which it is on, and switched off; both empty: not known.
+    """
+
+    supported: bool
+    on: frozenset[str]
+    off: frozenset[str]
+
+
+def read_ipv6(root: Root) -> Ipv6:
+    """Return where IPv6 is on; where that is not known, the kernel supports it."""
+    # A kernel has the first file for IPv4, and the second one for IPv6.
+    supported = root.exists("/proc/net/if_inet6") or not root.exists("/proc/net/dev")
+    switches = {
+        name: root.optional(f"{_IPV6}/{name}/disable_ipv6")
+        for name in root.names(_IPV6)
+        if name not in ("all", "default")
+    }
+    return Ipv6(
+        supported,
+        frozenset(name for name, switch in switches.items() if switch == "0"),
+        frozenset(name for name, switch in switches.items() if switch == "1"),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +231,31 @@ def read_leased(root: Root) -> frozenset[str]:
     if not root.live:
         return frozenset(read_record(root, LEASED, list[str]) or ())
     return frozenset(address for _, address, flags in _live_addresses() if not flags & _PERMANENT)
+
+
+def unreachable(root: Root, local: str, remote: str) -> str:
+    """Return why this host cannot send to an IP address; empty: it can, or that is not known.
+
+    Parameters
+    ----------
+    root : Root
+        The host; a recorded one is not asked.
+    local : str
+        IP address to send from; empty: any.
+    remote : str
+        IP address. No packet is sent.
+    """
+    if not root.live:
+        return ""
+    try:
+        family, kind, _, _, peer = socket.getaddrinfo(remote, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as probe:
+            if local:
+                probe.bind(socket.getaddrinfo(local, 0, type=socket.SOCK_DGRAM)[0][4])
+            probe.connect(peer)
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
 
 
 def _live_addresses() -> Iterator[tuple[str, str, int]]:

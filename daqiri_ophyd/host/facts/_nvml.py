@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pynvml
 
+from .._addresses import pci_address
 from .._root import FactError
 from ._gpu import Gpu
 
@@ -44,13 +45,14 @@ def live_gpus() -> list[Gpu]:
 
 def _gpu(index: int, driver: str, cuda: int | None) -> Gpu:
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+    # NVML writes the domain with eight digits.
+    address = pynvml.nvmlDeviceGetPciInfo_v3(handle).busId
     bar1 = _ask(pynvml.nvmlDeviceGetBAR1MemoryInfo, handle)
     persistence = _ask(pynvml.nvmlDeviceGetPersistenceMode, handle)
     return Gpu(
         index=index,
         name=pynvml.nvmlDeviceGetName(handle),
-        # NVML writes the domain with eight digits.
-        pci_address=pynvml.nvmlDeviceGetPciInfo_v3(handle).busId.lower().removeprefix("0000"),
+        pci_address=pci_address(address) or address.lower(),
         driver=driver,
         # 1000 * major + 10 * minor.
         cuda=None if cuda is None else (cuda // 1000, cuda % 1000 // 10),
@@ -81,11 +83,12 @@ def _cuda() -> ctypes.CDLL | None:
     return cuda if cuda.cuInit(0) == 0 else None
 
 
-def _cuda_flags(cuda: ctypes.CDLL, gpu: Gpu) -> dict[str, bool]:
+def _cuda_flags(cuda: ctypes.CDLL, gpu: Gpu) -> dict[str, int | bool]:
     device, value = ctypes.c_int(), ctypes.c_int()
     if cuda.cuDeviceGetByPCIBusId(ctypes.byref(device), gpu.pci_address.encode()):
-        return {}
-    flags = {}
+        return {"hidden": True}
+    # CUDA's handle of a device is its number.
+    flags: dict[str, int | bool] = {"cuda_index": device.value}
     for name, attribute in _ATTRIBUTES.items():
         if cuda.cuDeviceGetAttribute(ctypes.byref(value), attribute, device) == 0:
             flags[name] = bool(value.value)

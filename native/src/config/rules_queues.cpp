@@ -98,6 +98,12 @@ void check_id(const Place& flow, FlowId id, std::map<FlowId, std::string>& ids) 
              "; accepts an id that no other flow of any interface has");
 }
 
+/// Flows are counted by position, and the number after the last position is none.
+void check_number(const Place& list, std::size_t flows) {
+  constexpr std::size_t MOST_FLOWS = steering::NO_FLOW - 1;
+  if (flows > MOST_FLOWS) list.error("found ", flows, " flows; accepts at most ", MOST_FLOWS);
+}
+
 /// Of one interface.
 struct Receive {
   const Subject& subject;
@@ -110,6 +116,7 @@ struct Receive {
   void check(std::map<FlowId, std::string>& ids) const {
     for (const auto& [queue, place] : placed(rx.queues_, at["queues"]))
       check_split(subject, place, queue.common_);
+    check_number(at["flows"], rx.flows_.size());
     check_unique<std::string>(at, "flows", "name", rx.flows_, &FlowConfig::name_);
     check_unique<std::string>(at, "flex_items", "name", rx.flex_items_, &FlexItemConfig::name_);
     std::string class_from;
@@ -216,6 +223,7 @@ struct Receive {
 };
 
 void check_tx(const Subject& subject, const TxConfig& tx, const Place& at) {
+  check_number(at["flows"], tx.flows_.size());
   check_unique<std::string>(at, "flows", "name", tx.flows_, &FlowConfig::name_);
   for (const auto& [flow, place] : placed(tx.flows_, at["flows"])) {
     if (subject.sockets()) {

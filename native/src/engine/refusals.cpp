@@ -1,7 +1,9 @@
 // What a configuration asks for and cannot have, found before anything is opened.
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <string>
 
 #include "burst/burst.h"
@@ -111,7 +113,7 @@ std::string direct_queue(const Queues& queues) {
   return {};
 }
 
-/// What the interfaces ask of the engine.
+/// What the configuration asks of the engine, and the engine does not do on any host.
 std::vector<Error> find_unsupported(const NetworkConfig& config, const EngineTraits& traits) {
   std::vector<Error> found;
   for (const InterfaceConfig& interface : config.ifs_) {
@@ -133,6 +135,8 @@ std::vector<Error> find_unsupported(const NetworkConfig& config, const EngineTra
              ? ""
              : "reorder config '" + rx.reorder_configs_.front().name_ + "' of packets",
          "use udp:// endpoints, or remove reorder_configs");
+    need("TCP", !stream, tx.accurate_send_ && !tx.queues_.empty() ? "accurate_send: true" : "",
+         "set it to false, for launch times in software");
     need(engine, traits.hardware_timestamps,
          rx.hardware_timestamps_ ? "hardware_timestamps: true" : "",
          "set it to false, for timestamps in software");
@@ -160,6 +164,7 @@ std::vector<Error> find_unsupported(const NetworkConfig& config, const EngineTra
     need(engine, traits.direct_mode, direct_queue(rx.queues_), "use indirect");
     need(engine, traits.direct_mode, direct_queue(tx.queues_), "use indirect");
   }
+  if (traits.find_rejected != nullptr) traits.find_rejected(config, found);
   return found;
 }
 
@@ -260,6 +265,13 @@ std::vector<Error> find_absent(const NetworkConfig& config, const EngineEntry& e
   return {{Status::NOT_SUPPORTED, missing}};
 }
 
+std::vector<Error> find_rejected_here(const NetworkConfig& config, const EngineEntry& entry) {
+  std::vector<Error> found;
+  if (entry.make != nullptr && entry.traits.find_rejected_here != nullptr)
+    entry.traits.find_rejected_here(config, found);
+  return found;
+}
+
 void refuse_absent(const NetworkConfig& config, const EngineEntry& entry) {
   std::vector<Error> found = find_absent(config, entry);
   for (const Error& each : find_absent_gpu(config)) found.push_back(each);
@@ -271,6 +283,39 @@ std::uint64_t memory_needed(const NetworkConfig& config) {
   std::uint64_t needed = 0;
   for_each_allocation(config, [&](const Allocation& each) { needed += each.bytes; });
   return needed;
+}
+
+std::uint64_t address_space_needed(const NetworkConfig& config, const EngineTraits& traits) {
+  /// For the threads of an unlimited stack, and as much as most systems give.
+  constexpr std::uint64_t USUAL_STACK = 8U << 20U;
+  rlimit stack{};
+  const bool limited = getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur != RLIM_INFINITY;
+  // The housekeeper, and one for each queue, interface and core of a plan: some share one.
+  std::uint64_t threads = 1;
+  std::uint64_t rings = 0;
+  for (const InterfaceConfig& interface : config.ifs_) {
+    threads += 1 + interface.rx_.queues_.size() + interface.tx_.queues_.size();
+    for (const ReorderConfig& plan : interface.rx_.reorder_configs_)
+      threads += plan.cpu_cores_.size();
+    if (traits.kernel_memory != nullptr) rings += traits.kernel_memory(config, interface).mapped;
+  }
+  return memory_needed(config) + rings + threads * (limited ? stack.rlim_cur : USUAL_STACK);
+}
+
+void refuse_unmappable(const NetworkConfig& config, const EngineTraits& traits) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  std::uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const std::uint64_t used = pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  const std::uint64_t left = limit.rlim_cur - std::min<std::uint64_t>(used, limit.rlim_cur);
+  const std::uint64_t needed = address_space_needed(config, traits);
+  if (needed <= left) return;
+  throw Error(Status::NO_FREE_PACKET_BUFFERS,
+              "memory regions, bursts, rings and threads need " + std::to_string(needed) +
+                  " bytes of address space, and this process may map " + std::to_string(left) +
+                  " more (RLIMIT_AS); raise the limit (`ulimit -v unlimited`, LimitAS= of "
+                  "systemd), or lower num_bufs, buf_size or batch_size");
 }
 
 void refuse_oversized(const NetworkConfig& config, std::uint64_t memory) {

@@ -35,8 +35,11 @@ struct RegisteredEngine {
 /// All of them, the last first. What an engine folder registers is there from the start.
 std::vector<EngineEntry> engines();
 
-/// What the configuration asks for and this build or the engine does not have, on any host.
+/// What this build or the engine rejects of the configuration, on any host.
 std::vector<Error> find_absent(const NetworkConfig& config, const EngineEntry& entry);
+
+/// What the engine rejects on this host as it is now; nothing where this build lacks the engine.
+std::vector<Error> find_rejected_here(const NetworkConfig& config, const EngineEntry& entry);
 
 /// Throws Error for everything that the configuration asks for and this build, the engine or this
 /// host does not have, a line each: the engine itself, its features, kinds of memory, hugepages.

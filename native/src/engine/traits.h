@@ -6,8 +6,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "daqiri/config.h"
+#include "daqiri/error.h"
 
 namespace daqiri {
 
@@ -50,6 +52,8 @@ struct KernelMemory {
   std::uint64_t send_buffer{0};
   /// What counts against RLIMIT_MEMLOCK.
   std::uint64_t locked{0};
+  /// Rings, as they are mapped.
+  std::uint64_t mapped{0};
 };
 
 /// What an engine can do, and what it asks of a configuration. Validation, the refusals at start
@@ -84,23 +88,38 @@ struct EngineTraits {
   /// A value other than the default is a warning.
   std::span<const UnusedKey> unused_keys{};
   std::span<const Privilege> privileges{};
+  /// Types of network interfaces (ARPHRD_ of linux/if_arp.h) that it accepts; none: any.
+  std::span<const std::uint16_t> link_types{};
+  /// Whether it opens only while the network interface is up; null: it does not.
+  bool (*requires_up)(const InterfaceConfig& interface){nullptr};
   /// Null: none.
   KernelMemory (*kernel_memory)(const NetworkConfig& config,
                                 const InterfaceConfig& interface){nullptr};
+  /// Adds what the engine rejects by the configuration alone, in addition to features that it does
+  /// not have. Null: nothing.
+  void (*find_rejected)(const NetworkConfig& config, std::vector<Error>& found){nullptr};
+  /// Adds what it rejects on this host as it is now, where that is found without opening anything.
+  /// Null: nothing.
+  void (*find_rejected_here)(const NetworkConfig& config, std::vector<Error>& found){nullptr};
 };
 
 /// Whether queues have packets in a memory region.
 [[nodiscard]] bool holds_packets(const NetworkConfig& config, const std::string& region);
 
-/// Throws Error NOT_SUPPORTED for what the engine cannot do: it names the interface, the item, the
-/// value and what to do. `config` is validated.
+/// Throws Error for what the engine cannot do and for what it rejects: it names the interface, the
+/// item, the value and what to do. `config` is validated.
 void refuse_unsupported(const NetworkConfig& config, const EngineTraits& traits);
 
 /// Bytes of the host's memory that regions and bursts take.
 [[nodiscard]] std::uint64_t memory_needed(const NetworkConfig& config);
+/// Bytes of address space that an engine takes: with its rings and the stacks of threads.
+[[nodiscard]] std::uint64_t address_space_needed(const NetworkConfig& config,
+                                                 const EngineTraits& traits);
 
 /// Throws Error NO_FREE_PACKET_BUFFERS or NO_FREE_BURST_BUFFERS when memory regions and bursts need
 /// more than `memory` bytes (0: this machine's main memory): it names the keys and their values.
 void refuse_oversized(const NetworkConfig& config, std::uint64_t memory = 0);
+/// Throws Error NO_FREE_PACKET_BUFFERS when this process may not map as much as the engine takes.
+void refuse_unmappable(const NetworkConfig& config, const EngineTraits& traits);
 
 }  // namespace daqiri

@@ -160,6 +160,7 @@ void Session::build() {
   const EngineEntry entry = engine_for(config_);
   refuse_absent(config_, entry);
   refuse_oversized(config_);
+  refuse_unmappable(config_, entry.traits);
   check_cores(config_);
   // One pool for all transmit queues, as large as the largest needs.
   int tx_batch = 0;

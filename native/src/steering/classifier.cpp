@@ -49,11 +49,6 @@ Program::Program(const InterfaceConfig& config, std::span<const Ranked> flows,
     : isolated_(config.rx_.flow_isolation_) {
   if (!config.rx_.queues_.empty())
     unmatched_.queue = static_cast<std::uint16_t>(config.rx_.queues_.front().common_.id_);
-  if (flows.size() >= NO_FLOW) {
-    throw Error(Status::NO_SPACE_AVAILABLE, "interface '" + config.name_ + "' has " +
-                                                std::to_string(flows.size()) +
-                                                " flows; at most 65534 are accepted");
-  }
   rules_.reserve(flows.size());
   for (const auto& [flow, position] : flows) {
     const std::vector<std::uint16_t>& ids = flow->action_.ids_;

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <string>
 
-#include "daqiri/error.h"
-
 namespace daqiri::steering {
 
 namespace {
@@ -32,11 +30,6 @@ std::uint32_t entropy_of(const PacketView& packet) noexcept {
 
 TransmitFlows::TransmitFlows(const InterfaceConfig& config) {
   const std::vector<FlowConfig>& flows = config.tx_.flows_;
-  if (flows.size() >= NO_FLOW) {
-    throw Error(Status::INVALID_PARAMETER, "interface '" + config.name_ + "' has " +
-                                               std::to_string(flows.size()) +
-                                               " transmit flows; at most 65534 are accepted");
-  }
   for (std::size_t i = 0; i < flows.size(); ++i) {
     const auto position = static_cast<std::uint16_t>(i);
     const Prefix& prefix = prefixes_.emplace_back(flows[i].actions_);

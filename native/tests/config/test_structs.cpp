@@ -49,6 +49,21 @@ void refuses(NetworkConfig config, const std::string& path) {
 
 }  // namespace
 
+TEST_CASE("an interface has at most 65534 flows", "[config][structs]") {
+  NetworkConfig config = built();
+  std::vector<FlowConfig>& flows = config.ifs_[0].rx_.flows_;
+  const FlowConfig flow = flows.front();
+  for (FlowId id = 1; id < 65535; ++id) {
+    FlowConfig& next = flows.emplace_back(flow);
+    next.id_ = id + 1;
+    next.name_ = std::to_string(id);
+    const auto port = static_cast<std::uint16_t>(id);
+    next.match_.udp_dst_ = {port, port};
+    next.match_.udp_src_ = {1, 1};
+  }
+  refuses(config, "interfaces[0].rx.flows");
+}
+
 TEST_CASE("a struct built in code is validated and completed", "[config][structs]") {
   NetworkConfig config = built();
   const ConfigReport report = validate_config(config);

@@ -92,16 +92,15 @@ TEST_CASE("Launch times in the kernel need a client, one queue and no pacing", "
   REQUIRE(status == Status::NOT_SUPPORTED);
   REQUIRE(text.find("peers of a server") != std::string::npos);
 
-  const PlainSocket peer("127.0.0.1");
-  Client client(peer.port());
-  InterfaceConfig paced = client.config.ifs_[0];
-  paced.tx_.queues_[0].pacing_mbps_ = 100;
-  REQUIRE(error_of([&] { UdpLaunch(client.socket, fq(), paced); }).second.find("pacing_mbps") !=
-          std::string::npos);
-  InterfaceConfig two = client.config.ifs_[0];
-  two.tx_.queues_.push_back(two.tx_.queues_[0]);
-  REQUIRE(error_of([&] { UdpLaunch(client.socket, fq(), two); }).second.find("one queue") !=
-          std::string::npos);
+  NetworkConfig paced = udp_client("127.0.0.1", 5000);
+  paced.ifs_[0].tx_.accurate_send_ = true;
+  NetworkConfig two = paced;
+  paced.ifs_[0].tx_.queues_[0].pacing_mbps_ = 100;
+  REQUIRE(error_of([&] { Session::open(paced); }).second.find("pacing_mbps") != std::string::npos);
+  two.ifs_[0].tx_.queues_.push_back(two.ifs_[0].tx_.queues_[0]);
+  two.ifs_[0].tx_.queues_[1].common_.name_ = "second";
+  two.ifs_[0].tx_.queues_[1].common_.id_ = 1;
+  REQUIRE(error_of([&] { Session::open(two); }).second.find("one queue") != std::string::npos);
 }
 
 TEST_CASE("Stamps follow launch times, on the discipline's clock and in order", "[udp][launch]") {

@@ -1,6 +1,7 @@
 """Readings of frames that are interrupted, fail, or lose frames."""
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from run_documents import Documents, until
 
 from daqiri_ophyd.catalog import Catalog
 from daqiri_ophyd.devices import CaptureError, Daq, FrameDetector, PacketLossError
+from daqiri_ophyd.devices._status import EngineStatus
 from daqiri_ophyd.documents import sidecar_path
 from daqiri_ophyd.engine import GenericFailureError, Recorder
 from daqiri_ophyd.plans import capture_during
@@ -372,3 +374,32 @@ def test_frames_that_could_not_be_taken_back_are_cut_off(
     assert (told["frames"], told["left_out_by_reason"]["rewound"]) == (2, 1)
     (line,) = first.with_name(f"{first.name}.repair.jsonl").read_text().splitlines()
     assert json.loads(line)["frames_cut"] == 1
+
+
+def test_a_fly_scan_fails_also_if_its_status_takes_a_while_to_call_back(
+    run_engine: RunEngine,
+    documents: Documents,
+    detector: FrameDetector,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its status is done before the RunEngine learns that it failed."""
+
+    def take_a_while(status: EngineStatus) -> None:
+        time.sleep(0.5)
+
+    monkeypatch.setattr(EngineStatus, "_handle_failure", take_a_while)
+    detector.num_frames.put(10)
+    detector.timeout.put(0.2)
+
+    def plan() -> Any:
+        yield from bps.open_run()
+        yield from bps.declare_stream(detector, name="primary", collect=True)
+        yield from bps.kickoff(detector, wait=True)
+        yield from bps.collect_while_completing(
+            [detector], [detector], flush_period=0.05, stream_name="primary"
+        )
+        yield from bps.close_run()
+
+    with pytest.raises(FailedStatus, match=r"no progress for 0\.2 s"):
+        run_engine(bpp.stage_wrapper(plan(), [detector]))
+    assert documents.stop["exit_status"] == "fail"

@@ -21,6 +21,8 @@ from daqiri_ophyd.engine import PcapFile
 ENGINES = ["loopback", "udp", "tcp"]
 STEP = {"count": 100, "size": 100, "rate": 500}
 FLY = {"count": 600, "size": 100, "rate": 500}
+# A busy machine may take seconds to end a scan.
+LONG_FLY = {**FLY, "count": 15_000}
 STATUS = {"abort": "abort", "stop": "success", "halt": "abort"}
 
 
@@ -62,14 +64,18 @@ def step(daq: Daq, capture: Capture, tx: TxQueue) -> Scan:
     return Scan(daq, capture, tx, plan(), 4 * STEP["count"], True)
 
 
-def fly(daq: Daq, capture: Capture, tx: TxQueue) -> Scan:
-    limit = {} if tx.segment_size else {"num_packets": FLY["count"]}
+def fly(daq: Daq, capture: Capture, tx: TxQueue, packets: dict[str, int] = FLY) -> Scan:
+    limit = {} if tx.segment_size else {"num_packets": packets["count"]}
     # Without a limit it ends after what is sent, and after this time.
     capture.linger.put(0.3)
     plan = plans.capture(
-        capture, **limit, roll_packets=100, tx=tx, packets=FLY, flush_period=0.05, timeout=20.0
+        capture, **limit, roll_packets=100, tx=tx, packets=packets, flush_period=0.05, timeout=20.0
     )
-    return Scan(daq, capture, tx, plan, FLY["count"], False)
+    return Scan(daq, capture, tx, plan, packets["count"], False)
+
+
+def long_fly(daq: Daq, capture: Capture, tx: TxQueue) -> Scan:
+    return fly(daq, capture, tx, LONG_FLY)
 
 
 @pytest.fixture(params=ENGINES)
@@ -157,6 +163,7 @@ def test_a_paused_scan_goes_on(scan, ready, run_engine, documents, captures, def
     check_complete(scan, documents, captures, before, repeated=repeated)
 
 
+@pytest.mark.parametrize("scan", [step, long_fly], indirect=True)
 @pytest.mark.parametrize("ending", STATUS)
 def test_an_ended_scan_has_its_files_and_another_follows(
     scan, ready, run_engine, documents, captures, ending

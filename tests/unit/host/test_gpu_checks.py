@@ -141,6 +141,69 @@ def test_a_gpu_that_is_not_there_fails(result_of, staged):
     )
 
 
+@pytest.fixture
+def visible(describe):
+    """Return the host with two A100s, of which CUDA sees the second one only."""
+    host = describe("a100")
+    first, second = host["recorded"]["gpus"]
+    first["hidden"] = True
+    second |= {"cuda_index": 0, "bar1_total": 1 << 20, "persistence": False}
+    return host
+
+
+def test_a_configuration_counts_the_gpus_that_cuda_sees(result_of, visible, staged):
+    result = result_of("gpu-driver", visible, staged)
+    assert (result.status, result.found) == (
+        Status.OK,
+        "GPU 1: NVIDIA A100X, driver 560.35.03",
+    )
+    # The other GPU is in order; commands name GPUs as nvidia-smi does.
+    result = result_of("gpu-persistence", visible, staged)
+    assert (result.status, result.found) == (Status.WARN, "GPU 1: off")
+    assert result.remedies[0].now == ("nvidia-smi -i 1 -pm 1",)
+
+
+def test_regions_are_those_of_the_gpu_that_cuda_counts(result_of, visible, profile):
+    # Its regions on GPU 0, which is the second one.
+    result = result_of("bar1", visible, profile("igx"))
+    assert result.status is Status.FAIL
+    assert result.found.startswith("GPU 1: 1 MiB; the regions take ")
+
+
+def test_a_gpu_that_is_hidden_fails(result_of, visible, staged):
+    for region in staged["daqiri"]["cfg"]["memory_regions"]:
+        region["affinity"] = 1
+    result = result_of("gpu-driver", visible, staged)
+    assert (result.status, result.found) == (
+        Status.FAIL,
+        "memory region 'rx_buffers' of kind device: there is no GPU 1, only 1 in all; "
+        "CUDA_VISIBLE_DEVICES hides 1",
+    )
+    assert "among the GPUs of CUDA_VISIBLE_DEVICES" in result.remedies[0].note
+
+
+def test_gpus_in_another_order(result_of, visible, staged):
+    first, second = visible["recorded"]["gpus"]
+    first |= {"hidden": False, "cuda_index": 1}
+    result = result_of("gpu-persistence", visible, staged)
+    assert (result.status, result.found) == (Status.WARN, "GPU 1: off")
+    for region in staged["daqiri"]["cfg"]["memory_regions"]:
+        region["affinity"] = 1
+    result = result_of("gpu-persistence", visible, staged)
+    assert (result.status, result.found) == (Status.OK, "GPU 0: on")
+
+
+@pytest.mark.parametrize("address", ["31:00.0", "00000000:31:00.0", "0000:31:00.0"])
+def test_addresses_of_gpus_in_any_form(result_of, gpu_host, address):
+    described = gpu_host(pci_address=address)
+    assert (
+        result_of("pcie-topology", described).found == result_of("pcie-topology", gpu_host()).found
+    )
+    result = result_of("bar1", gpu_host(pci_address=address, bar1_total=1 << 20))
+    assert result.found == result_of("bar1", gpu_host(bar1_total=1 << 20)).found
+    assert result.remedies == result_of("bar1", gpu_host(bar1_total=1 << 20)).remedies
+
+
 def test_kernels_need_a_compiler(result_of, describe, staged, profile):
     missing = "a GPU's kernels are compiled with NVRTC, and libnvrtc is not installed"
     recorded = describe("a100")["recorded"] | {"gpu-refusals": {"memory": "", "kernels": missing}}

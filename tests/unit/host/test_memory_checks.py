@@ -1,6 +1,9 @@
 """Checks of memory: what they say of a host is what the engine does on it."""
 
+import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -360,6 +363,96 @@ def test_control_groups_without_a_limit(result_of, groups, path, limit):
     files = {"/proc/self/cgroup": groups, path: limit}
     result = result_of("memory", {"files": files}, config(("host", 0, 1 << 17, 4096)))
     assert (result.status, result.found.partition("; ")[2]) == (Status.OK, "16.0 GiB available")
+
+
+@pytest.mark.parametrize(
+    ("groups", "folder", "limit", "use", "droppable"),
+    [
+        ("0::/a", "/sys/fs/cgroup/a", "memory.max", "memory.current", "inactive_file"),
+        ("0::/a/b", "/sys/fs/cgroup/a", "memory.max", "memory.current", "inactive_file"),
+        (
+            *("4:memory:/a", "/sys/fs/cgroup/memory/a", "memory.limit_in_bytes"),
+            *("memory.usage_in_bytes", "total_inactive_file"),
+        ),
+    ],
+)
+def test_others_use_memory_of_a_control_group(result_of, groups, folder, limit, use, droppable):
+    asked = config(("host", 0, 1 << 17, 4096))
+    files = {
+        "/proc/self/cgroup": groups,
+        f"{folder}/{limit}": str(1 << 30),
+        f"{folder}/{use}": str(768 << 20),
+        f"{folder}/memory.stat": f"anon 1\n{droppable} {128 << 20}\nactive_file 0",
+    }
+    result = result_of("memory", {"files": files}, asked)
+    assert (result.status, result.found) == (
+        Status.FAIL,
+        "513 MiB needed; the control group of this process has 384 MiB left",
+    )
+    assert "MemoryMax= of systemd" in result.remedies[0].note
+    # Files that nobody reads make room.
+    files[f"{folder}/memory.stat"] = f"anon 1\n{droppable} {512 << 20}\nactive_file 0"
+    result = result_of("memory", {"files": files}, asked)
+    assert (result.status, result.found) == (Status.OK, "513 MiB needed; 768 MiB available")
+
+
+def limits(address_space, size_kib):
+    """Return the files with a limit on address space, and what is mapped."""
+    return {
+        "/proc/self/status": "Uid:\t0\t0\t0\t0\nCapEff:\t0\n" + f"VmSize:\t  {size_kib} kB",
+        "/proc/self/limits": f"Max address space         {address_space} unlimited bytes",
+    }
+
+
+def test_a_limit_on_address_space(result_of):
+    asked = config(("host", 0, 1 << 17, 4096))
+    result = result_of("memory", {"files": limits(1 << 30, 600 << 10)}, asked)
+    assert result.status is Status.FAIL
+    assert result.found.startswith("RLIMIT_AS: ")
+    assert result.found.endswith("of address space needed; this process may map 424 MiB more")
+    assert "ulimit -v unlimited" in result.remedies[0].note
+    for enough in (limits(2 << 30, 600 << 10), limits("unlimited", 600 << 10)):
+        assert result_of("memory", {"files": enough}, asked).status is Status.OK
+
+
+LIMITED = """
+import resource, sys
+from daqiri_ophyd.engine import DaqiriError, Engine, load_config
+from daqiri_ophyd.host import check_host
+config = load_config(sys.argv[1])
+with open("/proc/self/statm") as statm:
+    mapped = int(statm.read().split()[0]) * resource.getpagesize()
+# Until here all libraries are loaded.
+check_host(config.to_dict(), only=["memory"])
+limit = mapped + (int(sys.argv[2]) << 20)
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+print(check_host(config.to_dict(), only=["memory"])["memory"].status)
+try:
+    Engine.open(config).close()
+    print("opened")
+except DaqiriError as error:
+    print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "status", "verdict"),
+    [(200, "fail", "NoFreePacketBuffersError"), (2000, "ok", "opened")],
+)
+def test_the_check_agrees_with_the_engine_of_a_limited_process(more, status, verdict):
+    text = json.dumps(config(("host", 0, 1 << 17, 4096)))
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, text, str(more)],
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    found, _, opened = done.stdout.partition("\n")
+    assert found == status, done.stderr
+    assert opened.startswith(verdict)
+    if verdict != "opened":
+        assert "this process may map" in opened
+        assert "ulimit -v unlimited" in opened
 
 
 def test_other_control_groups_do_not_matter(result_of):

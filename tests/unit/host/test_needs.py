@@ -116,7 +116,11 @@ def test_configurations_with_errors_are_not_asked_about():
         ("127.0.0.1", None),
         ("fe80::1", None),
         ("loopback", None),
-        ("03:00.0", None),
+        # Without a domain, and with NVML's eight digits of it.
+        ("17:00.0", "0000:17:00.0"),
+        ("00000005:03:00.0", "0005:03:00.0"),
+        ("00010000:03:00.0", "10000:03:00.0"),
+        ("3:00.0", None),
     ],
 )
 def test_ports_named_by_their_place_on_the_pci_bus(address, pci):

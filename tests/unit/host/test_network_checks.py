@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from daqiri_ophyd.engine import load_config
 from daqiri_ophyd.host import Remedy, Status
 
 
@@ -224,7 +225,128 @@ def test_without_a_list_of_interfaces_no_port_is_missing(result_of):
     assert result.found == "p: eth0: not known: /sys/class/net lists no interface"
 
 
+def checked(config, **rx):
+    """Return a configuration without errors."""
+    config["interfaces"][0].setdefault("rx", {}).update(rx)
+    for queue in config["interfaces"][0]["rx"]["queues"]:
+        queue |= {"cpu_core": "any", "batch_size": 1, "id": int(queue["name"][1:])}
+    return load_config({"version": 1, **config}).to_dict()
+
+
+@pytest.mark.parametrize(
+    ("rx", "status"),
+    [
+        ({}, Status.WARN),
+        ({"receive_path": "af_xdp"}, Status.WARN),
+        ({"filter": "udp"}, Status.FAIL),
+    ],
+)
+def test_an_interface_that_has_to_be_up(result_of, describe, rx, status):
+    host = describe("container")
+    host["net"]["eth0"] |= {"up": False, "carrier": None}
+    result = result_of("carrier", host, checked(raw("eth0", 2048), **rx))
+    assert (result.status, result.found) == (status, "eth0: switched off")
+    assert result.remedies[0].now == ("ip link set dev eth0 up",)
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"), [(1, Status.OK), (768, Status.FAIL), (32, Status.FAIL)]
+)
+def test_engine_packet_needs_ethernet_frames(result_of, describe, kind, status):
+    host = describe("container")
+    host["net"]["eth0"]["kind"] = kind
+    result = result_of("carrier", host, checked(raw("eth0", 2048)))
+    assert result.status is status
+    if status is Status.FAIL:
+        assert result.found == f"eth0: no Ethernet frames (link type {kind})"
+    udp = checked(socket("eth0", "udp://192.0.2.2:5000"))
+    assert result_of("carrier", host, udp).status is Status.OK
+
+
+@pytest.mark.parametrize("address", ["00:03.0", "00000000:00:03.0", "0000:00:03.0"])
+def test_pci_addresses_in_any_form(result_of, address):
+    config = raw(address, 2048, "dpdk")
+    result = result_of("carrier", "container", config)
+    assert (result.status, result.found) == (Status.OK, "eth0: link")
+    result = result_of("carrier", "container", raw("00:1f.0", 2048, "dpdk"))
+    assert result.found == "p: 00:1f.0: no such port on this host"
+
+
 # ip-address
+
+
+def ipv6(**interfaces):
+    """Return the files of a kernel with IPv6, on or off by interface."""
+    conf = "/proc/sys/net/ipv6/conf"
+    return {
+        "/proc/net/dev": "",
+        "/proc/net/if_inet6": "",
+        f"{conf}/all/disable_ipv6": "0",
+        f"{conf}/default/disable_ipv6": "1",
+        **{f"{conf}/{name}/disable_ipv6": str(off) for name, off in interfaces.items()},
+    }
+
+
+def udp_client(remote):
+    config = socket("eth0", "udp://192.0.2.2:5000")
+    config["interfaces"][0]["socket_config"] = {"mode": "client", "remote_addr": remote}
+    return config
+
+
+SWITCHED_OFF = "IPv6 is switched off on"
+
+
+@pytest.mark.parametrize(
+    ("files", "config", "status", "found"),
+    [
+        (ipv6(lo=0, eth0=0), socket("eth0", "udp://[::1]:5000"), Status.SKIP, ""),
+        (
+            *(ipv6(lo=1, eth0=1), socket("eth0", "udp://[::1]:5000")),
+            *(Status.FAIL, f"p: ::1: {SWITCHED_OFF} all interfaces"),
+        ),
+        (
+            *(ipv6(lo=1, eth0=0), socket("eth0", "tcp://[::1]:5000")),
+            *(Status.FAIL, f"p: ::1: {SWITCHED_OFF} lo"),
+        ),
+        (ipv6(lo=1, eth0=0), socket("eth0", "udp://[::]:5000"), Status.SKIP, ""),
+        (ipv6(lo=1, eth0=1), socket("eth0", "udp://192.0.2.2:5000"), Status.SKIP, ""),
+        (
+            *(ipv6(lo=1, eth0=1), socket("eth0", "udp://[::]:5000")),
+            *(Status.WARN, f"p: ::: {SWITCHED_OFF} all interfaces"),
+        ),
+        (
+            *(ipv6(lo=1, eth0=1), udp_client("udp://[2001:db8::7]:5000")),
+            *(Status.FAIL, f"p: 2001:db8::7: {SWITCHED_OFF} all interfaces"),
+        ),
+        (
+            *(ipv6(lo=1, eth0=1), udp_client("tcp://[2001:db8::7]:5000")),
+            *(Status.WARN, f"p: 2001:db8::7: {SWITCHED_OFF} all interfaces"),
+        ),
+        # Booted with ipv6.disable=1.
+        (
+            *({"/proc/net/dev": ""}, socket("eth0", "udp://[::]:5000")),
+            *(Status.FAIL, "p: ::: this kernel has no IPv6"),
+        ),
+        (
+            *({"/proc/net/dev": ""}, udp_client("tcp://[2001:db8::7]:5000")),
+            *(Status.WARN, "p: 2001:db8::7: this kernel has no IPv6"),
+        ),
+        ({}, socket("eth0", "udp://[::]:5000"), Status.SKIP, ""),
+    ],
+)
+def test_addresses_of_ipv6_where_it_is_off(result_of, describe, files, config, status, found):
+    host = describe("container")
+    host["files"] |= files
+    result = result_of("ip-address", host, config)
+    assert result.status is status
+    if status is Status.SKIP:
+        return
+    assert result.found == found
+    [remedy] = result.remedies
+    assert_shell(remedy)
+    if SWITCHED_OFF in found:
+        assert remedy.now == ("sysctl -w net.ipv6.conf.all.disable_ipv6=0",)
+        assert remedy.files[0][0] == "/etc/sysctl.d/90-daqiri-ipv6.conf"
 
 
 @pytest.mark.parametrize("scheme", ["udp", "tcp"])

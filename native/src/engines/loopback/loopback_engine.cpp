@@ -253,17 +253,11 @@ class LoopbackEngine final : public IoEngine {
       port->io = ports_.back().get();
     }
     // A port with receive queues hears itself; a transmit-only port is cabled to the first
-    // receive-only one.
+    // receive-only one, which find_unheard saw.
     const auto receives_only = std::find_if(
         ports.begin(), ports.end(), [](const auto& p) { return !p->rx.empty() && p->tx.empty(); });
     for (const auto& port : ports) {
       if (port->tx.empty()) continue;
-      if (port->rx.empty() && receives_only == ports.end()) {
-        throw Error(Status::INVALID_PARAMETER,
-                    "interface '" + port->config.name_ +
-                        "' transmits, but no interface of this loopback receives: give it rx "
-                        "queues, or add an interface that has rx queues only");
-      }
       const Port& to = port->rx.empty() ? **receives_only : *port;
       ports_[port->id]->connect(*port, to, *ports_[to.id], ports);
     }
@@ -281,13 +275,29 @@ std::unique_ptr<IoEngine> make_loopback(const NetworkConfig& config) {
   return std::make_unique<LoopbackEngine>(config);
 }
 
+/// Interfaces that transmit to no other.
+void find_unheard(const NetworkConfig& config, std::vector<Error>& found) {
+  const auto receives_only = [](const InterfaceConfig& interface) {
+    return !interface.rx_.queues_.empty() && interface.tx_.queues_.empty();
+  };
+  if (std::ranges::any_of(config.ifs_, receives_only)) return;
+  for (const InterfaceConfig& interface : config.ifs_) {
+    if (interface.tx_.queues_.empty() || !interface.rx_.queues_.empty()) continue;
+    found.emplace_back(Status::INVALID_PARAMETER,
+                       "interface '" + interface.name_ +
+                           "' transmits, but no interface of this loopback receives: give it rx "
+                           "queues, or add an interface that has rx queues only");
+  }
+}
+
 const RegisteredEngine registered{{{.name = "loopback",
                                     .rss = true,
                                     .transforms = true,
                                     .dynamic_flows = true,
                                     .byte_matches = true,
                                     .direct_mode = true,
-                                    .unused_keys = UNUSED_BY_RAW_ENGINES},
+                                    .unused_keys = UNUSED_BY_RAW_ENGINES,
+                                    .find_rejected = find_unheard},
                                    [](const NetworkConfig& config) {
                                      return config.common_.loopback_ ==
                                             LoopbackType::LOOPBACK_TYPE_SW;

@@ -4,7 +4,6 @@
 #include <linux/if_packet.h>
 #include <linux/sockios.h>
 #include <net/if.h>
-#include <net/if_arp.h>
 #include <netinet/in.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -89,8 +88,8 @@ NetworkInterface NetworkInterface::of(const InterfaceConfig& config) {
   offloads.ifr_data = reinterpret_cast<char*>(&flags);
   found.takes_tags_out =
       ioctl(question.fd(), SIOCETHTOOL, &offloads) == 0 && (flags.data & ETH_FLAG_RXVLAN) != 0;
-  const int type = request.ifr_hwaddr.sa_family;
-  if (type != ARPHRD_ETHER && type != ARPHRD_LOOPBACK) {
+  const std::uint16_t type = request.ifr_hwaddr.sa_family;
+  if (std::ranges::find(LINK_TYPES, type) == std::ranges::end(LINK_TYPES)) {
     refuse("address: '" + config.address_ + "' has no Ethernet frames (link type " +
            std::to_string(type) + "); name an Ethernet interface, or use a socket stream");
   }

@@ -1,6 +1,8 @@
 /// A Linux network interface, and sockets that see its frames (packet(7)).
 #pragma once
 
+#include <net/if_arp.h>
+
 #include <array>
 #include <cstdint>
 #include <string>
@@ -10,6 +12,9 @@
 #include "system/file.h"
 
 namespace daqiri::packet {
+
+/// Of interfaces with Ethernet frames.
+inline constexpr std::uint16_t LINK_TYPES[] = {ARPHRD_ETHER, ARPHRD_LOOPBACK};
 
 /// What the kernel says of a network interface that has Ethernet frames.
 struct NetworkInterface {

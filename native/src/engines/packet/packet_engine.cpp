@@ -9,6 +9,7 @@
 #include "engines/packet/interface.h"
 #include "engines/packet/interface_link.h"
 #include "engines/packet/receiver.h"
+#include "engines/packet/rejected.h"
 #include "engines/packet/sender.h"
 #include "engines/packet/xdp_ring.h"
 #include "io/io_engine.h"
@@ -24,6 +25,7 @@ using packet::InterfaceLink;
 using packet::NetworkInterface;
 using packet::Receiver;
 using packet::Sender;
+using packet::wants_xdp;
 
 /// Around what the MTU counts: the header with a VLAN tag.
 constexpr std::uint32_t AROUND = 18;
@@ -148,25 +150,26 @@ std::unique_ptr<IoEngine> make_packet(const NetworkConfig&) {
   return std::make_unique<PacketEngine>();
 }
 
-bool wants_xdp(const InterfaceConfig& interface) {
-  return interface.rx_.receive_path_ == ReceivePath::XDP && !interface.rx_.queues_.empty();
-}
-
 constexpr Privilege PACKET_PRIVILEGES[] = {
     {"CAP_NET_RAW", "packet sockets"},
     {"CAP_NET_ADMIN", "receive_path: af_xdp", true, wants_xdp},
     {"CAP_BPF", "receive_path: af_xdp", true, wants_xdp}};
 
+/// libpcap compiles filters for interfaces that are up.
+bool requires_up(const InterfaceConfig& interface) {
+  return !interface.rx_.queues_.empty() && !interface.rx_.filter_.empty();
+}
+
 KernelMemory packet_memory(const NetworkConfig& config, const InterfaceConfig& interface) {
   KernelMemory asked;
   if (!interface.tx_.queues_.empty()) asked.send_buffer = Sender::SEND_BUFFER;
-  if (wants_xdp(interface)) {
-    std::set<const MemoryRegionConfig*> regions;
-    for (const RxQueueConfig& queue : interface.rx_.queues_) {
-      for (const std::string& name : queue.common_.mrs_) regions.insert(&config.mrs_.at(name));
-    }
-    asked.locked = std::max(Receiver::ring_bytes(regions), packet::XdpRing::FEWEST_BYTES);
+  if (interface.rx_.queues_.empty()) return asked;
+  std::set<const MemoryRegionConfig*> regions;
+  for (const RxQueueConfig& queue : interface.rx_.queues_) {
+    for (const std::string& name : queue.common_.mrs_) regions.insert(&config.mrs_.at(name));
   }
+  asked.mapped = std::max(Receiver::ring_bytes(regions), packet::XdpRing::FEWEST_BYTES);
+  if (wants_xdp(interface)) asked.locked = asked.mapped;
   return asked;
 }
 
@@ -179,7 +182,11 @@ const RegisteredEngine registered{{{.name = "packet",
                                     .direct_mode = true,
                                     .unused_keys = UNUSED_BY_PACKET,
                                     .privileges = PACKET_PRIVILEGES,
-                                    .kernel_memory = packet_memory},
+                                    .link_types = packet::LINK_TYPES,
+                                    .requires_up = requires_up,
+                                    .kernel_memory = packet_memory,
+                                    .find_rejected = packet::find_rejected,
+                                    .find_rejected_here = packet::find_rejected_here},
                                    [](const NetworkConfig& config) {
                                      return config.common_.loopback_ == LoopbackType::DISABLED &&
                                             config.common_.engine_type == EngineType::PACKET;

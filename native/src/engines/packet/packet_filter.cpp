@@ -19,10 +19,6 @@ namespace daqiri::packet {
 
 namespace {
 
-/// libpcap takes a time for an expression that grows with the third power of its length: this is
-/// some seconds at worst.
-constexpr std::size_t LONGEST = 8192;
-
 /// Of the ring that the library makes for a socket of its own, which is never read.
 constexpr int SMALL_BUFFER = 1 << 16;
 
@@ -46,12 +42,6 @@ class Library : public Libpcap {
 
 void attach_filter(const File& socket, const NetworkInterface& interface,
                    const std::string& expression) {
-  if (expression.size() > LONGEST) {
-    throw Error(Status::INVALID_PARAMETER,
-                "rx.filter: found a text of " + std::to_string(expression.size()) +
-                    " bytes; accepts " + std::to_string(LONGEST) +
-                    " at most; to select many ports or hosts, use flows and flow_isolation");
-  }
   static const Library library;
   if (library.missing()) {
     refuse(Status::NOT_SUPPORTED, expression,

@@ -44,12 +44,6 @@ std::shared_ptr<FrameRing> open_receive_path(const Port& port, const NetworkInte
   const RxConfig& rx = port.config.rx_;
   std::string reason;
   if (rx.receive_path_ == ReceivePath::XDP) {
-    if (!rx.filter_.empty()) {
-      throw Error(Status::NOT_SUPPORTED,
-                  "interface '" + port.config.name_ +
-                      "': rx.receive_path: af_xdp does not support rx.filter ('" + rx.filter_ +
-                      "'); use af_packet, or flows and flow_isolation");
-    }
     if (!rx.flow_isolation_) {
       tell(port, LogLevel::WARN,
            "AF_XDP takes all frames of '" + interface.name +

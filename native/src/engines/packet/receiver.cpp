@@ -44,18 +44,6 @@ std::uint32_t patience_ms(const Port& port) {
   return static_cast<std::uint32_t>(std::max(patience, LEAST));
 }
 
-void require_one_poll_mode(const InterfaceConfig& interface) {
-  const RxQueueConfig& first = interface.rx_.queues_.front();
-  for (const RxQueueConfig& queue : interface.rx_.queues_) {
-    if (queue.poll_mode_ == first.poll_mode_) continue;
-    throw Error(Status::NOT_SUPPORTED,
-                "interface '" + interface.name_ + "': rx queues '" + first.common_.name_ +
-                    "' and '" + queue.common_.name_ +
-                    "' have different poll_modes, and engine 'packet' reads all queues of an "
-                    "interface together; give them the same poll_mode");
-  }
-}
-
 }  // namespace
 
 std::uint64_t Receiver::ring_bytes(const std::set<const MemoryRegionConfig*>& regions) noexcept {
@@ -71,7 +59,6 @@ Receiver::Receiver(const Port& port, const NetworkInterface& interface)
       steering_(port.steering),
       tally_(port.steering.add_tally()),
       arrivals_("interface '" + port.config.name_ + "'") {
-  require_one_poll_mode(port.config);
   ring_ = open_receive_path(port, interface, packet::ring_bytes(port), patience_ms_);
   for (const int fd : ring_->fds()) {
     if (const int error = arrivals_.watch(fd, EPOLLIN | EPOLLET); error != 0)

@@ -8,6 +8,7 @@
 
 #include "daqiri/error.h"
 #include "engine/registry.h"
+#include "engines/socket/rejected.h"
 #include "engines/socket/tcp_endpoint.h"
 #include "engines/socket/udp_launch.h"
 #include "io/io_engine.h"
@@ -18,16 +19,10 @@ namespace daqiri {
 namespace {
 
 using sockets::Endpoint;
+using sockets::is_tcp;
 
 /// For all connections of a session that is closed.
 constexpr std::uint64_t LINGER_NS = 2'000'000'000U;
-
-bool is_tcp(const InterfaceConfig& interface) {
-  const SocketConfig& socket = interface.socket_;
-  const std::string& address =
-      socket.local_addr_.empty() ? socket.remote_addr_ : socket.local_addr_;
-  return address.starts_with("tcp://");
-}
 
 std::unique_ptr<Endpoint> make_endpoint(const Port& port) {
   if (is_tcp(port.config)) return std::make_unique<sockets::TcpEndpoint>(port);
@@ -197,7 +192,9 @@ const RegisteredEngine registered{
       .timed_send = true,
       .unused_keys = UNUSED_KEYS,
       .privileges = SOCKET_PRIVILEGES,
-      .kernel_memory = socket_memory},
+      .kernel_memory = socket_memory,
+      .find_rejected = sockets::find_rejected,
+      .find_rejected_here = sockets::find_rejected_here},
      [](const NetworkConfig& config) { return config.common_.engine_type == EngineType::SOCKET; },
      make_socket}};
 

@@ -4,6 +4,7 @@
 
 #include "engines/socket/endpoint.h"
 #include "engines/socket/link_layers.h"
+#include "engines/socket/rejected.h"
 #include "engines/socket/udp_queues.h"
 #include "system/socket_events.h"
 
@@ -25,15 +26,9 @@ std::uint64_t receive_buffer_for(const RxQueue& queue) {
 /// logged. Throws Error NOT_SUPPORTED.
 std::unique_ptr<UdpLaunch> find_launch(const UdpSocket& socket, const InterfaceConfig& interface) {
   if (interface.tx_.queues_.empty()) return nullptr;
+  // Its peers are unknown at the start; find_rejected has seen to it that it asks for none.
+  if (!socket.client()) return nullptr;
   const bool wanted = interface.tx_.accurate_send_;
-  if (!socket.client()) {
-    if (!wanted) return nullptr;
-    throw interface_error(
-        interface.name_, Status::NOT_SUPPORTED,
-        "tx.accurate_send is true, but the peers of a server, and so the network interface that "
-        "keeps launch times, are unknown at the start; send from a client "
-        "(socket_config.mode client), or set it to false");
-  }
   const LaunchQdisc qdisc =
       find_launch_qdisc(socket.local(), socket.remote(), socket.multicast_egress());
   const auto tell = [&](LogLevel level, const std::string& more) {
@@ -57,53 +52,11 @@ std::unique_ptr<UdpLaunch> find_launch(const UdpSocket& socket, const InterfaceC
   return nullptr;
 }
 
-/// Whether each queue has a socket of its own.
-bool spreads(const InterfaceConfig& interface) noexcept {
-  const auto& queues = interface.rx_.queues_;
-  const bool one_core = std::all_of(queues.begin(), queues.end(), [&](const RxQueueConfig& queue) {
-    return queue.common_.cpu_core_ == queues.front().common_.cpu_core_;
-  });
-  return !one_core && interface.rx_.flows_.empty() && interface.socket_.mode_ == SocketMode::SERVER;
-}
-
-/// Queues that share a socket get their buffers before their datagrams are known.
-void require_sharing(const InterfaceConfig& interface) {
-  const auto& queues = interface.rx_.queues_;
-  const RxQueueConfig& first = queues.front();
-  for (const RxQueueConfig& queue : queues) {
-    const auto refuse = [&](const std::string& what) {
-      throw interface_error(interface.name_, Status::INVALID_PARAMETER,
-                            "rx queues '" + first.common_.name_ + "' and '" + queue.common_.name_ +
-                                "' read one socket and must have the same " + what);
-    };
-    if (queue.common_.cpu_core_ != first.common_.cpu_core_) {
-      refuse("cpu_core; found '" + first.common_.cpu_core_ + "' and '" + queue.common_.cpu_core_ +
-             (interface.socket_.mode_ == SocketMode::CLIENT
-                  ? "'. A client has one peer, which one core serves; use that core for both"
-                  : "'. Flows choose a queue after the datagram is read: use one core for the "
-                    "queues, or remove the flows, and the kernel spreads the peers over them"));
-    }
-    if (queue.common_.mrs_ != first.common_.mrs_) refuse("memory_regions, in the same order");
-    if (queue.common_.split_boundary_ != first.common_.split_boundary_) refuse("split_boundary");
-  }
-}
-
 /// `claim` then holds an address that several sockets share.
 std::vector<std::unique_ptr<UdpSocket>> open_sockets(const InterfaceConfig& interface,
                                                      File& claim) {
   const std::size_t count = spreads(interface) ? interface.rx_.queues_.size() : 1;
-  if (count == 1 && !interface.rx_.queues_.empty()) require_sharing(interface);
-  if (count > 1) {
-    const SocketAddress local = addresses_of(interface).local;
-    if (local.multicast()) {
-      throw interface_error(
-          interface.name_, Status::INVALID_PARAMETER,
-          std::to_string(count) +
-              " rx queues on different cores would each receive all packets of the group " +
-              local.text() + "; use one cpu_core for them");
-    }
-    claim = claim_address(interface.name_, local);
-  }
+  if (count > 1) claim = claim_address(interface.name_, addresses_of(interface).local);
   std::vector<std::unique_ptr<UdpSocket>> sockets;
   sockets.reserve(count);
   for (std::size_t i = 0; i < count; ++i)

@@ -134,6 +134,11 @@ std::string refusal_of(const Qdisc& leaf) {
   return "";
 }
 
+[[noreturn]] void no_launch_times(const InterfaceConfig& interface, const std::string& why) {
+  throw interface_error(interface.name_, Status::NOT_SUPPORTED,
+                        "tx.accurate_send is true, and " + why);
+}
+
 LaunchQdisc judge(const std::string& interface, const std::vector<Qdisc>& all) {
   LaunchQdisc result;
   result.interface = interface;
@@ -187,42 +192,32 @@ LaunchQdisc find_launch_qdisc(const SocketAddress& local, const SocketAddress& p
   return result;
 }
 
+void require_launch_times(const LaunchQdisc& qdisc, const SocketAddress& peer,
+                          const InterfaceConfig& interface) {
+  if (qdisc.keeps()) return;
+  const std::string device = qdisc.interface.empty() ? "INTERFACE" : qdisc.interface;
+  no_launch_times(interface, "network interface '" + device + "' to udp://" + peer.text() +
+                                 " has the queueing discipline '" + qdisc.found +
+                                 "', which does not keep launch times (" + qdisc.refusal +
+                                 "); fq and etf do. Set one: `tc qdisc replace dev " + device +
+                                 " root fq`, or `tc qdisc replace dev " + device +
+                                 " root etf clockid CLOCK_TAI delta 500000`. Or set accurate_send "
+                                 "to false: launch times in software");
+}
+
 UdpLaunch::UdpLaunch(const UdpSocket& socket, LaunchQdisc qdisc, const InterfaceConfig& interface)
     : socket_(socket),
       qdisc_(std::move(qdisc)),
       shift_(qdisc_.etf && !qdisc_.offload ? qdisc_.delta : 0),
       reach_(qdisc_.horizon / 2) {
-  const auto refuse = [&](const std::string& why) {
-    throw interface_error(interface.name_, Status::NOT_SUPPORTED,
-                          "tx.accurate_send is true, and " + why);
-  };
-  if (!qdisc_.keeps()) {
-    const std::string device = qdisc_.interface.empty() ? "INTERFACE" : qdisc_.interface;
-    refuse("network interface '" + device + "' to udp://" + socket.remote().text() +
-           " has the queueing discipline '" + qdisc_.found +
-           "', which does not keep launch times (" + qdisc_.refusal +
-           "); fq and etf do. Set one: `tc qdisc replace dev " + device +
-           " root fq`, or `tc qdisc replace dev " + device +
-           " root etf clockid CLOCK_TAI delta 500000`. Or set accurate_send to false: launch times "
-           "in software");
-  }
-  const auto& queues = interface.tx_.queues_;
-  if (queues.size() > 1) {
-    refuse(
-        "it has " + std::to_string(queues.size()) +
-        " transmit queues on one socket, whose packets the kernel sorts together; use one queue");
-  }
-  if (queues.front().pacing_mbps_ != 0) {
-    refuse("queue '" + queues.front().common_.name_ + "' has pacing_mbps " +
-           std::to_string(queues.front().pacing_mbps_) +
-           ", which the worker keeps and the kernel would undo; set it to 0");
-  }
+  require_launch_times(qdisc_, socket.remote(), interface);
   const sock_txtime option{qdisc_.clock, SOF_TXTIME_REPORT_ERRORS};
   if (setsockopt(socket.fd(), SOL_SOCKET, SO_TXTIME, &option, sizeof(option)) != 0) {
     const int error = errno;
-    refuse("the kernel rejects launch times for '" + kept_by() +
-           "': " + std::generic_category().message(error) +
-           (error == EPERM ? "; for etf grant CAP_NET_ADMIN, or use fq" : ""));
+    no_launch_times(interface,
+                    "the kernel rejects launch times for '" + kept_by() +
+                        "': " + std::generic_category().message(error) +
+                        (error == EPERM ? "; for etf grant CAP_NET_ADMIN, or use fq" : ""));
   }
   enlarge_buffer(socket.fd(), SO_SNDBUF, LAUNCH_SEND_BUFFER);
   if (qdisc_.etf) enlarge_buffer(socket.fd(), SO_RCVBUF, REPORT_BUFFER);

@@ -50,6 +50,11 @@ struct LaunchQdisc {
 LaunchQdisc find_launch_qdisc(const SocketAddress& local, const SocketAddress& peer,
                               unsigned egress) noexcept;
 
+/// Throws Error NOT_SUPPORTED naming the interface of the configuration and the fix, where the
+/// discipline keeps no launch times.
+void require_launch_times(const LaunchQdisc& qdisc, const SocketAddress& peer,
+                          const InterfaceConfig& interface);
+
 /// Gives packets the stamps by which the queueing discipline lets them go, and learns what became
 /// of them.
 ///
@@ -62,8 +67,8 @@ LaunchQdisc find_launch_qdisc(const SocketAddress& local, const SocketAddress& p
 /// The transmit worker's, but for the constructor.
 class UdpLaunch {
  public:
-  /// Throws Error NOT_SUPPORTED naming the interface of the configuration and the fix. `queue` may
-  /// not be paced: the kernel would undo it.
+  /// Throws Error NOT_SUPPORTED naming the interface of the configuration and the fix. It has one
+  /// transmit queue, which is not paced: find_rejected.
   UdpLaunch(const UdpSocket& socket, LaunchQdisc qdisc, const InterfaceConfig& interface);
 
   /// TransmitTraits::launch_lead.

@@ -120,15 +120,19 @@ void UdpSocket::connect(const std::string& network_interface, const SocketAddres
 
 unsigned UdpSocket::choose_multicast_interface(const SocketAddress& group,
                                                const std::string& address) {
-  unsigned index = 0;
-  try {
-    index = multicast_interface(group, address);
-  } catch (const Error& e) {
-    throw interface_error(interface_, e.status(), e.what());
-  }
+  const unsigned index = group_interface(interface_, address, group);
   if (const int error = send_to_groups_through(fd(), group.family(), index); error != 0)
     fail(interface_, "send from the chosen network interface to", group, error);
   return index;
+}
+
+unsigned group_interface(const std::string& interface, const std::string& address,
+                         const SocketAddress& group) {
+  try {
+    return multicast_interface(group, address);
+  } catch (const Error& error) {
+    throw interface_error(interface, error.status(), error.what());
+  }
 }
 
 std::uint64_t receive_buffer_for(std::span<const MemoryRegionConfig* const> regions) noexcept {

@@ -28,6 +28,11 @@ using UdpArrivals = std::unique_ptr<std::uint64_t, UnmapArrivals>;
 /// kernel.unprivileged_bpf_disabled=0.
 UdpArrivals count_arrivals(int fd) noexcept;
 
+/// Index of the network interface of a group, by the `address` of the configuration's interface; 0:
+/// the kernel chooses. Throws Error INVALID_PARAMETER.
+unsigned group_interface(const std::string& interface, const std::string& address,
+                         const SocketAddress& group);
+
 /// What a queue whose packets are in these regions asks the kernel to hold.
 std::uint64_t receive_buffer_for(std::span<const MemoryRegionConfig* const> regions) noexcept;
 

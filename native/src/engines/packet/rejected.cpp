@@ -1,0 +1,97 @@
+#include "engines/packet/rejected.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "engines/packet/interface.h"
+#include "engines/packet/packet_filter.h"
+
+namespace daqiri::packet {
+
+namespace {
+
+/// libpcap takes a time for an expression that grows with the third power of its length: this is
+/// some seconds at worst.
+constexpr std::size_t LONGEST_FILTER = 8192;
+
+void find_poll_modes(const InterfaceConfig& interface, std::vector<Error>& found) {
+  const RxQueueConfig& first = interface.rx_.queues_.front();
+  const auto other = std::ranges::find_if(interface.rx_.queues_, [&](const RxQueueConfig& queue) {
+    return queue.poll_mode_ != first.poll_mode_;
+  });
+  if (other == interface.rx_.queues_.end()) return;
+  found.emplace_back(Status::NOT_SUPPORTED,
+                     "interface '" + interface.name_ + "': rx queues '" + first.common_.name_ +
+                         "' and '" + other->common_.name_ +
+                         "' have different poll_modes, and engine 'packet' reads all queues of an "
+                         "interface together; give them the same poll_mode");
+}
+
+void find_filter(const InterfaceConfig& interface, std::vector<Error>& found) {
+  const std::string& filter = interface.rx_.filter_;
+  if (wants_xdp(interface) && !filter.empty()) {
+    found.emplace_back(Status::NOT_SUPPORTED,
+                       "interface '" + interface.name_ +
+                           "': rx.receive_path: af_xdp does not support rx.filter ('" + filter +
+                           "'); use af_packet, or flows and flow_isolation");
+  } else if (filter.size() > LONGEST_FILTER) {
+    found.emplace_back(Status::INVALID_PARAMETER,
+                       "interface '" + interface.name_ + "': rx.filter: found a text of " +
+                           std::to_string(filter.size()) + " bytes; accepts " +
+                           std::to_string(LONGEST_FILTER) +
+                           " at most; to select many ports or hosts, use flows and "
+                           "flow_isolation");
+  }
+}
+
+/// One XDP program of an interface receives for one port.
+void find_conflict(const InterfaceConfig& earlier, const InterfaceConfig& interface,
+                   std::vector<Error>& found) {
+  if (!wants_xdp(earlier) || !wants_xdp(interface) || earlier.address_ != interface.address_)
+    return;
+  found.emplace_back(Status::GENERIC_FAILURE,
+                     "interface '" + interface.name_ + "': rx.receive_path: af_xdp: interface '" +
+                         earlier.name_ + "' already receives from '" + interface.address_ +
+                         "' by af_xdp, which one can; put the queues on one interface, or use "
+                         "af_packet");
+}
+
+}  // namespace
+
+bool wants_xdp(const InterfaceConfig& interface) noexcept {
+  return interface.rx_.receive_path_ == ReceivePath::XDP && !interface.rx_.queues_.empty();
+}
+
+void find_rejected(const NetworkConfig& config, std::vector<Error>& found) {
+  for (auto interface = config.ifs_.begin(); interface != config.ifs_.end(); ++interface) {
+    // Without queues nothing is received or filtered.
+    if (interface->rx_.queues_.empty()) continue;
+    find_poll_modes(*interface, found);
+    find_filter(*interface, found);
+    for (auto earlier = config.ifs_.begin(); earlier != interface; ++earlier)
+      find_conflict(*earlier, *interface, found);
+  }
+}
+
+void find_rejected_here(const NetworkConfig& config, std::vector<Error>& found) {
+  for (const InterfaceConfig& interface : config.ifs_) {
+    if (interface.rx_.queues_.empty() || interface.rx_.filter_.empty()) continue;
+    std::optional<NetworkInterface> network;
+    File socket;
+    try {
+      network = NetworkInterface::of(interface);
+      socket = open_packet_socket(*network);
+    } catch (const Error&) {
+      // Of an interface, or a privilege, that is absent.
+      continue;
+    }
+    try {
+      attach_filter(socket, *network, interface.rx_.filter_);
+    } catch (const Error& error) {
+      found.push_back(error);
+    }
+  }
+}
+
+}  // namespace daqiri::packet
