@@ -13,8 +13,8 @@ from ._engine_rules import HostNeeds, host_needs, hugepages_needed, rejected_her
 
 __all__ = ["Needs", "Poller", "PortNeeds", "Region"]
 
-# Ethernet with a VLAN tag, IPv4 and UDP around a socket's payload.
-_HEADERS = 46
+# Ethernet with a VLAN tag, IPv4 and UDP around a socket's payload; what IPv6 has more.
+_HEADERS, _IPV6_MORE = 46, 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,8 @@ class PortNeeds:
         As configured.
     pollers : tuple of Poller
         Threads of its queues.
-    rx_queues, tx_queues : int
-        Number of queues.
+    rx_queues : int
+        Number of receive queues.
     frame : int
         Bytes of the largest packet its regions hold, headers included.
     local_port : int
@@ -88,7 +88,6 @@ class PortNeeds:
     address: str
     pollers: tuple[Poller, ...]
     rx_queues: int
-    tx_queues: int
     frame: int
     local_port: int
     local_host: str
@@ -249,19 +248,19 @@ def _port(
     ]
     frame = max(frames, default=0)
     sockets = interface.get("socket_config", {})
-    if any(str(sockets.get(key)).startswith("tcp:") for key in ("local_addr", "remote_addr")):
+    local, remote = (urlsplit(str(sockets.get(key, ""))) for key in ("local_addr", "remote_addr"))
+    hosts = [each.hostname or "" for each in (local, remote) if each.scheme == "udp"]
+    if "tcp" in (local.scheme, remote.scheme):
         # TCP splits a stream to fit the MTU.
         frame = 0
     elif payload := sockets.get("max_payload_size"):
-        frame = min(frame, payload) + _HEADERS if frame else payload + _HEADERS
-    local, remote = (urlsplit(str(sockets.get(key, ""))) for key in ("local_addr", "remote_addr"))
-    hosts = [each.hostname or "" for each in (local, remote) if each.scheme == "udp"]
+        headers = _HEADERS + _IPV6_MORE * any(":" in host for host in hosts)
+        frame = (min(frame, payload) if frame else payload) + headers
     return PortNeeds(
         name=interface["name"],
         address=str(interface.get("address", "")),
         pollers=pollers,
         rx_queues=len(rx.get("queues", ())),
-        tx_queues=len(tx.get("queues", ())),
         frame=frame,
         local_port=local.port or 0,
         local_host=local.hostname or "",

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from .._check import Context, DoesNotApplyError, check, ok, skip
 from .._device_names import known
 from .._finding import Finding, Remedy, Status, Step
-from .._root import FactError
 from ..facts import DefaultPages
 from ._files import at_every_boot
 
@@ -193,23 +192,16 @@ _TOO_MUCH = Remedy(
 )
 
 
-def _memory_size(context: Context) -> int | None:
-    try:
-        return context.facts.memory.total
-    except FactError:
-        return None
-
-
 def _fits(context: Context, size: int, leaves: float = _LEAVES) -> bool:
     """Return whether a size leaves a part of the memory: a host without any does not boot."""
-    has = _memory_size(context)
-    return has is None or size <= has * (1 - leaves)
+    has = known(lambda: context.facts.memory.total, 0)
+    return not has or size <= has * (1 - leaves)
 
 
 def _start(context: Context, pages: DefaultPages, total: int) -> str:
     """Return words for what the guides begin with; a configuration says what it needs."""
-    has = _memory_size(context)
-    room = _START if has is None else min(_START, int(has * (1 - _START_LEAVES)))
+    has = known(lambda: context.facts.memory.total, 0)
+    room = min(_START, int(has * (1 - _START_LEAVES))) if has else _START
     size = pages.size
     if not pages.total:
         # No other program counts on the default size. The kernel ignores sizes it does not have.

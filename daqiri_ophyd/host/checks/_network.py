@@ -77,19 +77,26 @@ def carrier(context: Context) -> Iterator[Finding]:
         elif interface.carrier:
             yield _linked(context, interface)
         elif not interface.up:
-            remedy = Remedy(
-                now=(f"ip link set dev {name} up",),
-                note="Permanently: in the settings of the network service.",
-                verify=(f"ip link show dev {name} up | grep -q .",),
-            )
             needed = any(asked.requires_up for asked in _asked_of(context, interface))
             status = Status.FAIL if needed else _lossy(context)
-            yield Finding(status, "switched off", name, remedy)
+            yield Finding(status, "switched off", name, _switch_on(context, name))
         elif interface.carrier is None:
             yield skip("not reported by the driver", name)
         else:
             note = "Plug in the cable at both ends, and check that the other end is switched on."
             yield Finding(_lossy(context), "no link", name, Remedy(note=note))
+
+
+def _switch_on(context: Context, name: str) -> Remedy:
+    command = f"ip link set dev {name} up"
+    if not context.needs.given:
+        # It may be off on purpose.
+        return Remedy(note=f"If this port is to be used: {command}")
+    return Remedy(
+        now=(command,),
+        note="Permanently: in the settings of the network service.",
+        verify=(f"ip link show dev {name} up | grep -q .",),
+    )
 
 
 def _asked_of(context: Context, interface: NetDevice) -> list[InterfaceNeeds]:
@@ -290,6 +297,10 @@ def mtu(context: Context) -> Iterator[Finding]:
 
 def _set_mtu(context: Context, interface: NetDevice) -> Remedy:
     name, pci = interface.name, interface.pci_address
+    command = f"ip link set dev {name} mtu {_JUMBO}"
+    if not context.needs.given:
+        # Of a network with smaller frames, it would lose packets of other programs.
+        return Remedy(note=f"If all of this port's network has this MTU: {command}")
     # A udev rule works with any network service, and when a port returns to the bus. It matches the
     # device, because the interface may be renamed after the rule ran; but not the device of several
     # interfaces: a NIC with two ports in one function, or a USB controller.
@@ -299,7 +310,7 @@ def _set_mtu(context: Context, interface: NetDevice) -> Remedy:
     match = f'KERNELS=="{pci}"' if alone else f'NAME=="{name}"'
     rule = f'ACTION=="add", SUBSYSTEM=="net", {match}, ATTR{{mtu}}="{_JUMBO}"\n'
     return Remedy(
-        now=(f"ip link set dev {name} mtu {_JUMBO}",),
+        now=(command,),
         files=((f"/etc/udev/rules.d/90-daqiri-mtu-{name}.rules", rule),),
         lasting=("udevadm control --reload",),
         note=(

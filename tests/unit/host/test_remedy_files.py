@@ -48,6 +48,41 @@ def test_systemd_takes_the_unit(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+# The program that receives; at boot it is to start on a host that is ready.
+CAPTURE = """\
+[Unit]
+After=daqiri-host.service
+[Service]
+ExecStart=/bin/true
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze")
+def test_services_of_the_boot_can_be_ordered_after_the_unit(tmp_path):
+    path = "/etc/systemd/system/daqiri-host.service"
+    units = {
+        "daqiri-host.service": dict(at_every_boot(10, "try", "true").files)[path],
+        "capture.service": CAPTURE,
+    }
+    wants = tmp_path / "multi-user.target.wants"
+    wants.mkdir()
+    for name, text in units.items():
+        assert "WantedBy=multi-user.target" in text
+        (tmp_path / name).write_text(text)
+        (wants / name).symlink_to(f"../{name}")
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", "multi-user.target"],
+        # The colon adds systemd's own folders.
+        env={**os.environ, "SYSTEMD_UNIT_PATH": f"{tmp_path}:"},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert "cycle" not in done.stderr, done.stderr
+
+
 @pytest.fixture
 def at_boot(tmp_path):
     """Return a function that does what the unit does after a boot, with some files."""
