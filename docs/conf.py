@@ -114,7 +114,7 @@ class HostChecks(Directive):
     def run(self) -> list[nodes.Node]:
         """Return the table."""
         lines = [".. list-table::", "   :header-rows: 1", "   :widths: 15 40 45", ""]
-        rows = [("check", "wanted", "why")]
+        rows = [("check", "expected", "why")]
         rows += [(f"``{c.name}``", c.wanted, c.why) for c in CHECKS.values()]
         for row in rows:
             lines += [f"   {'* -' if n == 0 else '  -'} {cell}" for n, cell in enumerate(row)]

@@ -59,7 +59,7 @@ TESTED = {
 CPP = {"cpp", "c++", "cxx", "cuda"}
 SHELL = {"console", "sh", "bash"}
 # What is printed, drawn, or written to a file as it is.
-NOT_CODE = {"", "text"}
+NOT_CODE = {"text"}
 
 BLOCKS = [block for page in PAGES for block in page_blocks(page)]
 

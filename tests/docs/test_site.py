@@ -12,7 +12,7 @@ sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: 
 
 # Debian's, of packages.apt; playwright would download one of its own.
 CHROMIUM = "/usr/bin/chromium"
-DESKTOP = {"width": 1400, "height": 1000}
+DESKTOP = {"width": 1280, "height": 1000}
 PHONE = {"width": 390, "height": 844}
 
 # Returns what is cut off or does not fit, an element a line.

@@ -9,7 +9,7 @@ from pathlib import Path
 # A comment on the line before says why a block does not run: MyST's, or, in the README, HTML's.
 WHY = r"(?:(?:% not run: (?P<why>[^\n]+)|<!-- not run: (?P<why_html>[^\n]+?) -->)\n+)?"
 FENCE = re.compile(
-    rf"^{WHY}(?P<indent> *)```(?P<language>[^\s{{`]*)\n(?P<code>.*?)^(?P=indent)```$",
+    rf"^{WHY}(?P<indent> *)```(?P<language>[^\s`]*)[^\n`]*\n(?P<code>.*?)^(?P=indent)```$",
     re.DOTALL | re.MULTILINE,
 )
 
@@ -40,6 +40,7 @@ def page_blocks(page: Path) -> list[PageBlock]:
             found["why"] or found["why_html"] or "",
         )
         for found in FENCE.finditer(text)
+        if not found["language"].startswith("{")
     ]
 
 

@@ -207,7 +207,8 @@ def run(compiler: Compiler, folder: Path, *command: str | Path) -> str:
 def refusal(compiler: Compiler, program: Path, block: Block, kind: str, folder: Path) -> str:
     """Run a block; why the last of its calls that was refused was refused, or ''."""
     (folder / "path" / "to").mkdir(parents=True)
-    (folder / "path" / "to" / "config.yaml").write_text(config(int(kind[1])))
+    for file in ("path/to/config.yaml", "recorder.yaml"):
+        (folder / file).write_text(config(int(kind[1])))
     for path in block.folders():
         (compiler.folder / path).mkdir(parents=True, exist_ok=True)
     last = run(compiler, folder, program, str(block.line), kind).splitlines()[-1]

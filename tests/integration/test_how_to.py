@@ -9,33 +9,24 @@ from page_blocks import program
 
 GUIDES = Path(__file__).parents[2] / "docs" / "how-to"
 
-# What a guide takes over from others, as its text says.
-SESSION = """
-from bluesky import RunEngine
-from daqiri_ophyd import profiles
-from daqiri_ophyd.devices import make_daq
-from daqiri_ophyd.engine import Engine
 
-RE = RunEngine()
-daq = loopback = make_daq(profiles.path("loopback"), name="daq", directory="captures")
-"""
-
-
-def run_guide(name: str, folder: Path, session: str = "") -> None:
-    """Run the blocks of a guide as one program, behind what it takes over from others."""
-    exit_code, printed = run_program(session + program(GUIDES / name), folder, "-W", "error")
+def run_guide(name: str, folder: Path) -> None:
+    """Run the blocks of a guide as one program."""
+    exit_code, printed = run_program(program(GUIDES / name), folder, "-W", "error")
     assert exit_code == 0, printed
 
 
 @pytest.mark.parametrize(
-    "guide", ["prepare-a-fly-scan.md", "make-frames-of-packets.md", "send-on-a-schedule.md"]
+    "guide",
+    [
+        "change-flows.md",
+        "make-frames-of-packets.md",
+        "prepare-a-fly-scan.md",
+        "send-on-a-schedule.md",
+    ],
 )
 def test_the_programs_of_a_guide_run(tmp_path: Path, guide: str) -> None:
     run_guide(guide, tmp_path)
-
-
-def test_flows_change_as_the_guide_says(tmp_path: Path) -> None:
-    run_guide("change-flows.md", tmp_path, SESSION)
 
 
 @pytest.mark.usefixtures("made_catalog")
@@ -44,7 +35,7 @@ def test_the_run_of_the_demonstration_is_read_and_replayed_as_a_guide_says(
     tmp_path: Path, guide: str
 ) -> None:
     run_command("daqiri-ophyd demo --packets 2000", tmp_path)
-    run_guide(guide, tmp_path, SESSION)
+    run_guide(guide, tmp_path)
 
 
 @pytest.mark.usefixtures("udp_profile_port", "tcp_profile_port")
