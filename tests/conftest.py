@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build" / "native"
-GUEST_KERNEL = ROOT / "build" / "vm" / "boot"
+GUESTS = (ROOT / "build" / "vm" / "boot", ROOT / "build" / "guest" / "disk.img")
 
 # Tests assert behaviour, never wall time.
 hypothesis.settings.register_profile("daqiri", deadline=None)
@@ -54,8 +54,8 @@ def missing(marker: str, config: pytest.Config) -> str | None:
             except ImportError:
                 pass
             return "needs cupy and a CUDA device"
-        case "vm" if not (shutil.which("qemu-system-x86_64") and GUEST_KERNEL.is_dir()):
-            return "needs QEMU and a kernel for its guest: run `make vm`"
+        case "vm" if not (shutil.which("qemu-system-x86_64") and all(map(Path.exists, GUESTS))):
+            return "needs QEMU, and a kernel and a disk for its guests: run `make vm`"
         case "slow" if not config.getoption("--slow"):
             return "slow: give --slow"
     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 
 from ._finding import Remedy, Report, Result, Status, Step
 
@@ -84,9 +85,9 @@ kernel_line() {
     worked "kernel command line: $1" "grubby --info=DEFAULT | grep -qF -- '$2'"
   elif command -v update-grub >/dev/null; then
     mkdir -p /etc/default/grub.d
-    # Not for the entries of the recovery mode.
+    # Read last: other files may set it. Not for the entries of the recovery mode.
     printf 'GRUB_CMDLINE_LINUX_DEFAULT="${GRUB_CMDLINE_LINUX_DEFAULT} %s"\\n' "$2" \\
-      >"/etc/default/grub.d/daqiri-$1.cfg"
+      >"/etc/default/grub.d/zz-daqiri-$1.cfg"
     update-grub
     worked "kernel command line: $1" "grep -qF -- '$2' /boot/grub/grub.cfg"
   else
@@ -170,36 +171,41 @@ def _notes(results: list[Result]) -> str:
 
 
 def _now(result: Result) -> list[str]:
-    commands = list(dict.fromkeys(c for remedy in result.remedies for c in remedy.now))
-    return _section(result, commands, [c for remedy in result.remedies for c in remedy.verify])
+    lines = []
+    for remedy in result.remedies:
+        commands = [command for command in remedy.now if command not in lines]
+        lines += _fix(result, remedy, commands, remedy.verify)
+    return _section(result, lines)
 
 
 def _permanent(result: Result, step: Step, written: set[tuple[str, str]]) -> list[str]:
-    remedies = [remedy for remedy in result.remedies if remedy.step is step]
-    files = dict.fromkeys(file for remedy in remedies for file in remedy.files)
-    commands = [_write(*file) for file in files if file not in written]
-    written.update(files)
-    commands += [
-        f"kernel_line {result.check} {shlex.quote(remedy.kernel_line)}"
-        for remedy in remedies
-        if remedy.kernel_line
-    ]
-    commands += dict.fromkeys(c for remedy in remedies for c in remedy.lasting)
-    return _section(result, commands, [c for r in remedies for c in _looks(r)])
+    lines = []
+    for remedy in result.remedies:
+        if remedy.step is not step:
+            continue
+        commands = [_write(*file) for file in remedy.files if file not in written]
+        written.update(remedy.files)
+        if remedy.kernel_line:
+            commands.append(f"kernel_line {result.check} {shlex.quote(remedy.kernel_line)}")
+        commands += [command for command in remedy.lasting if command not in lines]
+        files = [f"test -s {shlex.quote(path)}" for path, _ in remedy.files]
+        lines += _fix(result, remedy, commands, [*files, *remedy.verify_lasting])
+    return _section(result, lines)
 
 
-def _looks(remedy: Remedy) -> list[str]:
-    return [f"test -s {shlex.quote(path)}" for path, _ in remedy.files] + [*remedy.verify_lasting]
+def _fix(
+    result: Result, remedy: Remedy, commands: Sequence[str], conditions: Sequence[str]
+) -> list[str]:
+    """Return commands, and one that says whether they worked."""
+    if not commands or not conditions:
+        return list(commands)
+    found = "; ".join(str(each) for each in result.findings if each.remedy == remedy)
+    name = shlex.quote(_one_line(f"{result.check}: {found}"))
+    return [*commands, f"worked {name} {shlex.quote(' && '.join(conditions))}"]
 
 
-def _section(result: Result, commands: list[str], conditions: list[str]) -> list[str]:
-    if not commands:
-        return []
-    looks = [
-        f"  worked {shlex.quote(result.check)} {shlex.quote(condition)}"
-        for condition in dict.fromkeys(conditions)
-    ]
-    return [f"  # {result.check}", *(f"  {command}" for command in commands), *looks]
+def _section(result: Result, lines: list[str]) -> list[str]:
+    return [f"  # {result.check}", *(f"  {line}" for line in lines)] if lines else []
 
 
 def _function(name: str, sections: list[list[str]]) -> str:

@@ -148,10 +148,11 @@ class DiskGuest:
         )
         self._boots = 0
 
-    def boot(self, job: str, *options: str) -> str:
-        """Boot, run a job (lines of bash), switch off; return what the job printed.
+    def boot(self, job: str) -> Path:
+        """Boot, run a job (lines of bash), switch off; return the folder that the job wrote to.
 
-        The checkout is where it is on this machine, read-only, with the same Python.
+        The folders of the boots before are beside it. The checkout is where it is on this machine,
+        read-only, with the same Python.
         """
         self._boots += 1
         results = self._folder / f"boot{self._boots}"
@@ -159,8 +160,9 @@ class DiskGuest:
         lines = ["set -eu", "systemctl is-system-running --wait || true"]
         for folder in {CHECKOUT, Path(sys.base_prefix)} - {Path("/usr")}:
             lines += [f"mkdir -p {folder}", f"mount --bind /host{folder} {folder}"]
-        lines += [f"export PATH={Path(sys.executable).parent}:$PATH", "cd /results", job]
+        lines += [f"export PATH={Path(sys.executable).parent}:$PATH", job]
         (results / "job").write_text("\n".join(lines) + "\n")
+        (self._folder / "boot").write_text(results.name)
         machine = ["-smp", "4,sockets=2,cores=1,threads=2", "-m", "2G"]
         for node in (0, 1):
             cpus = f"{2 * node}-{2 * node + 1}"
@@ -168,18 +170,13 @@ class DiskGuest:
             machine += ["-numa", f"node,nodeid={node},cpus={cpus},memdev=m{node}"]
         machine += ["-drive", f"file={self._disk},if=virtio,format=qcow2"]
         machine += ["-netdev", "hubport,id=wire,hubid=0"]
-        machine += ["-device", "e1000e,netdev=wire,addr=5,mac=02:00:00:00:00:05", *options]
+        machine += ["-device", "e1000e,netdev=wire,addr=5,mac=02:00:00:00:00:05"]
         console = results / "console"
-        run_qemu(machine, results, console, DISK_TIMEOUT)
+        run_qemu(machine, self._folder, console, DISK_TIMEOUT)
         status = results / "status"
         assert status.exists(), console.read_text(errors="replace")
-        said = (results / "output").read_text()
-        assert status.read_text().strip() == "0", said
-        return said
-
-    def read(self, name: str) -> str:
-        """Return a file that the last job wrote to its folder."""
-        return (self._folder / f"boot{self._boots}" / name).read_text()
+        assert status.read_text().strip() == "0", (results / "output").read_text()
+        return results
 
 
 @pytest.fixture(scope="module")

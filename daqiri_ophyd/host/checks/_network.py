@@ -152,8 +152,8 @@ def _linked(context: Context, interface: NetDevice) -> Finding:
 @check(
     "ip-address",
     "address of the ports",
-    wanted="local_addr on this host, a route to remote_addr, IPv6 where addresses are IPv6; a "
-    "static address on every ConnectX port in use",
+    wanted="local_addr on this host, IPv6 where addresses are IPv6; a static address on every "
+    "ConnectX port in use",
     why="Senders use the port's address, and an address from DHCP can change between runs.",
 )
 def ip_address(context: Context) -> Iterator[Finding]:
@@ -165,7 +165,6 @@ def ip_address(context: Context) -> Iterator[Finding]:
     if needs.engine == "socket":
         yield from _without_ipv6(context)
         yield from _cannot_bind(context)
-        yield from _cannot_reach(context)
     for n, interface in enumerate(_fast(context)):
         own = [a for a in addresses.get(interface.name, ()) if not a.startswith("fe80:")]
         static = [address for address in own if address not in context.facts.leased]
@@ -221,18 +220,6 @@ def _without_ipv6(context: Context) -> Iterator[Finding]:
             verify=(f'test "$(sysctl -n {setting})" = 0',),
         )
         yield Finding(status, f"{hosts[0]}: IPv6 is switched off on {where}", port.name, remedy)
-
-
-def _cannot_reach(context: Context) -> Iterator[Finding]:
-    """Report peers of UDP clients that this host has no route to."""
-    for port in context.needs.ports:
-        # The interface of a group is chosen by the port's address.
-        if not port.opens_at_once or not port.remote_host or is_any(port.remote_host):
-            continue
-        if reason := context.facts.unreachable(port.local_host, port.remote_host):
-            found = f"remote_addr {port.remote_host}: {reason}"
-            note = f"Add a route or an address: ip route get {port.remote_host} shows the reason."
-            yield Finding(Status.FAIL, found, port.name, Remedy(note=note))
 
 
 def _set_address(context: Context, name: str, address: str) -> Remedy:

@@ -28,9 +28,10 @@ def engine(context: Context) -> Iterator[Finding]:
         yield skip("no configuration")
         return
     needs = context.needs.by_engine()
-    refusals = list(needs.refusals)
-    if context.facts.root.live:
-        refusals += context.needs.rejected_here()
+    refusals = needs.refusals
+    # What no host opens is not asked of this one.
+    if not refusals and context.facts.root.live:
+        refusals = context.needs.rejected_here()
     note = (
         "Change the configuration or this host as the text says. For an engine that is missing, "
         "install a build that has it."

@@ -41,7 +41,6 @@ from ._network import (
     read_ipv6,
     read_leased,
     read_rdma,
-    unreachable,
 )
 from ._pci import Connection, PciDevice, bridges_between, connection, read_pci
 from ._pci_names import read_pci_names
@@ -218,10 +217,6 @@ class Facts:
     def ipv6(self) -> Ipv6:
         """Where IPv6 is on."""
         return read_ipv6(self.root)
-
-    def unreachable(self, local: str, remote: str) -> str:
-        """Return why this host cannot send from an IP address to another; empty: it can."""
-        return unreachable(self.root, local, remote)
 
     @cached_property
     def leased(self) -> frozenset[str]:

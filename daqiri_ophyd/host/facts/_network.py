@@ -15,7 +15,7 @@ from .._root import FactError, Root
 from ._pci import address_in
 
 __all__ = ["Ipv6", "NetDevice", "RdmaDevice", "has_interface", "read_addresses"]
-__all__ += ["read_interfaces", "read_ipv6", "read_leased", "read_rdma", "unreachable"]
+__all__ += ["read_interfaces", "read_ipv6", "read_leased", "read_rdma"]
 
 RECORDED = "/recorded/addresses.json"
 LEASED = "/recorded/leased.json"
@@ -231,31 +231,6 @@ def read_leased(root: Root) -> frozenset[str]:
     if not root.live:
         return frozenset(read_record(root, LEASED, list[str]) or ())
     return frozenset(address for _, address, flags in _live_addresses() if not flags & _PERMANENT)
-
-
-def unreachable(root: Root, local: str, remote: str) -> str:
-    """Return why this host cannot send to an IP address; empty: it can, or that is not known.
-
-    Parameters
-    ----------
-    root : Root
-        The host; a recorded one is not asked.
-    local : str
-        IP address to send from; empty: any.
-    remote : str
-        IP address. No packet is sent.
-    """
-    if not root.live:
-        return ""
-    try:
-        family, kind, _, _, peer = socket.getaddrinfo(remote, 9, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, kind) as probe:
-            if local:
-                probe.bind(socket.getaddrinfo(local, 0, type=socket.SOCK_DGRAM)[0][4])
-            probe.connect(peer)
-    except OSError as error:
-        return error.strerror or str(error)
-    return ""
 
 
 def _live_addresses() -> Iterator[tuple[str, str, int]]:

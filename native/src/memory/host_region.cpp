@@ -76,10 +76,32 @@ void place(const RegionExtent& extent, int node, const std::string& what) {
                                              ": set affinity to one of these");
 }
 
-Error shortage(const MemoryRegionConfig& config, std::size_t bytes, std::size_t page) {
-  const std::string reason = std::strerror(errno);
+/// Hugepages of one NUMA node are too few, although all nodes together have enough.
+/// `taken`: those that the region has already.
+std::string too_few_on_node(int node, std::size_t page, std::uint64_t needed, std::uint64_t taken) {
+  const std::string kib = std::to_string(page >> 10U);
+  const std::string folder = "/sys/devices/system/node/node" + std::to_string(node) +
+                             "/hugepages/hugepages-" + kib + "kB/";
+  std::uint64_t total = 0;
+  std::uint64_t free = 0;
+  std::ifstream(folder + "nr_hugepages") >> total;
+  std::ifstream(folder + "free_hugepages") >> free;
+  const std::uint64_t had = std::min(free + taken, total);
+  return "needs " + std::to_string(needed) + " hugepages of " + kib + " KiB on NUMA node " +
+         std::to_string(node) + ", and " + std::to_string(had) +
+         " are free there; reserve them: echo " + std::to_string(total - had + needed) +
+         " | sudo tee " + folder + "nr_hugepages";
+}
+
+/// `taken`: bytes that the region has already.
+Error shortage(const MemoryRegionConfig& config, std::size_t bytes, std::size_t page,
+               std::size_t taken) {
+  const int error = errno;
+  const std::string reason = std::strerror(error);
   std::string text = "memory region '" + config.name_ + "': ";
-  if (config.kind_ == MemoryKind::HUGE) {
+  if (config.kind_ == MemoryKind::HUGE && error == EFAULT) {
+    text += too_few_on_node(config.affinity_, page, bytes / page, taken / page);
+  } else if (config.kind_ == MemoryKind::HUGE) {
     text += "needs " + std::to_string(bytes / page) + " hugepages of " +
             std::to_string(page >> 10U) + " KiB (" + reason + "); " +
             Hugepages::now().remedy(bytes / page);
@@ -97,7 +119,7 @@ void populate(const RegionExtent& extent, const MemoryRegionConfig& config, std:
   for (std::size_t at = 0; at < extent.bytes; at += piece) {
     const std::size_t end = std::min(at + piece, extent.bytes);
     if (madvise(extent.base + at, end - at, MADV_POPULATE_WRITE) == 0) continue;
-    if (errno != EINVAL) throw shortage(config, extent.bytes, page);
+    if (errno != EINVAL) throw shortage(config, extent.bytes, page, at);
     // Before Linux 5.14.
     for (std::size_t each = at; each < end; each += page) extent.base[each] = std::byte{0};
   }
@@ -141,7 +163,7 @@ HostPages::HostPages(const MemoryRegionConfig& config, const RegionNeeds& needs)
   void* const base = huge ? mmap(nullptr, extent_.bytes, PROT_READ | PROT_WRITE,
                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0)
                           : map_pages(extent_.bytes);
-  if (base == MAP_FAILED) throw shortage(config, extent_.bytes, page);
+  if (base == MAP_FAILED) throw shortage(config, extent_.bytes, page, 0);
   extent_.base = static_cast<std::byte*>(base);
   try {
     // Of a GPU's regions it names the GPU.

@@ -121,16 +121,31 @@ def packet(address: str, **rx: Any) -> dict[str, Any]:
         (
             "ip link set lo up",
             client("udp://192.0.2.1:5000"),
-            "ip-address",
-            "remote_addr 192.0.2.1: Network is unreachable",
+            "engine",
+            "Network is unreachable",
             "cannot connect to udp://192.0.2.1:5000: Network is unreachable",
+        ),
+        (
+            # A broadcast.
+            CABLE + "; ip address add 192.0.2.1/24 dev near",
+            client("udp://192.0.2.255:5000"),
+            "engine",
+            "cannot connect to udp://192.0.2.255:5000: Permission denied",
+            "",
+        ),
+        (
+            "ip link set lo up",
+            server("tcp://192.0.2.1:5000"),
+            "engine",
+            "cannot listen at tcp://192.0.2.1:5000: Cannot assign requested address",
+            "",
         ),
         (
             # Down, it has no route, though it has its addresses.
             ":",
             client("udp://127.0.0.1:5000"),
-            "ip-address",
-            "remote_addr 127.0.0.1: Network is unreachable",
+            "engine",
+            "Network is unreachable",
             "cannot connect to udp://127.0.0.1:5000: Network is unreachable",
         ),
         (

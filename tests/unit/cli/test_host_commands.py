@@ -253,10 +253,10 @@ def test_what_the_fix_script_would_run(scripts, when, tmp_path):
             "etc/systemd/system/daqiri-host.service",
         }
     else:
-        isolation = (tmp_path / "etc/default/grub.d/daqiri-cpu-isolation.cfg").read_text()
+        isolation = (tmp_path / "etc/default/grub.d/zz-daqiri-cpu-isolation.cfg").read_text()
         words = 'GRUB_CMDLINE_LINUX_DEFAULT="${GRUB_CMDLINE_LINUX_DEFAULT} isolcpus='
         assert isolation.startswith(words)
-        assert written == {"etc/default/grub.d/daqiri-cpu-isolation.cfg"}
+        assert written == {"etc/default/grub.d/zz-daqiri-cpu-isolation.cfg"}
     assert not [call for call in called if "reboot" in call[0]]
 
 

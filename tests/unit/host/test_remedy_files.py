@@ -145,8 +145,8 @@ def test_each_step_does_what_it_announces_and_no_more(tmp_path):
     (tmp_path / "etc").mkdir()
     script = fix_script(report(*ALL))
     for step, said in {
-        "now": "at once\nfixed: try\n",
-        "lasting": "for ever\nfixed: try\n",
+        "now": "at once\nfixed: try: no. 0: wrong\n",
+        "lasting": "for ever\nfixed: try: no. 1: wrong\n",
         "dpu-mode": "mode\n",
     }.items():
         done = run(script, step, root=tmp_path)
@@ -158,12 +158,12 @@ def test_each_step_does_what_it_announces_and_no_more(tmp_path):
 def test_a_step_that_did_not_work_is_reported(tmp_path):
     done = run(fix_script(report(*ALL)), "firmware", root=tmp_path)
     assert (done.returncode, done.stdout) == (1, "firmware\n")
-    assert "not fixed: try (false)" in done.stderr
+    assert "not fixed: try: no. 4: wrong (false)" in done.stderr
 
 
 def test_several_steps_may_be_named(tmp_path):
     done = run(fix_script(report(*ALL)), "now", "dpu-mode", root=tmp_path)
-    assert done.stdout == "at once\nfixed: try\nmode\n"
+    assert done.stdout == "at once\nfixed: try: no. 0: wrong\nmode\n"
     done = run(fix_script(report(*ALL)), "now", "everything", root=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert "steps: now lasting boot-line iommu firmware dpu-mode" in done.stderr
@@ -377,4 +377,8 @@ def test_after_the_script_the_checks_are_content():
     found = json.loads(done.stdout)
     assert found["before"] == {"carrier": "warn", "mtu": "warn"}
     assert found["after"] == {"carrier": "ok", "mtu": "ok"}, found
-    assert (found["code"], found["said"]) == (0, "fixed: carrier\nfixed: mtu\n"), found
+    said = [
+        "fixed: carrier: v0: switched off",
+        "fixed: mtu: v0: 1500 B; the configuration's packets need 8982 B",
+    ]
+    assert (found["code"], found["said"].splitlines()) == (0, said), found

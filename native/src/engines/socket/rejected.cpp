@@ -1,6 +1,7 @@
 #include "engines/socket/rejected.h"
 
 #include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -187,6 +188,39 @@ class Subject {
   std::vector<Error>& found_;
 };
 
+/// A socket at the address of an interface, on any port: the one of the configuration may be in use
+/// by this very engine. Throws Error as the engine does.
+File require_bindable(const InterfaceConfig& interface, const SocketAddresses& addresses) {
+  const Transport transport = is_tcp(interface) ? Transport::TCP : Transport::UDP;
+  const SocketAddress& shown = addresses.remote.given() ? addresses.remote : addresses.local;
+  const bool tcp = transport == Transport::TCP;
+  File made = make_socket(shown, transport);
+  if (!made.is_open())
+    throw socket_error(interface.name_, tcp ? "listen at" : "make a socket for", transport, shown,
+                       errno);
+  if (!addresses.local.given()) return made;
+  SocketAddress any_port = addresses.local;
+  any_port.set_port(0);
+  if (bind(made.fd(), any_port.data(), any_port.length()) != 0)
+    throw socket_error(interface.name_, tcp ? "listen at" : "bind", transport, addresses.local,
+                       errno);
+  return made;
+}
+
+/// Connects a UDP socket, which sends nothing. Returns the network interface of a group; 0: none is
+/// given. Throws Error as the engine does.
+unsigned require_reachable(const InterfaceConfig& interface, const File& socket,
+                           const SocketAddress& remote) {
+  unsigned egress = 0;
+  if (remote.multicast()) {
+    egress = group_interface(interface.name_, interface.address_, remote);
+    send_to_groups_through(socket.fd(), remote.family(), egress);
+  }
+  if (connect(socket.fd(), remote.data(), remote.length()) != 0)
+    throw socket_error(interface.name_, "connect to", Transport::UDP, remote, errno);
+  return egress;
+}
+
 }  // namespace
 
 bool is_tcp(const InterfaceConfig& interface) {
@@ -216,14 +250,18 @@ void find_rejected(const NetworkConfig& config, std::vector<Error>& found) {
 void find_rejected_here(const NetworkConfig& config, std::vector<Error>& found) {
   for (const InterfaceConfig& interface : config.ifs_) {
     try {
-      const auto [local, remote] = addresses_of(interface);
-      if (is_tcp(interface)) continue;
-      if (local.multicast()) group_interface(interface.name_, interface.address_, local);
-      const unsigned egress =
-          remote.multicast() ? group_interface(interface.name_, interface.address_, remote) : 0;
-      if (!interface.tx_.accurate_send_ || interface.tx_.queues_.empty() || !remote.given())
-        continue;
-      require_launch_times(find_launch_qdisc(local, remote, egress), remote, interface);
+      const SocketAddresses addresses = addresses_of(interface);
+      const bool tcp = is_tcp(interface);
+      // A TCP client tries again.
+      if (tcp && addresses.remote.given()) continue;
+      if (!tcp && addresses.local.multicast())
+        group_interface(interface.name_, interface.address_, addresses.local);
+      const File bound = require_bindable(interface, addresses);
+      if (!addresses.remote.given()) continue;
+      const unsigned egress = require_reachable(interface, bound, addresses.remote);
+      if (!interface.tx_.accurate_send_ || interface.tx_.queues_.empty()) continue;
+      require_launch_times(find_launch_qdisc(addresses.local, addresses.remote, egress),
+                           addresses.remote, interface);
     } catch (const Error& error) {
       found.push_back(error);
     }
