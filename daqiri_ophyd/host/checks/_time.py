@@ -63,8 +63,8 @@ def _synchronize(context: Context, running: list[str]) -> Remedy:
         now=(f"systemctl start {unit}",),
         lasting=(f"systemctl enable {unit}",),
         note=(
-            "Needs the package chrony, which replaces systemd-timesyncd. Or run ptp4l and phc2sys, "
-            "where the network has a PTP grandmaster."
+            "Needs the package chrony, which replaces systemd-timesyncd; at its start the clock "
+            "may jump. Or run ptp4l and phc2sys, where the network has a PTP grandmaster."
         ),
         # It runs at once; until the clock is right it takes some seconds.
         verify=("chronyc waitsync 6",),

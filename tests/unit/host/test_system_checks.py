@@ -425,6 +425,7 @@ def test_a_clock_that_is_off_is_a_warning(result_of, clock, found):
     assert remedy.now == ("systemctl start chronyd",)
     # That it runs is not enough: "fixed" means that the clock is right.
     assert remedy.verify == ("chronyc waitsync 6",)
+    assert "the clock may jump" in remedy.note
     assert remedy.lasting == ("systemctl enable chronyd",)
     files = {"/etc/debian_version": "12.9"}
     [remedy] = result_of("clocks", {"files": files}, recorded={"clock": clock}).remedies
