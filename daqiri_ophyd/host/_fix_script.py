@@ -112,7 +112,10 @@ if [ "$(id -u)" != 0 ]; then
   echo "not run as root: sudo bash $0 $*" >&2
   exit 2
 fi
-for step in "$@"; do "step_${{step//-/_}}"; done
+# In this order, whatever the order of the arguments.
+for step in {steps}; do
+  case " $* " in *" $step "*) "step_${{step//-/_}}" ;; esac
+done
 exit "$failed"
 """
 

@@ -224,7 +224,7 @@ def _mounted(context: Context) -> Finding:
     places = [words[1] for words in mounts if len(words) > 2 and words[2] == "hugetlbfs"]
     if places:
         return ok(f"hugetlbfs at {places[0]}")
-    option = f"pagesize={size >> 20}M"
+    option = f"pagesize={size >> 10}K"
     line = f"none /mnt/huge hugetlbfs {option} 0 0"
     remedy = Remedy(
         now=("mkdir -p /mnt/huge", f"mount -t hugetlbfs -o {option} none /mnt/huge"),

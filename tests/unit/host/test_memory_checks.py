@@ -263,7 +263,7 @@ def test_dpdk_wants_hugetlbfs(hugepages):
     result = hugepages({2048: [300, 300]}, asked, files=files)
     assert (result.status, result.found) == (Status.WARN, "no hugetlbfs is mounted")
     [remedy] = result.remedies
-    assert remedy.now[1] == "mount -t hugetlbfs -o pagesize=2M none /mnt/huge"
+    assert remedy.now[1] == "mount -t hugetlbfs -o pagesize=2048K none /mnt/huge"
     assert "/etc/fstab" in remedy.lasting[1] and "-v /mnt/huge" in remedy.note
     files = {"/proc/mounts": "hugetlbfs /dev/hugepages hugetlbfs rw 0 0"}
     assert hugepages({2048: [300, 300]}, asked, files=files).status is Status.OK
