@@ -16,7 +16,7 @@ using Kind = memory::Pixels::Kind;
 
 Kind kind_of(const ReorderConfig& config) noexcept {
   const ReorderDataType output = config.data_types_.output_type_;
-  // As numpy names it; it has no bf16, whose bits are told.
+  // Name in numpy, which has no bf16: its bits are stored as uint16.
   const std::string& dtype = config.frame_.dtype_;
   if (output == ReorderDataType::BF16 && (dtype.empty() || dtype == "uint16")) return Kind::BFLOAT;
   if (!dtype.empty()) {
