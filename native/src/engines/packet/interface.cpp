@@ -49,7 +49,7 @@ const char* fix_for(int error) {
   }
 }
 
-/// PACKET_ADD_MEMBERSHIP or PACKET_DROP_MEMBERSHIP. Returns errno, 0: done.
+/// Sets PACKET_ADD_MEMBERSHIP or PACKET_DROP_MEMBERSHIP. Returns errno, 0: done.
 int set_promiscuous(const File& socket, const NetworkInterface& interface, int option) noexcept {
   packet_mreq all{};
   all.mr_ifindex = interface.index;
