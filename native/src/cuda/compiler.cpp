@@ -13,7 +13,7 @@ namespace daqiri::cuda {
 
 namespace {
 
-/// As nvrtc.h declares them in C.
+/// Functions as declared in nvrtc.h.
 struct Nvrtc {
   int (*version)(int*, int*);
   int (*create)(void**, const char*, const char*, int, const char* const*, const char* const*);
@@ -25,7 +25,7 @@ struct Nvrtc {
   int (*code)(void*, char*);
 };
 
-/// Newest first; then in CUDA's own folder, which the loader need not know.
+/// Newest first; the last is in CUDA's own folder, which the loader may not search.
 constexpr std::array LIBRARIES{"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2",
                                "/usr/local/cuda/lib64/libnvrtc.so"};
 
@@ -46,7 +46,7 @@ std::string version_of(const Nvrtc& f, int& major) {
   return std::to_string(major) + "." + std::to_string(minor);
 }
 
-/// The newest whose code a driver of CUDA `newest` loads.
+/// Loads the newest NVRTC whose code a driver of CUDA `newest` supports.
 Nvrtc load_nvrtc(int newest) {
   std::string unfit;
   for (const char* const name : LIBRARIES) {
