@@ -130,7 +130,7 @@ Status socket_get_server_conn_id(const std::string& server_addr, std::uint16_t s
 
 Status socket_setsockopt(std::uintptr_t conn_id, int level, int optname, const void* optval,
                          std::size_t optlen) {
-  // Without a value, no place for one is needed.
+  // Without a value, optval may be null.
   const void* needed = optlen == 0 ? "" : optval;
   return with_connections(__func__, {needed}, [&](Connections& connections) {
     connections.set_socket_option(conn_id, level, optname, optval, optlen);
