@@ -42,7 +42,7 @@ std::string text(const DeviceArray::Device& device) {
   return "(" + std::to_string(device.first) + ", " + std::to_string(device.second) + ")";
 }
 
-/// What a managed tensor points to, until its taker lets go of it.
+/// The context of a managed tensor until its consumer deletes it.
 template <typename Managed>
 struct Exported {
   std::shared_ptr<DeviceHold> hold;
@@ -53,7 +53,7 @@ struct Exported {
   static void free(Managed* managed) noexcept {
     const std::unique_ptr<Exported> freed(static_cast<Exported*>(managed->context));
   }
-  /// One that was taken has another name, and is its taker's to free.
+  /// A consumed capsule has another name; its consumer frees it.
   static void free_untaken(PyObject* capsule) noexcept {
     if (PyCapsule_IsValid(capsule, Managed::NAME) == 0) return;
     free(static_cast<Managed*>(PyCapsule_GetPointer(capsule, Managed::NAME)));
@@ -68,7 +68,7 @@ void DeviceHold::wait_for_kernels() const noexcept {
     const cuda::Context context("packets", gpu_);
     context.driver().call().synchronize();
   } catch (const std::exception&) {
-    // The GPU is gone, and with it who would read.
+    // The GPU has failed, so nothing reads the memory.
     return;
   }
 }
@@ -122,8 +122,8 @@ std::uintptr_t DeviceArray::address() const noexcept {
 
 py::dict DeviceArray::cuda_array_interface() const {
   using namespace py::literals;
-  // Not read-only, though the engine's: some libraries refuse what they may not write. No stream:
-  // it is complete when it is handed out.
+  // Not marked read-only although the engine owns the data: some libraries reject read-only arrays.
+  // No stream is given, as the data is complete.
   return py::dict("shape"_a = shape(), "typestr"_a = dtype_.attr("str"),
                   "data"_a = py::make_tuple(address(), false), "version"_a = 3,
                   "strides"_a = py::none(), "stream"_a = py::none());
@@ -134,7 +134,7 @@ DeviceArray::Device DeviceArray::dlpack_device() const noexcept { return {dlpack
 py::capsule DeviceArray::dlpack(std::optional<std::int64_t> stream,
                                 std::optional<std::pair<int, int>> max_version,
                                 std::optional<Device> device, std::optional<bool> copy) const {
-  // Whatever the stream, what it is given finds the array complete.
+  // The array is complete, so any stream may use it.
   if (stream && (*stream == 0 || *stream < -1)) {
     throw py::value_error("stream is " + std::to_string(*stream) +
                           "; accepts None, -1 (no stream), 1 (default stream), 2 (that of the "
@@ -283,7 +283,7 @@ NotSupportedError
             refuse_on_cpu("and numpy would copy it unasked");
           },
           py::arg("dtype") = py::none(), py::arg("copy") = py::none())
-      // Else they would compare identities.
+      // Without these, Python would compare identities.
       .def("__eq__", [](const DeviceArray&, const py::object&) -> bool { refuse_comparison(); })
       .def("__ne__", [](const DeviceArray&, const py::object&) -> bool { refuse_comparison(); })
       .def("__bool__", [](const DeviceArray&) -> bool { refuse_comparison(); })

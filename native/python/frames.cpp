@@ -23,7 +23,7 @@ py::object FrameTaker::receive(std::optional<double> timeout) {
   static_cast<void>(open_->session());
   const Deadline deadline(timeout);
   for (;;) {
-    // In this order: what was handed over before the plan finished is seen.
+    // Check `finished` first, so that frames queued before the plan finished are returned.
     const bool finished = plan_->finished();
     if (Burst* burst = held_.load(std::memory_order_acquire) ? plan_->pop() : nullptr)
       return py::cast(std::make_unique<ReceivedBurst>(burst));

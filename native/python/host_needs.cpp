@@ -1,4 +1,4 @@
-// What a configuration asks of a host, by the engine's own rules, for daqiri_ophyd.host.
+// What a configuration requires of the host, computed by the engine for daqiri_ophyd.host.
 #include <pybind11/stl.h>
 
 #include <cstdint>
@@ -48,7 +48,7 @@ py::dict interface_needs(const NetworkConfig& config, const InterfaceConfig& int
   return needs;
 }
 
-/// (name, why this build has it not, whether its NICs write to the memory of GPUs)
+/// (name, why this build does not have it, whether its NICs write to GPU memory)
 py::list known_engines() {
   py::list known;
   for (const EngineEntry& each : engines())

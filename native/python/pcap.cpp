@@ -1,4 +1,4 @@
-// Index of pcap files, and copies of packets out of flat data.
+// Index of pcap files, and copies of packets from flat data.
 #include "storage/pcap_index.h"
 
 #include <algorithm>
@@ -33,8 +33,8 @@ py::tuple index(const MappedFile& file) {
                         take_vector<std::int64_t>(std::move(found.timestamps)));
 }
 
-/// Packets at `offsets` in `data`, padded with 0 to rows. The caller has checked that they lie
-/// inside.
+/// Copies the packets at `offsets` in `data` to rows, padded with zeros. The caller has checked
+/// that they lie inside `data`.
 py::array gather(const Bytes& data, const Offsets& offsets, const Lengths& lengths,
                  const py::object& out) {
   const auto n = static_cast<std::size_t>(offsets.size());
