@@ -211,8 +211,8 @@ py::object ReceivedBurst::gather(const py::object& out, std::optional<int> segme
     } else {
       throw Error(Status::NOT_SUPPORTED, "segment " + std::to_string(s) +
                                              " of the packets is in '" + burst->owners[s]->name() +
-                                             "' on a GPU, and others may not; gather one at "
-                                             "a time (segment)");
+                                             "' on a GPU, and other segments may not be; "
+                                             "gather one at a time (segment)");
     }
   }
   std::size_t longest = 0;

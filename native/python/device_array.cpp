@@ -85,7 +85,7 @@ DeviceArray::DeviceArray(const ReceivedBurst& burst, Shape shape, py::dtype dtyp
   const ReceivedBurst::Share held = burst.share();
   const memory::MemoryRegion* const region = region_on_gpu(*held);
   if (region == nullptr || region->device_copies() != nullptr || held->num_packets() == 0)
-    throw Error(Status::INVALID_PARAMETER, "the burst is no frame on a GPU; use view()");
+    throw Error(Status::INVALID_PARAMETER, "the burst is not a frame on a GPU; use view()");
   owner_ = region;
   data_ = held->pkts[0][0];
   bytes_ = held->pkt_lens[0][0];
@@ -95,10 +95,10 @@ DeviceArray::DeviceArray(const ReceivedBurst& burst, Shape shape, py::dtype dtyp
   const auto open = std::ranges::find(shape_, -1);
   if (open != shape_.end()) *open = known == 0 ? 0 : static_cast<py::ssize_t>(bytes_ / known);
   if (known == 0 || (open == shape_.end() ? known != bytes_ : bytes_ % known != 0)) {
-    throw Error(Status::INVALID_PARAMETER,
-                "the frame has " + std::to_string(bytes_) + " bytes, which " +
-                    py::str(dtype_).cast<std::string>() + " of shape " +
-                    py::str(this->shape()).cast<std::string>() + " do not fill");
+    throw Error(Status::INVALID_PARAMETER, "the frame has " + std::to_string(bytes_) +
+                                               " bytes, which do not fit " +
+                                               py::str(dtype_).cast<std::string>() + " of shape " +
+                                               py::str(this->shape()).cast<std::string>());
   }
   hold_ = burst.device_hold(0, region->gpu());
 }
@@ -141,14 +141,14 @@ py::capsule DeviceArray::dlpack(std::optional<std::int64_t> stream,
                           "thread), or a stream's handle");
   }
   if (device && *device != dlpack_device()) {
-    throw py::buffer_error("dl_device is " + text(*device) + ", and the array is on " +
+    throw py::buffer_error("dl_device is " + text(*device) + ", but the array is on " +
                            text(dlpack_device()) + " (CUDA, GPU " + std::to_string(gpu()) +
-                           "); take it there and copy it, or use get() for a numpy array");
+                           "); import it there and copy it, or use get() for a numpy array");
   }
   if (copy.value_or(false)) {
     throw py::buffer_error(
-        "copy is True, and arrays are exported without a copy; copy what the library makes of it, "
-        "e.g. torch.from_dlpack(frame).clone()");
+        "copy is True, but arrays are exported without a copy; copy the imported array, e.g. "
+        "torch.from_dlpack(frame).clone()");
   }
   return max_version && max_version->first >= 1 ? export_as<dlpack::VersionedTensor>()
                                                 : export_as<dlpack::ManagedTensor>();
@@ -184,9 +184,10 @@ py::capsule DeviceArray::export_as() const {
 
 py::array DeviceArray::get() const {
   if (hold_->forked()) {
-    throw Error(Status::NOT_SUPPORTED,
-                "the array was received before a fork, and CUDA does not work in the child; copy "
-                "it with get() before, or start processes with multiprocessing's \"spawn\"");
+    throw Error(
+        Status::NOT_SUPPORTED,
+        "the array was received before a fork, and CUDA does not work in the child; copy "
+        "it with get() before the fork, or start processes with multiprocessing's \"spawn\"");
   }
   py::array copy(dtype_, shape_);
   bool copied = false;
@@ -199,7 +200,7 @@ py::array DeviceArray::get() const {
   if (!copied) {
     throw Error(Status::GENERIC_FAILURE, "the array cannot be copied: GPU " +
                                              std::to_string(gpu()) +
-                                             " does not work any more; start the program again");
+                                             " has failed; start the program again");
   }
   return copy;
 }
@@ -212,12 +213,11 @@ std::string DeviceArray::repr() const {
 namespace {
 
 [[noreturn]] void refuse_on_cpu(const std::string& why) {
-  throw py::type_error("the array is in the memory of a GPU, " + why +
-                       "; use .get() for a numpy array, or cupy.asarray to work on it where it "
-                       "lies");
+  throw py::type_error("the array is in GPU memory, " + why +
+                       "; use .get() for a numpy array, or cupy.asarray to work on the GPU");
 }
 
-[[noreturn]] void refuse_comparison() { refuse_on_cpu("and is not compared there"); }
+[[noreturn]] void refuse_comparison() { refuse_on_cpu("and cannot be compared there"); }
 
 std::uintptr_t id_of(const py::object& object) noexcept {
   return reinterpret_cast<std::uintptr_t>(object.ptr());
@@ -226,7 +226,7 @@ std::uintptr_t id_of(const py::object& object) noexcept {
 }  // namespace
 
 void bind_device_array(py::module_& m) {
-  py::class_<DeviceArray>(m, "DeviceArray", R"(A frame, packet or packets in the memory of a GPU.
+  py::class_<DeviceArray>(m, "DeviceArray", R"(A frame, packet or packets in GPU memory.
 
 ``cupy.asarray(array)``, ``torch.from_dlpack(array)`` and other libraries that support
 ``__cuda_array_interface__`` or DLPack use it in place, without a copy. Their arrays keep the
@@ -247,7 +247,7 @@ nbytes : int
 address : int
     Address, for your own kernels. Keep the array while they are being launched.
 gpu : int
-    CUDA index in this process of the GPU that has it.
+    CUDA index of its GPU in this process.
 )")
       .def_property_readonly("shape", &DeviceArray::shape)
       .def_property_readonly("dtype", &DeviceArray::dtype)
@@ -259,11 +259,11 @@ gpu : int
       .def("__dlpack__", &DeviceArray::dlpack, py::kw_only(), py::arg("stream") = py::none(),
            py::arg("max_version") = py::none(), py::arg("dl_device") = py::none(),
            py::arg("copy") = py::none())
-      .def("get", &DeviceArray::get, R"(Return a copy in the CPU's memory.
+      .def("get", &DeviceArray::get, R"(Return a copy in CPU memory.
 
 If an address of the burst was read, or another library has an array of it, the call waits for the
-GPU first, and the copy has the data that its kernels have written. The interpreter lock is released
-meanwhile.
+GPU first, and the copy has the data that its kernels have written. The call releases the
+interpreter lock.
 
 Returns
 -------
@@ -280,7 +280,7 @@ NotSupportedError
       .def(
           "__array__",
           [](const DeviceArray&, const py::object&, const py::object&) -> py::array {
-            refuse_on_cpu("and numpy would copy it unasked");
+            refuse_on_cpu("and numpy would copy it implicitly");
           },
           py::arg("dtype") = py::none(), py::arg("copy") = py::none())
       // Without these, Python would compare identities.

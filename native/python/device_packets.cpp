@@ -35,10 +35,10 @@ class DeviceBlock final : public memory::BufferOwner {
     const cuda::Context context(WHAT, gpu_);
     const cuda::Driver& driver = context.driver();
     if (const cuda::Result result = driver.call().allocate(&base_, size); result != 0) {
-      throw Error(Status::NO_FREE_PACKET_BUFFERS,
-                  "gather: GPU " + std::to_string(gpu_) + " cannot allocate " +
-                      std::to_string(size) + " bytes (" + driver.text_of(result) +
-                      "); gather into an array that you have (out)");
+      throw Error(Status::NO_FREE_PACKET_BUFFERS, "gather: GPU " + std::to_string(gpu_) +
+                                                      " cannot allocate " + std::to_string(size) +
+                                                      " bytes (" + driver.text_of(result) +
+                                                      "); gather into an existing array (out)");
     }
   }
   DeviceBlock(const DeviceBlock&) = delete;
@@ -125,7 +125,7 @@ std::string problem_of(const OutArray& out, std::size_t count, std::size_t longe
   const cuda::Context context("gather", gpu);
   int found = -1;
   if (context.driver().call().pointer_attribute(&found, ORDINAL, out.base) != 0)
-    return "no memory of a GPU";
+    return "not in GPU memory";
   return found == gpu ? std::string() : "on GPU " + std::to_string(found);
 }
 
@@ -146,9 +146,9 @@ Rows rows_of(const py::object& out, std::size_t count, std::size_t longest, int 
       }
     }
   } catch (const py::cast_error&) {
-    problem += " with an __cuda_array_interface__ that is none";
+    problem += " with an invalid __cuda_array_interface__";
   } catch (const py::error_already_set&) {
-    problem += " with an __cuda_array_interface__ that is none";
+    problem += " with an invalid __cuda_array_interface__";
   }
   throw Error(Status::INVALID_PARAMETER,
               "out is " + problem + "; gather needs C-contiguous, writable uint8 of shape (" +

@@ -198,8 +198,8 @@ void bind_engine_calls(py::module_& m) {
         return with_engine(status, std::move(completed)) + py::make_tuple(sizes);
       },
       py::arg("config"),
-      "Start the engine; return the status, the adjustments, the engine's number, and bytes from "
-      "one buffer to the next and of all buffers, by memory region.");
+      "Start the engine; return the status, the adjustments, the engine's number, and the "
+      "distance of buffers and the total bytes, by memory region.");
   m.def("parse_network_config", reading(&parse_network_config), py::arg("yaml_string_or_path"),
         "Return the status, the configuration, and the engine's number.");
   m.def("parse_network_config_from_yaml_string", reading(&parse_network_config_from_yaml_string),

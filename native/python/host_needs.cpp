@@ -104,14 +104,14 @@ py::tuple hugepages_of(const std::string& meminfo, const std::string& overcommit
 
 void bind_host_needs(py::module_& m) {
   m.def("known_engines", &known_engines,
-        "Return name, why this build has it not, and whether its NICs write to the memory of GPUs, "
-        "of each engine.");
+        "Return the name of each engine, why this build does not have it, and whether its NICs "
+        "write to GPU memory.");
   m.def("host_needs", &host_needs, py::arg("text"),
-        "Return what a configuration asks of a host. Raises ValueError for one with errors.");
+        "Return what a configuration requires of the host. Raises ValueError if it has errors.");
   m.def("hugepages_needed", &hugepages_needed, py::arg("text"), py::arg("page"),
         "Return name, NUMA node and number of pages of each memory region on hugepages.");
   m.def("hugepages_of", &hugepages_of, py::arg("meminfo"), py::arg("overcommitted"),
-        "Return bytes of a hugepage of the default size, their number, and how many can be had, "
+        "Return the default size of hugepages in bytes, their number, and how many are available, "
         "from the texts of /proc/meminfo and /proc/sys/vm/nr_overcommit_hugepages.");
   m.def(
       "gpu_refusals",
@@ -120,7 +120,7 @@ void bind_host_needs(py::module_& m) {
         const std::string memory = memory::why_absent(MemoryKind::HOST_PINNED);
         return std::pair(memory, memory.empty() ? cuda::why_no_compiler() : memory);
       },
-      "Return why this host has no memory that a GPU uses, and no kernels; empty: it has.");
+      "Return why this host has no GPU memory, and why it has no kernels; empty if it has.");
 }
 
 }  // namespace daqiri::python

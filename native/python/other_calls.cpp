@@ -143,7 +143,7 @@ void bind_s3(py::module_& m) {
       .def("wait", &S3Write::wait, "Wait for the end; raises RuntimeError if it failed.")
       .def("destroy", [](S3Write& write) { return status_object(write.destroy()); });
   py::class_<S3Client>(m, "S3Writer",
-                       "A client of one bucket; raises RuntimeError if there is none.")
+                       "A client for one bucket; raises RuntimeError if it cannot be created.")
       .def(py::init<const S3WriterConfig&>(), py::arg("config"))
       .def("write_raw_objects_async", &S3Client::write_async, py::arg("burst"),
            py::arg("object_prefix"), py::arg("packet_data_offset") = 0,

@@ -106,7 +106,7 @@ py::dict packet_columns(const Bytes& data, std::uint32_t link_type, const Offset
   if (!has_fields(link_type)) {
     throw Error(Status::INVALID_PARAMETER,
                 "headers of link type " + std::to_string(link_type) +
-                    " are not taken apart; accepted are 1 (Ethernet), 101, 228 and 229 (IP), 113 "
+                    " are not parsed; accepted are 1 (Ethernet), 101, 228 and 229 (IP), 113 "
                     "and 276 (Linux cooked)");
   }
   std::vector<const Column*> wanted;

@@ -107,7 +107,7 @@ void PacketSource::check(std::size_t longest, const std::string& queue) const {
     }
     if (launch_times_ != nullptr && launch_times_[i] < 0) {
       invalid("launch_times[" + std::to_string(i) + "] is " + std::to_string(launch_times_[i]) +
-              "; give ns on the port's clock (port.now()), or 0 for at once");
+              "; give ns on the port's clock (port.now()), or 0 to send immediately");
     }
   }
 }
@@ -165,7 +165,7 @@ std::optional<Status> Sender::step(Deadline& deadline, const Deadline& end) {
     if (status == Status::SUCCESS) {
       fill(*burst);
       status = queue_.send(burst);
-      // Release the burst if the queue rejected it, but not when the queue is only full.
+      // A rejected burst is released here, except with NO_SPACE_AVAILABLE, where send() does it.
       if (status != Status::SUCCESS && status != Status::NO_SPACE_AVAILABLE) burst->release();
     }
     const bool full = status == Status::NO_FREE_BURST_BUFFERS ||

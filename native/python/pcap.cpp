@@ -56,7 +56,7 @@ void unpack_pcapng(int from, int to, const std::string& name) {
 
 void bind_pcap(py::module_& m) {
   py::class_<MappedFile>(m, "MappedFile",
-                         "A file in memory that other processes may cut meanwhile.")
+                         "A file mapped into memory; other processes may truncate it.")
       .def_property_readonly("data",
                              [](const py::object& self) {
                                const auto& file = self.cast<const MappedFile&>();

@@ -52,9 +52,8 @@ py::object ReceiveQueue::receive(std::uintptr_t connection, std::optional<double
     if (Burst* burst = receive_now(queue, connection))
       return py::cast(std::make_unique<ReceivedBurst>(burst));
     if (closed) {
-      throw Error(Status::NOT_READY,
-                  "receive queue '" + queue.config().common_.name_ +
-                      "' is closed and all it held was received; open the engine again");
+      throw Error(Status::NOT_READY, "receive queue '" + queue.config().common_.name_ +
+                                         "' is closed and empty; open the engine again");
     }
     if (deadline.passed()) return py::none();
     {

@@ -104,7 +104,7 @@ void bind_transmit_calls(py::module_& m) {
   m.def("set_all_packet_lengths", &set_all_lengths, py::arg("burst"), py::arg("lens"),
         "Set the number of bytes to send of every packet, for each segment.");
   m.def("set_packet_tx_time", on_burst(&set_packet_tx_time), py::arg("burst"), py::arg("idx"),
-        py::arg("time"), "Set a packet's launch time, ns; 0: at once.");
+        py::arg("time"), "Set a packet's launch time in ns; 0 sends it immediately.");
   m.def("send_tx_burst", &send_burst, py::arg("burst"),
         "Send a burst, which is empty after SUCCESS, NO_SPACE_AVAILABLE and CONNECT_FAILURE.");
 }

@@ -177,7 +177,7 @@ Status get_reorder_burst_info(const BurstParams* params, ReorderBurstInfo* info)
   if (!burst) return burst.status();
   if (burst->valid == nullptr) {
     return burst.refuse(Status::NOT_SUPPORTED,
-                        "the burst is no aggregate of a reorder config (its burst_flags lack "
+                        "the burst is not an aggregate of a reorder config (its burst_flags lack "
                         "DAQIRI_BURST_FLAG_REORDERED)");
   }
   *info = burst->reorder;

@@ -95,7 +95,7 @@ void format_eth_addr(char* dst, const std::string& addr) {
   if (!parse_mac(addr, mac)) {
     mac = {};
     fail(Status::INVALID_PARAMETER, __func__, "'", addr,
-         "' is no address of the form aa:bb:cc:dd:ee:ff");
+         "' is not an address of the form aa:bb:cc:dd:ee:ff");
   }
   std::ranges::copy(mac, reinterpret_cast<std::uint8_t*>(dst));
 }

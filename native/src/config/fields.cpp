@@ -45,8 +45,7 @@ void read_scalar(const Node& node, const Place& place, std::string_view accepts,
   if (!expect(node, Node::Kind::SCALAR, place, accepts)) return;
   // Placeholders of templates, such as <0000:00:00.0>.
   const bool placeholder = node.text.find('>', node.text.find('<')) != std::string::npos;
-  const std::string wrong =
-      placeholder ? "a placeholder that was never filled in" : read(node.text);
+  const std::string wrong = placeholder ? "a placeholder that was not replaced" : read(node.text);
   if (!wrong.empty()) place.error("found ", quoted(node.text), ", ", wrong, "; accepts ", accepts);
 }
 

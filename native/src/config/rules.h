@@ -54,7 +54,7 @@ class Index {
       known_ = known_ && is_new && !bad;
       if (!is_new && !bad)
         at.error("found ", shown(first->first), ", also the ", key, " of ",
-                 owner[list][first->second].path(), "; accepts ", kind_, " of its own");
+                 owner[list][first->second].path(), "; accepts a unique ", key);
     }
   }
 
@@ -73,7 +73,7 @@ class Index {
       accepted += concat(i > 0 ? ", " : "", shown(get_(*elements_[i])));
     if (elements_.size() > MOST_LISTED) accepted += ", ...";
     if (elements_.empty()) accepted = concat(kind_, " under ", list_, ", which is empty");
-    at.error("found ", shown(value), ", which is no ", what, "; accepts ", accepted);
+    at.error("found ", shown(value), ", which is not a ", what, "; accepts ", accepted);
     return nullptr;
   }
 

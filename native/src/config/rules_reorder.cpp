@@ -134,7 +134,8 @@ struct Plan {
       queues.insert(flow.action_.ids_.begin(), flow.action_.ids_.end());
     }
     if (!known && ids_certain)
-      at.error("found ", id, ", which is no flow of this interface; accepts an id under rx.flows");
+      at.error("found ", id,
+               ", which is not a flow of this interface; accepts an id under rx.flows");
     return known;
   }
 

@@ -174,7 +174,7 @@ void walk_interface(Fields& fields, InterfaceConfig& interface) {
   fields.text(required("address"), interface.address_, false);
   fields.refused(
       "rdma_config",
-      "is no key any more: socket_config has the side and the address (mode, local_addr: "
+      "is no longer a key: socket_config has the side and the address (mode, local_addr: "
       "roce://ip:port), and roce_config the transport_mode");
   interface.has_socket_ =
       fields.map(optional("socket_config"), interface.socket_, walk_socket, interface.has_socket_);
@@ -212,10 +212,10 @@ void walk_engine(Fields& fields, CommonConfig& common) {
 void walk_config(Fields& fields, NetworkConfig& config) {
   CommonConfig& common = config.common_;
   fields.refused("manager",
-                 "is no key any more: 'engine' selects the packet engine; accepts engine: " +
+                 "is no longer a key: 'engine' selects the packet engine; accepts engine: " +
                      alternatives(engine_names()) + ", or no key to infer it");
   fields.refused("protocol",
-                 "is no key any more: the transport is the scheme of socket_config.local_addr and "
+                 "is no longer a key: the transport is the scheme of socket_config.local_addr and "
                  "remote_addr; accepts udp://ip:port, tcp://ip:port or roce://ip[:port] there");
   fields.number(required("version"), common.version, {1, 1});
   fields.number(required("master_core"), common.master_core_, CPU_CORE);

@@ -57,14 +57,14 @@ Nvrtc load_nvrtc(int newest) {
     if (!find_functions(library, f)) {
       unfit.append(unfit.empty() ? "" : ", ").append(name).append(" is older than CUDA 11.2");
     } else if (const std::string version = version_of(f, major); major > newest) {
-      unfit.append(unfit.empty() ? "" : ", ").append(name).append(" is of CUDA ").append(version);
+      unfit.append(unfit.empty() ? "" : ", ").append(name).append(" is from CUDA ").append(version);
     } else {
       return f;
     }
     dlclose(library);
   }
   std::string text = "a GPU's kernels are compiled with NVRTC of CUDA 11.2 to ";
-  text.append(std::to_string(newest)).append(", which the driver has, and libnvrtc ");
+  text.append(std::to_string(newest)).append(", which the driver supports, and libnvrtc ");
   text.append(unfit.empty() ? "is not installed" : "is not of that version (" + unfit + ")");
   throw Error(Status::NOT_SUPPORTED,
               text.append("; install the CUDA toolkit, or name the folder of a pip package's "

@@ -113,7 +113,7 @@ Cufile::Cufile() : functions_(load_functions()) {
   if (result.error != 0 && result.error != DRIVER_ALREADY_OPEN) {
     throw Error(Status::NOT_SUPPORTED,
                 "cuFile's driver does not open: " + cufile_error_text(number_of(result)) +
-                    "; cufile.log says more, and `gdscheck -p` what this host has");
+                    "; see cufile.log, and `gdscheck -p` for what this host supports");
   }
   mode_ = mode_of(functions_);
 }

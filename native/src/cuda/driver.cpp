@@ -88,7 +88,7 @@ Driver::Driver() : why_absent_(find_functions()) {
   Result result = functions_.init(0);
   if (result == 0) result = functions_.device_count(&devices);
   if (result != 0) {
-    why_absent_ = "the NVIDIA driver does not start: " + text_of(result);
+    why_absent_ = "the NVIDIA driver cannot be initialized: " + text_of(result);
   } else if (devices == 0) {
     why_absent_ = "the NVIDIA driver finds no GPU (CUDA_VISIBLE_DEVICES may hide it)";
   }
@@ -131,7 +131,7 @@ const char* Driver::remedy(Result result) noexcept {
   if (result == OUT_OF_MEMORY) return "end other programs that use the GPU's memory";
   if (result >= FIRST_FATAL && result <= LAST_FATAL && result != LAUNCH_OUT_OF_RESOURCES)
     return "start the program again";
-  return "see what the kernel's log says of the GPU (dmesg)";
+  return "see the kernel log for errors of the GPU (dmesg)";
 }
 
 Context::Context(const std::string& what, int gpu)

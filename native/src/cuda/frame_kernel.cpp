@@ -93,13 +93,13 @@ std::string checked_source(const reorder::FrameKernel& kernel) {
   require(traits + "::arrays >= 0",
           "parameters are (T* data, unsigned long long elements, a pointer for each array)");
   require(traits + "::arrays < 0 || " + traits + "::arrays == " + count,
-          "it gets " + count + " arrays, and has parameters for another number");
+          "it gets " + count + " arrays, but its parameters are for another number");
   const auto require_type = [&](std::size_t parameter, const reorder::FrameKernel::Type& type,
                                 const std::string& text) {
     const std::string kind = is_known(type.kind) ? std::string("'") + type.kind + "'" : "0";
     require(traits + "::Takes<" + std::to_string(parameter) + ", " + kind + ", " +
                 std::to_string(type.bytes) + ">::value",
-            text + name_of(type) + ", and the parameter is of another type");
+            text + name_of(type) + ", but the parameter has another type");
   };
   require_type(0, kernel.element, "elements of frames are ");
   for (std::size_t i = 0; i < kernel.arrays.size(); ++i)
@@ -119,7 +119,7 @@ FrameKernel::FrameKernel(const Context& context, const reorder::FrameKernel& ker
       static_cast<unsigned>(most) < THREADS_OF_BLOCK) {
     throw Error(Status::INVALID_PARAMETER,
                 what + ": kernel '" + name_ + "' runs with up to " + std::to_string(most) +
-                    " threads a block, and gets " + std::to_string(THREADS_OF_BLOCK) +
+                    " threads per block, but is launched with " + std::to_string(THREADS_OF_BLOCK) +
                     "; raise its __launch_bounds__, or let it use fewer registers");
   }
   try {

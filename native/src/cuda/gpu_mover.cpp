@@ -193,8 +193,7 @@ class GpuMover final : public reorder::Mover {
 
   void require_working() const {
     if (!failed_.load()) return;
-    throw Error(Status::GENERIC_FAILURE,
-                what_ + ": the GPU does not work any more; start the program again");
+    throw Error(Status::GENERIC_FAILURE, what_ + ": the GPU has failed; start the program again");
   }
 
   void require_usable(const Context& context, void* stream) const {
@@ -203,8 +202,8 @@ class GpuMover final : public reorder::Mover {
     };
     if (reinterpret_cast<std::uintptr_t>(stream) == PER_THREAD_STREAM) {
       refuse(
-          "the stream is the per-thread default stream (2), and several threads launch; make a "
-          "stream of your own, or use the plan's (null)");
+          "the stream is the per-thread default stream (2), and several threads launch; create "
+          "a stream, or use that of the plan (null)");
     }
     void* its = nullptr;
     if (const Result result = context.driver().call().context_of_stream(stream, &its); result != 0)
@@ -382,7 +381,7 @@ class GpuMover final : public reorder::Mover {
   void fail(const std::string& problem) noexcept {
     if (failed_.exchange(true)) return;
     try {
-      log(LogLevel::ERROR, what_ + ": the GPU does not work any more (" + problem +
+      log(LogLevel::ERROR, what_ + ": the GPU has failed (" + problem +
                                "); its frames are counted as lost, start the program again");
     } catch (const std::bad_alloc&) {
       // Out of memory for the message.

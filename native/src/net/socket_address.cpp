@@ -150,7 +150,7 @@ unsigned multicast_interface(const SocketAddress& group, const std::string& addr
     local = SocketAddress::parse(address, 0);
   } catch (const Error&) {
     refuse("address '" + address + "', which chooses where the group " + group.text() +
-           " is joined, names no network interface of this host and is no IP address; "
+           " is joined, is neither a network interface of this host nor an IP address; "
            "`ip -brief address` lists both");
   }
   if (local.wildcard() || local.multicast()) return 0;

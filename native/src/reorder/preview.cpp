@@ -67,7 +67,7 @@ void require_binning(const ReorderConfig& config, std::int64_t binning) {
   std::string text = "reorder plan '" + config.name_ + "': binning is " + std::to_string(binning);
   if (pixels.rows == 0) {
     text.append(
-        "; accepted is 1: its frames have no two axes; give it a frame whose shape has "
+        "; accepted is 1: its frames do not have two axes; give it a frame whose shape has "
         "rows and columns");
   } else {
     text.append("; accepted is 1 to ").append(std::to_string(most));

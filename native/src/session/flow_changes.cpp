@@ -100,7 +100,7 @@ Port& FlowChanges::take_installed(FlowId flow) {
   }
   throw Error(
       Status::INVALID_PARAMETER,
-      number + " is none of the " + std::to_string(installed_.size()) +
+      number + " is not one of the " + std::to_string(installed_.size()) +
           " flows that were added and not deleted since; accepts the id of a completed add");
 }
 

@@ -65,7 +65,7 @@ std::unique_ptr<RecordWriter> CaptureFiles::make_writer() const {
       auto writer = source_.make_writer(options_, WriterKind::CUFILE);
       if (writer->cufile_mode() != COMPATIBILITY_MODE) return writer;
       log_about(LogLevel::INFO,
-                " copies frames to the CPU, as cuFile would do, too: the kernel has no nvidia-fs");
+                " copies frames to the CPU, as cuFile would also do: the kernel has no nvidia-fs");
     } catch (const std::exception& e) {
       log_about(LogLevel::WARN,
                 std::string(" copies frames to the CPU, without cuFile: ") + e.what());

@@ -88,7 +88,7 @@ FrameForm::FrameForm(const ReorderConfig& config, std::uint32_t units_of_frame)
   if (shape.empty()) {
     throw Error(Status::INVALID_PARAMETER,
                 "frames of reorder plan '" + config.name_ +
-                    "' have no shape, and a file has frames of one; give the plan a 'frame: "
+                    "' have no shape, which a file needs; give the plan a 'frame: "
                     "shape'");
   }
 }

@@ -30,7 +30,7 @@ constexpr int MOST_DIMENSIONS = H5S_MAX_RANK;
 constexpr unsigned ATTEMPTS = 25;
 
 [[noreturn]] void refuse(const std::string& path, const std::string& why) {
-  throw Error(Status::INVALID_PARAMETER, path + " is no file of frames: " + why);
+  throw Error(Status::INVALID_PARAMETER, path + " is not a file of frames: " + why);
 }
 
 /// Flags of the superblock: whether a writer has the file open, and whether it supports concurrent
@@ -53,7 +53,7 @@ Mark mark_of(const File& file, const std::string& path) {
   if (n < 0) throw file_error("cannot read", path, errno);
   if (n < static_cast<ssize_t>(begin.size()) ||
       !std::equal(SIGNATURE.begin(), SIGNATURE.end(), begin.begin()))
-    refuse(path, "it does not begin as HDF5 files do");
+    refuse(path, "it does not have the HDF5 signature");
   if (begin[VERSION] < 3) return {};
   return {(begin[FLAGS] & 1U) != 0, (begin[FLAGS] & 4U) != 0};
 }
@@ -135,7 +135,7 @@ class Datasets {
     for (int i = 1; i < n; ++i) {
       if (__builtin_mul_overflow(found.width, extents[static_cast<std::size_t>(i)], &found.width))
         throw Error(Status::INVALID_PARAMETER,
-                    "a frame of its dataset " + found.name + " is larger than any memory");
+                    "a frame of its dataset " + found.name + " is too large for memory");
     }
     if (found.width == 0)
       throw Error(Status::INVALID_PARAMETER, "frames of its dataset " + found.name + " are empty");
@@ -337,7 +337,7 @@ FoundFrames examine_frames(const std::string& path, bool live) {
     found.marked = opened.mark.writing || opened.mark.shared;
     const bool follow = opened.mark.writing && opened.mark.shared;
     if (live && found.marked && !follow)
-      throw Error(Status::INVALID_PARAMETER, "its recorder has not begun it yet");
+      throw Error(Status::INVALID_PARAMETER, "its recorder has not started writing it yet");
     const Handle file = open_file(path, H5F_ACC_RDONLY | (follow ? H5F_ACC_SWMR_READ : 0U));
     const Datasets datasets(file);
     const Datasets::Dataset& data = datasets.frames();

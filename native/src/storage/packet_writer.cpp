@@ -184,7 +184,7 @@ std::uint64_t PacketWriter::require_compatible(int fd, const std::string& path, 
   const std::string torn = std::to_string(size - end) + " bytes";
   if (!is_torn_record(fd, end, size)) {
     refuse_existing(path, "is damaged: its last " + torn +
-                              " are no packets ('daqiri-ophyd pcap repair --output OUT " + path +
+                              " are not packets ('daqiri-ophyd pcap repair --output OUT " + path +
                               "' keeps the packets before them)");
   }
   if (ftruncate(fd, static_cast<off_t>(end)) != 0) throw file_error("cannot cut", path, errno);

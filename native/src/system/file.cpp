@@ -142,8 +142,8 @@ void require_target(const std::string& directory, const std::string& prefix) {
     refuse(directory + " is not a directory; name the directory to write to");
   if (prefix.empty() || prefix.find_first_of("/\\\0"s) != std::string::npos) {
     refuse("file prefix '" + prefix +
-           "' is not accepted: it must not be empty nor contain / or \\ (the directory is given "
-           "apart)");
+           "' is not accepted: it must not be empty nor contain / or \\ (the directory is a "
+           "separate argument)");
   }
 }
 

@@ -125,7 +125,7 @@ void log(LogLevel level, std::string_view text, const LogOrigin& origin) noexcep
   if (!logged(level) || !admit(text, repeats)) return;
   try {
     std::string line(text);
-    if (repeats > 0) line += " (" + std::to_string(repeats) + " times more)";
+    if (repeats > 0) line += " (" + std::to_string(repeats) + " more times)";
     take(level, line, origin);
   } catch (const std::bad_alloc&) {
     return;

@@ -136,8 +136,8 @@ void MappedFile::require_whole() const {
   if (watch_ != nullptr && watch_->lost.load()) {
     throw Error(Status::GENERIC_FAILURE,
                 name_ +
-                    ": bytes of it were gone when they were read (it was cut meanwhile, or its "
-                    "disk has an error); open it again");
+                    ": a part of it could not be read (it was cut while it was read, or its disk "
+                    "has an error); open it again");
   }
 }
 

@@ -173,7 +173,8 @@ TEST_CASE("binnings that frames do not have are refused", "[preview]") {
         "reorder plan 'images': binning is -1; accepted is 1 to 8, the shorter of the last two "
         "axes of (8, 32)");
   const std::string axes =
-      "reorder plan 'images': binning is 2; accepted is 1: its frames have no two axes; give it a "
+      "reorder plan 'images': binning is 2; accepted is 1: its frames do not have two axes; give "
+      "it a "
       "frame whose shape has rows and columns";
   CHECK(refused(with_frame({9}), 2) == axes);
   CHECK(refused(with_frame({}), 2) == axes);

@@ -76,7 +76,7 @@ TEST_CASE("The discipline on the route to a peer is found, with its children", "
           INFO(host << ": " << found.found << ": " << found.refusal);
           REQUIRE(found.interface == "near");
           REQUIRE(found.found.starts_with("tbf with "));
-          REQUIRE(found.refusal == "it sends at once");
+          REQUIRE(found.refusal == "it sends immediately");
           REQUIRE(!found.drops_untimed);
         }
         const LaunchQdisc none = find_launch_qdisc({}, SocketAddress::parse("192.0.2.1", 5000), 0);

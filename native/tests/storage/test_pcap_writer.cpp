@@ -253,7 +253,7 @@ TEST_CASE("An incompatible file is refused and stays as it was", "[storage][pcap
   SECTION("a record that nobody writes") {
     const Bytes header(16, 0xFF);
     bad.insert(bad.end(), header.begin(), header.end());
-    expected = "16 bytes are no packets";
+    expected = "16 bytes are not packets";
   }
   write_file(path, bad);
   const auto [status, text] = append_refusal(path);

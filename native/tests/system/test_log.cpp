@@ -93,5 +93,5 @@ TEST_CASE("The same text again within a second is counted", "[log]") {
   log(LogLevel::ERROR, "again and again");
   const LogLines lines = take_log_records();
   REQUIRE(lines.records.size() == 1);
-  REQUIRE(lines.records[0].text == "again and again (9 times more)");
+  REQUIRE(lines.records[0].text == "again and again (9 more times)");
 }

@@ -80,7 +80,9 @@ def test_values_that_are_not_accepted(
 
 def test_frames_of_one_axis_have_no_means(make: Callable[..., Daq]) -> None:
     plan = make(frame={"shape": [256], "dtype": "uint16"}).port0.reorder.images
-    with pytest.raises(ValueError, match=f"{NAME}: reorder .* its frames have no two axes; give"):
+    with pytest.raises(
+        ValueError, match=f"{NAME}: reorder .* its frames do not have two axes; give"
+    ):
         plan.last_frame_binning.put(2)
     plan.last_frame_binning.put(1)
     assert plan.last_frame.describe()[plan.last_frame.name]["shape"] == [256]

@@ -124,13 +124,13 @@ REFUSALS = {
     "driver": (
         {"CUFILE_OPEN": 5001},
         "cuFile's driver does not open: CU_FILE_DRIVER_NOT_INITIALIZED (cuFile error 5001); "
-        "cufile.log says more, and `gdscheck -p` what this host has",
+        "see cufile.log, and `gdscheck -p` for what this host supports",
     ),
     "cuda": (
         {"CUFILE_OPEN": 5011},
         "cuFile's driver does not open: CU_FILE_CUDA_DRIVER_ERROR (cuFile error 5011, "
-        "CUDA_ERROR_NAME: what went wrong); cufile.log says more, and `gdscheck -p` what this host "
-        "has",
+        "CUDA_ERROR_NAME: what went wrong); see cufile.log, and `gdscheck -p` for what this host "
+        "supports",
     ),
     "directory": (
         {"CUFILE_FILES": 0},

@@ -309,7 +309,7 @@ engine.close()
         COPIES=0,
     )
     assert said == [
-        "GenericFailureError: the array cannot be copied: GPU 0 does not work any more; start the "
+        "GenericFailureError: the array cannot be copied: GPU 0 has failed; start the "
         "program again",
         "True",
     ]
@@ -369,20 +369,20 @@ engine.close()
 """,
     )
     to_numpy = (
-        "TypeError: the array is in the memory of a GPU, and numpy would copy it unasked; use "
-        ".get() for a numpy array, or cupy.asarray to work on it where it lies"
+        "TypeError: the array is in GPU memory, and numpy would copy it implicitly; use .get() for a "
+        "numpy array, or cupy.asarray to work on the GPU"
     )
     elsewhere = (
-        "BufferError: dl_device is ({}), and the array is on (2, 0) (CUDA, GPU 0); take it there "
-        "and copy it, or use get() for a numpy array"
+        "BufferError: dl_device is ({}), but the array is on (2, 0) (CUDA, GPU 0); import it "
+        "there and copy it, or use get() for a numpy array"
     )
     assert said[:6] == [
         to_numpy,
         to_numpy,
         elsewhere.format("1, 0"),
         elsewhere.format("2, 1"),
-        "BufferError: copy is True, and arrays are exported without a copy; copy what the library "
-        "makes of it, e.g. torch.from_dlpack(frame).clone()",
+        "BufferError: copy is True, but arrays are exported without a copy; copy the imported "
+        "array, e.g. torch.from_dlpack(frame).clone()",
         "ValueError: stream is 0; accepts None, -1 (no stream), 1 (default stream), 2 (that of the "
         "thread), or a stream's handle",
     ]
@@ -391,7 +391,7 @@ engine.close()
     assert said[8] == said[2]
     assert said[9].startswith(("BufferError: ", "RuntimeError: "))
     assert said[10].endswith("No constructor defined!")
-    compared = to_numpy.replace("numpy would copy it unasked", "is not compared there")
+    compared = to_numpy.replace("numpy would copy it implicitly", "cannot be compared there")
     assert said[11:14] == [compared] * 3
     assert said[14] == "True"
 

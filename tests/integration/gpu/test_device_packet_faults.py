@@ -113,7 +113,7 @@ print(free())
     ("answer", "remedy"),
     [
         (2, "end other programs that use the GPU's memory"),
-        (701, "see what the kernel's log says of the GPU (dmesg)"),
+        (701, "see the kernel log for errors of the GPU (dmesg)"),
         (700, "start the program again"),
     ],
 )

@@ -339,7 +339,7 @@ def test_a_kernel_that_fails_costs_counted_frames(with_driver: Run) -> None:
     program = filled(LOSE, CONFIG=with_plan(), SOURCE=ADD)
     said, asked = with_driver(program.replace("LOST", "3"), ON_HOST=1, FRAME=719)
     assert said.splitlines() == [
-        "reorder config 'images': the GPU does not work any more; start the program again",
+        "reorder config 'images': the GPU has failed; start the program again",
         "4 1 5",
     ]
     assert asked.count("allocate") == asked.count("free") == 1

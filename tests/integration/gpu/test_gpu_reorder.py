@@ -141,7 +141,9 @@ def test_a_kernel_that_does_not_compile_is_told(with_driver: Run) -> None:
 
 def test_a_compiler_that_is_newer_than_the_driver_is_told(with_driver: Run) -> None:
     said, _ = with_driver(MAKE.replace("LOSES", "0"), DRIVER=12)
-    assert "NVRTC of CUDA 11.2 to 12, which the driver has, and libnvrtc is not of that" in said
+    assert (
+        "NVRTC of CUDA 11.2 to 12, which the driver supports, and libnvrtc is not of that" in said
+    )
     assert "libnvrtc.so.13 is of CUDA 13.1" in said
     assert said.endswith("name the folder of a pip package's libnvrtc in LD_LIBRARY_PATH")
 

@@ -101,8 +101,8 @@ with Engine.open(CPU) as engine:
         "InvalidParameterError: reorder config 'images': the stream cannot be used "
         "(CUDA_ERROR_NAME: what went wrong); accepted is a stream of GPU 0, or null",
         "InvalidParameterError: reorder config 'images': the stream is the per-thread default "
-        "stream (2), and several threads launch; make a stream of your own, or use the plan's "
-        "(null)",
+        "stream (2), and several threads launch; create a stream, or use that of the "
+        "plan (null)",
         no_stream.format("'stream'"),
         no_stream.format("True"),
         no_stream.format("-1"),

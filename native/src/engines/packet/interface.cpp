@@ -38,7 +38,7 @@ const char* fix_for(int error) {
              "memory regions";
     case ENODEV:
     case ENXIO:
-      return "the interface was removed meanwhile";
+      return "the interface has been removed";
     case EMFILE:
     case ENFILE:
       return "the process has no file descriptor left (`ulimit -n` raises the limit)";

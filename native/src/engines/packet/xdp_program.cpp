@@ -91,7 +91,7 @@ const char* remedy_for(int error) {
       return "the interface's MTU is too large for XDP in this driver: lower it";
     case ENODEV:
     case ENXIO:
-      return "the interface was removed meanwhile";
+      return "the interface has been removed";
     default:
       return "use rx.receive_path: af_packet, which does not need this";
   }

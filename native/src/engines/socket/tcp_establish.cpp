@@ -125,7 +125,7 @@ void TcpEndpoint::established(TcpConnection& connection, File socket) noexcept {
   const TcpConnection* latest = latest_peer.load(std::memory_order_relaxed);
   if (latest == nullptr || latest->phase != Phase::CONNECTED)
     latest_peer.store(&connection, std::memory_order_relaxed);
-  log_about(name(), LogLevel::INFO, named(connection) + " is up");
+  log_about(name(), LogLevel::INFO, named(connection) + " is established");
   wake_senders();
   changed_.notify_all();
 }
@@ -266,7 +266,7 @@ void TcpEndpoint::accept_peers(std::uint64_t now) noexcept {
     events_.forget(listener_.fd());
     accept_at_ns_ = now + ACCEPT_PAUSE_NS;
     if (!std::exchange(shortage_logged_, true))
-      log_about(name(), LogLevel::WARN, "new peers have to wait: " + why);
+      log_about(name(), LogLevel::WARN, "new peers are not accepted for now: " + why);
   };
   for (int i = 0; i < ACCEPTS_PER_EVENT; ++i) {
     TcpConnection* place = free_place(now);

@@ -123,7 +123,7 @@ std::vector<Qdisc> leaves_of(const std::vector<Qdisc>& all) {
 /// Why the discipline does not keep launch times; empty: it does.
 std::string refusal_of(const Qdisc& leaf) {
   if (leaf.kind == "fq") return "";
-  if (leaf.kind != "etf") return "it sends at once";
+  if (leaf.kind != "etf") return "it sends immediately";
   const std::uint32_t flags = leaf.etf.flags;
   if ((flags & TC_ETF_DEADLINE_MODE_ON) != 0)
     return "in deadline mode it sends before the launch time";
@@ -141,7 +141,7 @@ LaunchQdisc judge(const std::string& interface, const std::vector<Qdisc>& all) {
   const std::vector<Qdisc> leaves = leaves_of(all);
   if (leaves.empty()) {
     result.found = "none";
-    result.refusal = "it sends at once";
+    result.refusal = "it sends immediately";
     return result;
   }
   const Qdisc& first = leaves.front();
