@@ -369,8 +369,8 @@ engine.close()
 """,
     )
     to_numpy = (
-        "TypeError: the array is in GPU memory, and numpy would copy it implicitly; use .get() for a "
-        "numpy array, or cupy.asarray to work on the GPU"
+        "TypeError: the array is in GPU memory, and numpy would copy it implicitly; use .get() for "
+        "a numpy array, or cupy.asarray to work on the GPU"
     )
     elsewhere = (
         "BufferError: dl_device is ({}), but the array is on (2, 0) (CUDA, GPU 0); import it "

@@ -278,8 +278,8 @@ burst.write_pcap(folder, "split")
     assert said.splitlines() == [
         str([True] * 8),
         str([True] * 8),
-        "NotSupportedError: segment 1 of the packets is in 'rx' on a GPU, and other segments may not "
-        "be; gather one at a time (segment)",
+        "NotSupportedError: segment 1 of the packets is in 'rx' on a GPU, and other segments may "
+        "not be; gather one at a time (segment)",
         "(8, 64) <DeviceArray: uint8 (8, 1436), GPU 0>",
     ]
     assert (tmp_path / "split.pcap").stat().st_size == 24 + 8 * 16 + sum(
