@@ -392,7 +392,7 @@ def flow(**match: object) -> list[dict[str, object]]:
     return [{"name": "f", "id": 7, "match": match, "action": {"type": "queue", "id": 0}}]
 
 
-# An older spelling of one end, beside the other.
+# An older spelling of one endpoint, together with the new one of the other.
 OLD_LOCAL = {"local_ip": "127.45.67.89", "local_port": 47001}
 OLD_REMOTE = {
     "remote_addr": None,

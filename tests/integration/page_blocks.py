@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-# A comment on the line before says why a block does not run: MyST's, or, in the README, HTML's.
+# A comment on the line before gives the reason why a block is not run: MyST's, or, in the README,
+# HTML's.
 WHY = r"(?:(?:% not run: (?P<why>[^\n]+)|<!-- not run: (?P<why_html>[^\n]+?) -->)\n+)?"
 FENCE = re.compile(
     rf"^{WHY}(?P<indent> *)```(?P<language>[^\s{{`]*)\n(?P<code>.*?)^(?P=indent)```$",

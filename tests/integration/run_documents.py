@@ -67,7 +67,7 @@ class Documents(list):
 
 
 def until(condition: Callable[[], object]) -> MsgGenerator[None]:
-    """Let the RunEngine go on until a condition holds."""
+    """Let the RunEngine continue until a condition holds."""
     end = time.monotonic() + 20
     while not condition():
         assert time.monotonic() < end

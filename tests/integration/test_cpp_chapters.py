@@ -324,7 +324,7 @@ def test_a_server_and_a_client_in_two_processes(
     second = "client" if first == "server" else "server"
     arguments = (protocol, str(free_port(protocol)), str(MESSAGES))
     processes = {first: start("sockets", first, *arguments)}
-    # Its engine runs, and there is nobody yet.
+    # The engine is running without a peer.
     stdout = processes[first].stdout
     assert stdout
     assert "ready\n" in iter(stdout.readline, "")

@@ -101,7 +101,7 @@ def functions() -> Iterator[Function]:
 
 
 def reasons(compiler: Compiler) -> dict[str, str]:
-    """Functions that this build declares and does not do, and what it says of them."""
+    """Functions that this build declares but does not implement, and the reported reasons."""
     statements = [
         "if (daqiri_init(argv[1]) != Status::SUCCESS) { puts(last_error()); exit(1); }",
         "auto* burst = create_tx_burst_params();",
@@ -128,7 +128,7 @@ def table(heading: str, rows: list[tuple[str, str]]) -> str:
 
 
 def told_above(name: str, differences: str) -> bool:
-    """Whether the page's own tables say in what a function differs."""
+    """Whether the tables of the page describe how a function differs."""
     cells = re.findall(r"^\| ([^|]*) \|", differences, re.MULTILINE)
     return any(re.search(rf"`{name}\b", cell) for cell in cells)
 
@@ -244,7 +244,7 @@ def key_verdict(key: str, given: object) -> str:
     try:
         Engine.open(config).close()
     except NotSupportedError as error:
-        # Without the interface that asks for it, and without what to do instead.
+        # Without the interface that requires it, and without a proposed fix.
         lacking = re.sub(r"^interface '\w+': ", "", str(error).partition("; ")[0])
         return f"not in this build: {lacking}"
     return told

@@ -1,4 +1,4 @@
-"""Every C++ block of a guide compiles as C++17 and runs, or says which part this build lacks.
+"""Every C++ block of a guide compiles as C++17 and runs, or names the part that this build lacks.
 
 The project's own guides, and others with `--guides PATH`. The blocks are found in the text. Those
 of a document are functions of one program, which runs each by itself around bursts of its own; a

@@ -1,4 +1,4 @@
-"""The Python of how-to guides runs as it is written."""
+"""The Python code of how-to guides runs unchanged."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ from page_blocks import program
 
 GUIDES = Path(__file__).parents[2] / "docs" / "how-to"
 
-# What a guide takes over from others, as its text says.
+# Names that a guide takes from other guides, according to its text.
 SESSION = """
 from bluesky import RunEngine
 from daqiri_ophyd import profiles

@@ -98,7 +98,7 @@ def test_a_terminal_that_is_closed_ends_a_capture_with_file_and_run_complete(
     tmp_path: Path, stimulus: Path
 ) -> None:
     terminal, end = pty.openpty()
-    # The leader of a session of its own, whose terminal this is.
+    # The leader of a new session, with this terminal.
     process = subprocess.Popen(
         ["setsid", "--ctty", *COMMAND, "capture", "loopback", "--send", stimulus],
         cwd=tmp_path, stdin=end, stdout=end, stderr=end,

@@ -1,4 +1,4 @@
-"""A virtual machine with a kernel of its own over this machine's files: QEMU in software."""
+"""A virtual machine with a separate kernel over this machine's files: QEMU in software."""
 
 import json
 import os

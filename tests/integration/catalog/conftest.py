@@ -22,7 +22,7 @@ from daqiri_ophyd.documents import PCAP_MIMETYPE, CaptureStream, capture_data_ke
 
 
 class SoftCapture(Device):
-    """Writes a pcap file for each trigger, or several in flight, with its metadata beside it."""
+    """Writes a pcap file and its metadata for each trigger; several triggers may be in flight."""
 
     file_prefix = "soft"
     packets = Component(Signal, value=0, kind="hinted")

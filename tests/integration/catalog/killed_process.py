@@ -38,7 +38,7 @@ def scan(kind: str, capture: Any, tx: Any, roll_packets: int) -> Any:
 
 
 def main(data: Path, kind: str, uri: str, roll_packets: int, batch_size: int) -> None:
-    """Capture without end; say so, and stop, when packets are in the file that is being written."""
+    """Capture without end; report and stop when packets are in the open file."""
     engine = RunEngine({}, context_managers=[])
     readable = [data / "captures"]
     if uri:

@@ -1,4 +1,4 @@
-"""Runs are stored beside the RunEngine, and whoever needs them waits."""
+"""Runs are stored in the background, and readers wait for them."""
 
 import errno
 import logging
@@ -35,7 +35,7 @@ class Gate(logging.Handler):
         self.then: Callable[[], None] = self.open.set
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Take note that somebody waits."""
+        """Record that a thread waits."""
         if record.getMessage().startswith("Waiting for run"):
             self.told.append(record.getMessage())
             self.then()
@@ -256,7 +256,7 @@ def test_a_forked_child_leaves_the_storing_to_its_parent(stuck, gate, device, ru
     assert list(stuck.client) == [uid]
 
 
-# Its writer is stuck until somebody waits for it, or for ever.
+# The writer is blocked until a thread waits for it, or forever.
 SCRIPT = """
 import os, signal, sys, threading
 from pathlib import Path

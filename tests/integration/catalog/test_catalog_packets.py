@@ -164,7 +164,7 @@ def test_files_that_nobody_reads_any_more_are_not_kept_open(
         assert time.monotonic() < deadline, mapped()
         time.sleep(0.05)
     assert packets.read(["src_port"])["src_port"].tolist() == list(range(6))
-    # What was read before is not answered for a file that is gone.
+    # Data read before is not returned for a removed file.
     (captures / "c_3.pcap").unlink()
     with pytest.raises(Exception, match=r"422.*No such file.*c_3\.pcap"):
         packets.read(["src_port"])

@@ -219,7 +219,7 @@ def require_recovered(catalog, uid, found, data, kind):
             counts.append(len(pcap))
         done = subprocess.run(["tcpdump", "-nr", file], capture_output=True, check=True)
         assert done.stdout.count(b"\n") == counts[-1]
-    # A reading that was not complete is no row; its file is beside them, with what it has.
+    # An incomplete reading has no row; its file is kept, with its content.
     assert found["unlisted"] == [str(file) for file in on_disk[len(files) :]]
     assert len(found["unlisted"]) == (kind == "step")
     assert counts[-1] >= (250 if kind == "step" else 1)

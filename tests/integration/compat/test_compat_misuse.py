@@ -53,7 +53,7 @@ def burst(engine: Start) -> compat.BurstParams:
     return received(port)
 
 
-# What each function takes besides the burst, where all of it is in order.
+# Valid arguments of each function in addition to the burst.
 BURST_CALLS: dict[str, tuple[Any, ...]] = {
     "set_header": (0, 0, 1, 1),
     "set_num_packets": (1,),
@@ -106,7 +106,7 @@ def call(name: str, *arguments: object) -> Any:
 
 
 def failed(name: str, result: Any) -> bool:
-    """Whether a result says that there was nothing to do."""
+    """Whether a result is that of a call without effect."""
     first = result[0] if isinstance(result, tuple) else result
     if isinstance(first, Status):
         return first != Status.SUCCESS
@@ -259,7 +259,7 @@ def test_copies_end_with_the_buffer(engine: Start) -> None:
         (b"ab", {"nbytes": 1, "src_offset": 2**64 - 1}),
     ):
         assert copy(burst, 0, data, **arguments) == Status.INVALID_PARAMETER, arguments
-    # Neighbours are untouched.
+    # Neighbours are not changed.
     assert compat.get_packet_bytes(burst, 1, 100) == (Status.SUCCESS, bytes([1]) * 100)
     compat.free_all_packets_and_burst_tx(burst)
 
@@ -677,7 +677,7 @@ def test_socket_options_of_wrong_types(engine: Start) -> None:
 
 
 def test_a_server_that_knows_nobody(loopback: Callable[..., dict[str, Any]]) -> None:
-    """Its burst is gone, whether the packets are refused at once or counted later."""
+    """Its burst is freed, whether the packets are rejected immediately or counted later."""
     config = loopback() | {"stream_type": "socket", "loopback": ""}
     port = free_port("udp")
     config["interfaces"][0] |= {

@@ -1,4 +1,4 @@
-"""A process that records numbered frames of its own until it is killed."""
+"""A process that records numbered frames until it is killed."""
 
 import sys
 from pathlib import Path

@@ -87,7 +87,7 @@ def test_without_a_consumer_the_sender_waits(
         assert counters.held > 0
         assert counters.dropped_total == 0
         assert not tx.wait_sent(0.01)
-        # The rest follows while somebody takes what is there.
+        # The rest follows while the waiting packets are received.
         sender = threading.Thread(target=lambda: tx.send(sent[submitted:]))
         sender.start()
         got = 0
@@ -118,7 +118,7 @@ def test_held_bursts_exhaust_the_pool_and_nothing_else(
         assert counters.received == sent
         assert counters.delivered == 8 * 64
         assert counters.dropped["no_burst_buffer"] == sent - 8 * 64
-        # They come back: reception goes on.
+        # The buffers are returned: receiving continues.
         kept.clear()
         before = rx.counters().delivered
         tx.send(made_frames(64))
@@ -229,7 +229,7 @@ def test_udp_under_overload(udp: Build, wait_until_idle: WaitUntilIdle, watch: W
         wait_until_idle(engine)
         counters, sent = rx.counters(), tx.counters()
         assert sent.submitted == len(payloads)
-        # Between the two is the kernel, which says what it dropped.
+        # The kernel is between the two, and reports what it dropped.
         assert counters.received == sent.sent
         assert counters.dropped_total == counters.received - counters.held
         got = sum(len(burst) for burst in rx.bursts(0.2))

@@ -1,4 +1,4 @@
-"""Bursts as arrays: no copies, and buffers that live as long as somebody looks at them."""
+"""Bursts as arrays: no copies, and buffers that stay valid as long as arrays use them."""
 
 import contextlib
 import gc
@@ -62,7 +62,7 @@ def test_nothing_is_copied(loopback: Loopback, made_frames: Frames, receive_all:
         views = list(burst)
         assert [address(view) for view in views] == [address(burst[i]) for i in range(64)]
         assert [address(view) for view in views] == [address(view) for view in burst[:]]
-        # Packets lie in buffers of one region, apart by whole buffers.
+        # Packets are in buffers of one region, at a distance of whole buffers.
         steps = np.diff(sorted(map(address, views)))
         assert (steps >= 2048).all()
         assert views[0].base is views[63].base is burst.lengths.base is burst.timestamps.base

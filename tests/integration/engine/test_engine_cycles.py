@@ -32,7 +32,7 @@ def threads() -> int:
 
 
 def descriptors() -> Counter[str]:
-    """Count what is open, by kind and path, so that a leak says what it is."""
+    """Count open descriptors, by kind and path, to identify a leak."""
     found: Counter[str] = Counter()
     for descriptor in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # the listing's own
@@ -74,7 +74,7 @@ def without_collector() -> Iterator[None]:
 
 @contextlib.contextmanager
 def datagrams_from_outside(config: dict[str, Any]) -> Iterator[None]:
-    """Send to the receiver's port all the time, whether somebody listens or not."""
+    """Send to the port of the receiver all the time, with or without a listener."""
     host, port = config["interfaces"][0]["socket_config"]["local_addr"][6:].rsplit(":", 1)
     stopping = threading.Event()
 
@@ -182,7 +182,7 @@ def test_a_hundred_cycles_under_traffic_leak_nothing(
     }[kind]
 
     def cycles(count: int) -> Usage:
-        """Count what is left when the peers from outside are gone: theirs come and go."""
+        """Count what remains after the external peers have ended, as their own resources vary."""
         with outside(config):
             for number in range(count):
                 cycle(number, config, packets, tmp_path)

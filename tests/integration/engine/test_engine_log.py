@@ -17,7 +17,7 @@ from daqiri_ophyd.engine import Engine
 
 
 class Lines(logging.Handler):
-    """Keeps records and tells when one came."""
+    """Keeps records and notifies when one arrives."""
 
     def __init__(self) -> None:
         super().__init__()

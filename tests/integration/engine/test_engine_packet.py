@@ -67,7 +67,7 @@ def ended(process: subprocess.Popen[str]) -> Iterator[None]:
 
 
 def put_on_the_wire(frames: list[bytes]) -> None:
-    """Send frames from ``near`` with a socket that has nothing of ours.
+    """Send frames from ``near`` with a plain socket.
 
     On one core: a cable of the kernel's keeps the order of each core's frames only.
     """
@@ -450,7 +450,7 @@ def test_what_has_arrived_before_the_end_is_there(
             held += len(burst)
     counters = queue.counters()
     assert counters.received == count == held + counters.dropped_total
-    # More than the buffers hold is counted; so is what the ring has no room for.
+    # Packets beyond the buffers are counted, and also those that do not fit into the ring.
     assert held == 10 if count == 10 else 2000 <= held < count
 
 

@@ -27,7 +27,7 @@ PORT = 5000
 
 @pytest.fixture(params=["af_packet", "af_xdp"])
 def packet(request: pytest.FixtureRequest, packet: Build) -> Build:
-    """Queues on threads of their own, each with a region and a flow (``PORT`` and its number)."""
+    """Queues on separate threads, each with a region and a flow (``PORT`` and its number)."""
     if request.param == "af_xdp":
         request.getfixturevalue("has_af_xdp")
     cores = [str(core) for core in sorted(os.sched_getaffinity(0))]

@@ -98,7 +98,7 @@ def wait_received(engine: Engine, tx: TxQueue) -> None:
     end = time.monotonic() + 20.0
     while sum(rx.counters().received for rx in engine.ports[0].rx) < tx.counters().sent:
         if time.monotonic() > end:
-            return  # the checks say what is missing
+            return  # the checks report what is missing
         time.sleep(0.002)
 
 
@@ -159,7 +159,7 @@ def region(name: str, num_bufs: int, buf_size: int) -> dict[str, Any]:
 
 @st.composite
 def loopbacks(draw: st.DrawFn) -> dict[str, Any]:
-    """Draw a configuration of one port that hears itself."""
+    """Draw a configuration of one port that receives its own packets."""
     numbers = st.integers
     queues = draw(numbers(1, 3))
     split = draw(st.booleans())
@@ -284,7 +284,7 @@ def udp_example(
     config["memory_regions"][0].update(num_bufs=200, buf_size=128)
     with Engine.open(config) as engine, watch(engine):
         consumers, tx = run(engine, payloads(traffic["size"]), 0, traffic)
-    # Datagrams that the kernel has when the engine closes are nobody's any more.
+    # Datagrams that the kernel still has when the engine closes are not counted.
     check(consumers, tx, in_flight=traffic["close_after"] is not None)
     counters = consumers[0].queue.counters()
     assert traffic["size"] > 128 or counters.truncated == 0

@@ -98,7 +98,7 @@ def test_our_client_sends_to_a_tool(tcp: Build, name: str, host: str, tmp_path: 
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_a_tool_sends_back_what_it_gets(tcp: Build, host: str) -> None:
-    """Both directions of one connection at once."""
+    """Both directions of one connection together."""
     data = stream(1_000_001, 3)
     port = free_port("tcp", host)
     kind = "TCP6" if ":" in host else "TCP4"

@@ -70,7 +70,7 @@ class Peer:
                         address = peer.getsockname()
                     self.send(peer, life)
                 except OSError:
-                    # The engine was closed meanwhile.
+                    # The engine was closed in between.
                     return
                 if life.breaks_off:
                     reset(peer)
@@ -166,7 +166,7 @@ def peers_of(scenario: dict[str, Any], port: int) -> list[Peer]:
 
 @contextlib.contextmanager
 def disturbed(how: str, engine: Engine) -> Iterator[None]:
-    """Flush or filter all the time beside the block."""
+    """Flush or filter repeatedly in parallel to the block."""
     stopping = threading.Event()
     (port,) = engine.ports
 

@@ -314,7 +314,7 @@ def test_damaged_frames_do_no_harm(loopback: Build, data: st.DataObject) -> None
                     seen += packets_of([burst]) if each is queue else []
         while (burst := queue.receive(0.05)) is not None:
             seen += packets_of([burst])
-        # Each was what its flow asks for, without a tunnel or a tag.
+        # Each packet matched its flow, without a tunnel or a tag.
         for packet in seen:
             found = Ether(packet)
             assert UDP in found and VXLAN not in found and Dot1Q not in found
@@ -416,7 +416,7 @@ def test_tshark_agrees_with_what_is_sent(
         started = partial(subprocess.Popen, command, stderr=subprocess.PIPE, text=True)
         with cable.call(started) as tshark:
             try:
-                # It says so before it does so.
+                # Reported before it happens.
                 while "Capturing" not in tshark.stderr.readline():
                     assert tshark.poll() is None
                 end = time.monotonic() + UNTIL
@@ -461,7 +461,7 @@ def test_tshark_agrees_with_what_is_sent(
 def test_a_tunnel_over_a_cable(
     cable: Any, packet: Build, made_frames: Any, receive_all: Receive, tunnel: str
 ) -> None:
-    # Without an Ethernet header in the tunnel there is no place for a tag.
+    # Without an Ethernet header in the tunnel, a tag cannot be added.
     bare = tunnel == "gre of ip"
     config = push_frames(packet(), *([encap(tunnel), PUSH] if bare else [PUSH, encap(tunnel)]))
     actions = [POP, decap(tunnel)] if bare else [decap(tunnel), POP]

@@ -1,4 +1,4 @@
-"""UDP with peers that have nothing of ours: plain sockets, a network namespace's kernel."""
+"""UDP with independent peers: plain sockets, and the kernel of a network namespace."""
 
 import contextlib
 import socket

@@ -287,7 +287,7 @@ def test_a_renamed_interface(
 
 
 def start(cable: Any, config: Config, folder: Path, *before: str) -> subprocess.Popen[str]:
-    """Open an engine in a process of its own, which waits then."""
+    """Open an engine in a separate process, which then waits."""
     (folder / "config.json").write_text(json.dumps(config))
     script = """
 import json, os, sys
@@ -323,7 +323,7 @@ def test_a_killed_process_leaves_no_program(
         assert "xdp" in cable.call(link, "far")
         process.send_signal(signal.SIGKILL)
         process.wait(TIMEOUT)
-        # Its child lives on, until nobody writes to it any more.
+        # The child keeps running until its input is closed.
         assert eventually(lambda: "xdp" not in cable.call(link, "far"))
         with cable.call(Engine.open, packet()) as engine:
             receiver, sender = engine.ports

@@ -26,7 +26,7 @@ assert spec is not None and spec.loader is not None
 made = module_from_spec(spec)
 spec.loader.exec_module(made)
 
-# What a file system may take for a file besides its data.
+# Space that a file system may use for a file in addition to its data.
 ROUNDED_UP = 1 << 17
 KINDS = (
     {"layout": "chunked"},

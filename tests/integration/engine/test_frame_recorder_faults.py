@@ -1,4 +1,4 @@
-"""Recordings of frames that are disturbed: process killed, disk full, directory gone."""
+"""Disturbed recordings of frames: process killed, disk full, directory removed."""
 
 import json
 import os
@@ -132,7 +132,7 @@ def record_too_much(
                 recorder.snapshot().frames + recorder.snapshot().dropped == turn * FRAMES
             )
         )
-        # The same batches again are late: they are told apart by the number of their turn.
+        # Repeated batch numbers are late; the number of the turn distinguishes them.
         packets = packets.copy()
         numbers = packets[:, 42:46].copy().view(">u4") + len(packets)
         packets[:, 42:46] = numbers.astype(">u4").view(np.uint8)
@@ -288,7 +288,7 @@ def test_an_empty_file_is_made_again_until_a_frame_fits(
     folder = disk / "folder"
     folder.mkdir()
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    # The smallest file that can be begun: it has no room for a frame.
+    # The smallest file that can be created: a frame does not fit.
     refused, least = 0, 1 << 20
     try:
         while refused + 1 < least:

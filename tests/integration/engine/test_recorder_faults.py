@@ -1,4 +1,4 @@
-"""Recordings that are disturbed: the process killed, disks full, directories gone."""
+"""Disturbed recordings: the process killed, disks full, directories removed."""
 
 import random
 import signal
@@ -17,7 +17,7 @@ from daqiri_ophyd.cli import _main
 from daqiri_ophyd.documents import sidecar_path
 from daqiri_ophyd.engine import Engine, PcapFile
 
-# What a file system may take for a file besides its data.
+# Space that a file system may use for a file in addition to its data.
 ROUNDED_UP = 1 << 17
 SCRIPT = Path(__file__).with_name("recording_process.py")
 

@@ -22,7 +22,7 @@ Frames = Callable[..., NDArray[np.uint8]]
 Build = Callable[..., dict[str, Any]]
 WaitUntilIdle = Callable[[Engine], None]
 
-# Records, forks a child that outlives it, and says both numbers.
+# Records, forks a child that outlives it, and prints both numbers.
 PARENT = """
 import json, os, sys, time
 from daqiri_ophyd.engine import Engine

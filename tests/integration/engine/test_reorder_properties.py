@@ -43,7 +43,7 @@ integers = st.integers
 
 @st.composite
 def fields(draw: st.DrawFn, *least: int) -> list[Config]:
-    """Draw fields of at least so many bits each, anywhere in the room for them."""
+    """Draw fields of at least so many bits each, anywhere in the given bits."""
     at, made = 0, []
     for i, bits in enumerate(least):
         # What is left for this one and for those behind it.

@@ -1,4 +1,4 @@
-"""Scans of frames on a disk that fills up: all that came is in files or told as lost."""
+"""Scans of frames on a disk that fills up: every frame is in a file or reported as lost."""
 
 import contextlib
 import json
@@ -97,7 +97,7 @@ def test_a_fly_scan_fails_with_what_was_written(
 
 
 def fill(disk: Path) -> None:
-    """Leave no room on a disk."""
+    """Fill a disk completely."""
     with (disk / "ballast").open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while file.write(bytes(4096)):
             pass
@@ -114,7 +114,7 @@ def test_a_disk_that_is_full_before_the_first_frame_fails_a_fly_scan(
     layout: str,
     on_error: str,
 ) -> None:
-    """What is written is in rows, and the error says why the rest is not; it may be all."""
+    """Written frames are in rows (possibly all), and the error reports why others are not."""
     detector.layout.put(layout)
     detector.on_error.put(on_error)
     detector.timeout.put(0.5)

@@ -37,7 +37,7 @@ def idle(daq: Daq) -> None:
     detector = daq.port0.frames.images
     assert detector.progress is None
     with daq.port("port0").reorder["images"].frames():
-        pass  # refused while somebody has them
+        pass  # rejected while they are in use
     assert daq.rx_queue("port0", "q").counters().held == 0
 
 

@@ -94,7 +94,7 @@ print(json.dumps([opened[0] > 0, opened[1] > 0, closed,
 
 
 def test_a_kernel_that_does_not_compile_is_told(with_driver: Run) -> None:
-    """And frames that nobody wants smaller are made as ever."""
+    """Frames without a binned preview are made as before."""
     program = """
 with Engine.open(CONFIG) as engine:
     plan = engine.port("port").reorder["images"]

@@ -27,7 +27,7 @@ WHOLE_PAGES = 1024
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A folder on a file system with O_DIRECT, which one in memory may not have."""
+    """A folder on a file system with O_DIRECT, which one in memory may not support."""
     for place in (tmp_path, Path(__file__).parents[3] / "build", Path("/var/tmp")):
         try:
             os.close(os.open(place, os.O_TMPFILE | os.O_WRONLY | os.O_DIRECT))
@@ -41,7 +41,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def run(with_driver: Run) -> Run:
-    """Run a program that goes on after an error, and whose log is printed, too."""
+    """Run a program that continues after an error, and print its log, too."""
 
     def run(program: str, **answers: int) -> tuple[str, list[str]]:
         program = program.replace("running and", "running and not now.error and")
@@ -62,7 +62,7 @@ def outcome(said: str) -> Any:
 
 
 def metadata(file: Path) -> dict[str, Any]:
-    """Return what is told beside a file."""
+    """Return the metadata of a file."""
     assert read_sidecar(file) is not None
     return json.loads(Path(f"{file}.json").read_text())
 

@@ -127,7 +127,7 @@ with Engine.open({on_the_gpu(gpu=1)!r}) as engine:
     )
     assert said == [f"<DeviceArray: uint16 {SHAPE}, GPU 1> (2, 1) (2, 1)", "True"]
     assert "synchronize" not in asked
-    # By get(), and when the last array is gone.
+    # By get(), and when the last array is deleted.
     assert asked.count("synchronize-another") == 2
 
 

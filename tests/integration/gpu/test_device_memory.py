@@ -85,7 +85,7 @@ with Engine.open(CONFIG) as engine:
 
 
 def record(run: Run, tmp_path: Path, config: Config, data: Any, **options: Any) -> Any:
-    """Record frames in a process with a driver; what it says, and the files."""
+    """Record frames in a process with a driver; return its output and the files."""
     np.save(tmp_path / "data.npy", data)
     (tmp_path / "files").mkdir()
     answers = {name: options.pop(name) for name in [*options] if name.isupper()}

@@ -1,4 +1,4 @@
-"""Packets in a GPU's memory on a bad day, in numbers beyond one launch, and on two GPUs."""
+"""Packets in GPU memory: errors, numbers beyond one launch, and two GPUs."""
 
 from pathlib import Path
 from typing import Any

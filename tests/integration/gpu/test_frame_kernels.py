@@ -71,7 +71,7 @@ def jungfrau(kind: str) -> Config:
     return config
 
 
-# All gains, and pixels that have none.
+# All gains, and pixels without one.
 JUNGFRAU = """
 import json
 import time
@@ -231,7 +231,7 @@ def packets(batch, there=16):
     )
 """
 
-# What is set when a frame is sent is the least that it has, until none is set.
+# A frame uses a kernel that was set before it was sent, or a later one, until none is set.
 CHANGE = (
     SMALL
     + """

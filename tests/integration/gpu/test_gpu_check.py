@@ -45,7 +45,7 @@ def test_frames_of_every_layout_are_compared_and_rates_measured(
 
 
 def test_frames_are_written_with_cufile_and_read_back(with_driver: Run) -> None:
-    # On a file system with O_DIRECT, which the temporary folder may not have.
+    # On a file system with O_DIRECT, which that of the temporary folder may not support.
     folder = Path(__file__).parents[3] / "build"
     code, said = check(with_driver, *FEW, "--folder", f"{folder}", ON_HOST=1, CUFILE_MAJOR=0)
     assert code == 0, said
@@ -55,7 +55,7 @@ def test_frames_are_written_with_cufile_and_read_back(with_driver: Run) -> None:
 
 
 def test_a_kernel_that_does_not_convert_is_told(with_driver: Run, tmp_path: Path) -> None:
-    # Without ON_HOST, the driver copies bytes as they are.
+    # Without ON_HOST, the driver copies bytes unchanged.
     code, said = check(with_driver, *FEW, "--folder", f"{tmp_path}", CUFILE_OPEN=5001)
     assert code == 1
     assert "frame 0: 522242 bytes are not" in said

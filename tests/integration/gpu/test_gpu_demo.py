@@ -38,7 +38,7 @@ def test_demo_of_a_gpu_scans_stores_and_compares_images(
     if writer == "cufile":
         assert (result["writer"], result["cufile"]) == ("cufile", "compatibility mode")
     else:
-        # What CUDA's file library does where there is none.
+        # The behaviour of CUDA's file library if it is missing.
         assert result["writer"] in ("direct", "buffered")
     assert Path(result["picture"]).read_bytes().startswith(b"\x89PNG")
     (file,) = result["files"]

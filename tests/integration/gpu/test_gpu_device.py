@@ -1,4 +1,4 @@
-"""A GPU as a device in runs, with the driver and NVML of a host that has none."""
+"""A GPU as a device in runs, with a driver and NVML that need no GPU."""
 
 import json
 import math
@@ -56,7 +56,7 @@ with make_daq({loopback()!r}, "daq") as daq:
 
 @pytest.fixture
 def lost(tmp_path: Path) -> Path:
-    """The file that says that the GPU is lost."""
+    """The file that marks the GPU as lost."""
     return tmp_path / "lost"
 
 

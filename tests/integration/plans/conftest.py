@@ -83,7 +83,7 @@ def loopback(
     drops: bool = False,
     start: bool = False,
 ) -> dict[str, Any]:
-    """A loopback engine whose two receive queues have regions of their own.
+    """A loopback engine whose two receive queues have separate regions.
 
     ``start``: with a flow ``begin`` to the first queue, of packets to port 4999.
     """
@@ -184,7 +184,7 @@ def both(make: Callable[..., Daq]) -> tuple[Daq, Capture, Capture]:
 
 @pytest.fixture
 def send_to() -> Callable[[Daq, int, int], None]:
-    """Send frames to a UDP port, and wait until they have left."""
+    """Send frames to a UDP port, and wait until they have been sent."""
 
     def send_frames(daq: Daq, port: int, count: int) -> None:
         packets = frames.udp_frames(
@@ -205,7 +205,7 @@ def send_to() -> Callable[[Daq, int, int], None]:
 
 @pytest.fixture
 def send(send_to: Callable[[Daq, int, int], None]) -> Callable[[Daq, int], None]:
-    """Send frames to the first receive queue, and wait until they have left."""
+    """Send frames to the first receive queue, and wait until they have been sent."""
     return lambda daq, count: send_to(daq, 5000, count)
 
 

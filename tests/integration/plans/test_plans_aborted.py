@@ -1,4 +1,4 @@
-"""Transmissions that nobody takes: they are paused and aborted, and leave nothing behind."""
+"""Transmissions that no receiver accepts: they are paused and aborted, and leave nothing behind."""
 
 import asyncio
 import threading
@@ -81,7 +81,7 @@ def line(request, make, captures) -> Iterator[Line]:
 
 @contextmanager
 def paused_when(run_engine, condition: Callable[[], object]) -> Iterator[None]:
-    """Expect that the plan which is run inside is paused, as it is when a condition holds."""
+    """Require that the plan run inside pauses when a condition holds."""
 
     def watch() -> None:
         wait_for(condition)
@@ -217,7 +217,7 @@ def test_an_abort_drops_what_is_to_leave_later(daq, run_engine, documents):
 
 
 def test_a_reading_whose_packets_nobody_takes_is_taken_again(make, run_engine, documents):
-    """The queue beside the captured one is full; the packets for it are held at the pause."""
+    """The queue next to the captured one is full; its packets are held at the pause."""
     daq = make(tx_buffers=256)
     tx, capture = daq.port0.tx.out, daq.port0.capture
     capture.acquire_time.put(0.5)
@@ -248,13 +248,13 @@ def test_a_reading_whose_packets_nobody_takes_is_taken_again(make, run_engine, d
 def test_a_capture_that_fails_ends_the_run_at_once_and_says_why(
     make, run_engine, documents, captures, monkeypatch
 ):
-    """The transmission could not end: nobody takes its packets any more."""
+    """The transmission could not end, because no receiver takes its packets."""
     daq = make(rx_buffers=512, tx_buffers=1024)
     capture, tx = daq.port0.capture, daq.port0.tx.out
 
     def fail() -> None:
         wait_for(lambda: capture.progress is not None and capture.progress.packets > 2000)
-        captures.rename(captures.with_name("moved"))  # at once, while files are being made
+        captures.rename(captures.with_name("moved"))  # immediately, while files are being made
 
     ended: list[Any] = []
     give_up = tx.stop

@@ -1,4 +1,4 @@
-"""Flows that come and go, with their devices: when they may, and beside other threads."""
+"""Adding and removing flows with their devices: in which states, and with other threads."""
 
 import json
 import operator

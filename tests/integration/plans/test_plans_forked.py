@@ -12,7 +12,7 @@ from daqiri_ophyd.engine import Engine
 
 
 class Gate:
-    """Opens engines, of this process only when it may; tells that it is asked to."""
+    """Opens engines of this process only when permitted, and reports requests."""
 
     def __init__(self) -> None:
         self._process = os.getpid()

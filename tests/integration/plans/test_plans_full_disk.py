@@ -1,4 +1,4 @@
-"""Scans on a disk that fills up: all that arrived is in files or told as lost."""
+"""Scans on a disk that fills up: every packet is in a file or reported as lost."""
 
 import json
 import shutil
@@ -111,7 +111,7 @@ def test_what_was_captured_until_the_disk_was_full_is_in_the_catalog(tmp_path, e
     shutil.copytree(empty_catalog, tmp_path / "catalog")
     folder = tmp_path / "captures"
     folder.mkdir()
-    # In namespaces of its own: a file system that is really full, without being root.
+    # Runs in new namespaces, with a really full file system and without root permissions.
     done = subprocess.run(
         [
             *("unshare", "--mount", "--map-root-user", "sh", "-ec"),

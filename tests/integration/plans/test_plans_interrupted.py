@@ -59,7 +59,7 @@ def captured(capture) -> int:
 
 
 def assert_idle(daq) -> None:
-    """Nothing goes on, and another run works."""
+    """Nothing is running any longer, and another run works."""
     capture, tx = daq.port0.capture, daq.port0.tx.out
     assert capture.progress is None
     assert tx.transmission is None
@@ -175,7 +175,7 @@ def test_a_paused_reading_is_taken_again(daq, run_engine, documents, captures):
     files = documents.files()
     for file in files:
         assert numbers([file]) == list(range(400))
-    # What the first try caught stays beside them.
+    # The captures of the first attempt are kept.
     (beside,) = set(captures.rglob("*.pcap")) - set(files)
     assert 100 < len(numbers([beside])) < 400
 
@@ -387,7 +387,7 @@ except RunEngineInterrupted:
 
 @pytest.mark.parametrize("ending", ["abort", "exit"])
 def test_control_c(tmp_path, captures, ending):
-    """Twice Ctrl-C pauses a plan at once; then the user aborts, or just leaves."""
+    """Two Ctrl-C pause a plan immediately; then the user aborts, or just exits."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     errors = tmp_path / "stderr"

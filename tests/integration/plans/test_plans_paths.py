@@ -1,4 +1,4 @@
-"""Where captures are written, and where documents say that they are."""
+"""Where captures are written, and the paths in the documents."""
 
 import itertools
 from pathlib import Path

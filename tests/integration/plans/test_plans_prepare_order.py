@@ -193,7 +193,7 @@ def test_a_pause_in_the_last_collection(both, run_engine, documents, send_to):
 
 
 def test_one_of_two_that_is_prepared_again_counts_rows_anew(both, run_engine, documents, send_to):
-    """The rows of the other go on, so that its next files are in no row."""
+    """The rows of the other continue, so that its next files are in no row."""
     daq, first, second = both
 
     def send():

@@ -1,4 +1,4 @@
-"""Several receive queues of a port at once: files, rows, limits, losses."""
+"""Several receive queues of a port in one scan: files, rows, limits, losses."""
 
 import numpy as np
 import pytest

@@ -94,7 +94,7 @@ def test_a_replay_is_verified(name, profile, run_engine, catalog, documents):
 
 
 def test_a_stream_whose_records_are_longer_than_a_packet_is_replayed(profile, run_engine, catalog):
-    """The receiver takes up to 64 KiB at once, the sender sends up to 8 KiB."""
+    """The receiver takes up to 64 KiB per packet, the sender sends up to 8 KiB."""
     _, capture, tx = profile("tcp")
     packets = {"count": 400, "size": 8000}
     plan = plans.capture(capture, acquire_time=1.0, tx=tx, packets=packets)
@@ -221,7 +221,7 @@ def test_bytes_that_were_sent_before_a_replay_are_not_counted_as_its_own(capture
                 queue.receive(0.01)
 
         send(3000)
-        # The receiver has buffers for less, and nobody takes them.
+        # The receiver has fewer buffers, and no packets are received.
         assert queue.counters().received_bytes < 3_000_000
         messages = _when_arrived(flight(), tx, capture, 60_000, 20.0)
         assert next(messages).command == "kickoff"

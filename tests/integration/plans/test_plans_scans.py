@@ -85,7 +85,7 @@ def test_the_format_of_a_run_is_fixed(daq):
 def test_a_reading_begins_when_it_is_triggered(daq, run_engine, documents):
     capture, tx = daq.port0.capture, daq.port0.tx.out
     capture.num_packets.put(300)
-    run_engine(plans.timed_tx(tx, {**BURST, "size": 64}))  # nobody records these
+    run_engine(plans.timed_tx(tx, {**BURST, "size": 64}))  # these are not recorded
     documents.clear()
 
     run_engine(prepare(tx))
@@ -93,7 +93,7 @@ def test_a_reading_begins_when_it_is_triggered(daq, run_engine, documents):
 
     with PcapFile(documents.files()[0]) as pcap:
         assert set(pcap.lengths) == {142}
-    # What was flushed is no loss.
+    # Flushed packets do not count as lost.
     assert documents.rows()[0]["daq_port0_capture_dropped"] == 0
     assert daq.port0.rx.frames.dropped_flushed.get() == 300
 

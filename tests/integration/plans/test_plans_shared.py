@@ -364,7 +364,7 @@ def test_an_abort_keeps_the_rows_that_there_are(both, run_engine, documents, sen
 
 @pytest.mark.parametrize("kept", ["nothing", "a row"])
 def test_rows_of_a_killed_process_are_added(both, captures, run_engine, documents, send_to, kept):
-    """The documents end where the process was killed; files go on."""
+    """The documents end where the process was killed; later files exist."""
     daq, *devices = both
 
     @bpp.stage_decorator(devices)

@@ -1,4 +1,4 @@
-"""Servers that run the startup collection, each a process with a data folder of its own."""
+"""Servers that run the startup collection, each in a process with a separate data folder."""
 
 import contextlib
 import os
@@ -96,7 +96,7 @@ class Service:
         return "\n".join(log.read_text()[-4000:] for log in self.home.glob("*.log"))
 
     def stop(self) -> None:
-        """End all servers, and whatever they have started."""
+        """End all servers and the processes that they have started."""
         self.close_catalog()
         for process in reversed(self._processes):
             process.terminate()
@@ -141,7 +141,7 @@ class Service:
         return self._catalog
 
     def close_catalog(self) -> None:
-        """Close the catalog: the process that serves it has ended."""
+        """Close the catalog: its server process has ended."""
         if self._catalog is not None:
             self._catalog.close()
             self._catalog = None
@@ -149,7 +149,7 @@ class Service:
 
 @pytest.fixture(scope="module")
 def free_port() -> Iterator[Callable[[], int]]:
-    """Choose ports that the kernel gives to nobody else; servers that reuse addresses have them."""
+    """Choose ports that the kernel assigns to no other; servers that reuse addresses can bind."""
     with contextlib.ExitStack() as kept:
 
         def choose() -> int:

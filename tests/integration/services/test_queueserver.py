@@ -139,7 +139,7 @@ def test_the_commands_of_the_guide_capture_replay_and_scan(queue):
     assert service.packets(captured) == service.packets(replayed) == [100]
     assert service.documents(replayed)[0]["replay_of"] == captured
     assert service.packets(steps) == [100, 100, 100]
-    assert service.packets(scanned) == [0, 0]  # nobody sends
+    assert service.packets(scanned) == [0, 0]  # nothing is sent
     queue.add("mv", f"{CAPTURE}.acquire_time", 0)
     queue.start()
     assert queue.runs() == []
@@ -261,6 +261,6 @@ def test_a_destroyed_environment_can_be_opened_again_and_its_run_is_recovered(qu
     replayed, captured = queue.runs()
     assert service.packets(replayed) == [packets]
     assert service.packets(captured) == [100]
-    # Scan ids go on where the destroyed environment was.
+    # Scan ids continue from the destroyed environment.
     scan_ids = [service.documents(run)[0]["scan_id"] for run in (uid, replayed, captured)]
     assert scan_ids == list(range(scan_ids[0], scan_ids[0] + 3))

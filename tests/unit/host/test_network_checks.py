@@ -779,7 +779,7 @@ def test_wrong_firmware_settings_are_set_at_once(firmware):
     assert keep_link.lasting == (
         "mlxconfig -y -d 0000:b3:00.0 set KEEP_ETH_LINK_UP_P1=1 KEEP_IB_LINK_UP_P2=0",
     )
-    # Which ends what runs on it: a choice of its own.
+    # This ends what runs on it, so it is a separate choice.
     assert nic_mode.step is Step.DPU_MODE
     assert nic_mode.lasting == (
         "mlxconfig -y -d 0000:b3:00.0 set INTERNAL_CPU_OFFLOAD_ENGINE=DISABLED",
