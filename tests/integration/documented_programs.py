@@ -1,4 +1,4 @@
-"""Programs of the documents, run as their readers run them."""
+"""Programs of the documentation, run like a reader would."""
 
 import contextlib
 import os

@@ -45,6 +45,6 @@ def page_blocks(page: Path) -> list[PageBlock]:
 
 
 def program(page: Path) -> str:
-    """Return the Python of a page as one program, without what does not run."""
+    """Return the Python code of a page as one program, without the blocks that are not run."""
     blocks = page_blocks(page)
     return "\n".join(b.code for b in blocks if b.language == "python" and not b.why_not_run)

@@ -1,4 +1,4 @@
-"""The demonstration, as a newcomer runs it."""
+"""The demonstration, as run by a new user."""
 
 import contextlib
 import json

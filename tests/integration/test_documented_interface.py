@@ -41,7 +41,7 @@ class Compiler:
         return ["g++", "-std=c++17", "-w", "-fmax-errors=0", *search, str(source)]
 
     def failing(self, lines: list[str]) -> set[int]:
-        """Return which of these declarations do not compile, each for itself."""
+        """Return the declarations that do not compile, each tested separately."""
         source = self.folder / "names.cpp"
         source.write_text(PRELUDE + '#line 1 "names"\n' + "\n".join(lines) + "\n")
         done = subprocess.run(
@@ -52,7 +52,7 @@ class Compiler:
         return {n - 1 for n in found}
 
     def run(self, statements: list[str], *arguments: str) -> str:
-        """Run a program that has these statements; what it printed."""
+        """Run a program with these statements; return its output."""
         source = self.folder / "calls.cpp"
         body = "\n".join(statements)
         source.write_text(f"{PRELUDE}int main(int, char** argv) {{\n{body}\n}}\n")
@@ -224,7 +224,7 @@ def with_value(path: str, value: object) -> dict[str, object]:
 
 
 def key_verdict(key: str, given: object) -> str:
-    """What becomes of a configuration that has the key."""
+    """The result of a configuration with the key."""
     otherwise = documented.KEYS_OTHERWISE.get(key, "")
     told = f"different: {otherwise}" if otherwise else SAME
     if given is None:  # depends on the machine

@@ -22,7 +22,7 @@ daq = loopback = make_daq(profiles.path("loopback"), name="daq", directory="capt
 
 
 def run_guide(name: str, folder: Path, session: str = "") -> None:
-    """Run the blocks of a guide as one program, behind what it takes over from others."""
+    """Run the blocks of a guide as one program, after the names that it takes from others."""
     exit_code, printed = run_program(session + program(GUIDES / name), folder, "-W", "error")
     assert exit_code == 0, printed
 

@@ -13,7 +13,7 @@ BLOCK = re.compile(r"^```(python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def run_tutorial(name: str, folder: Path) -> None:
-    """Run the page's blocks as one program, which prints what the page shows."""
+    """Run the blocks of the page as one program, whose output must be that of the page."""
     blocks = BLOCK.findall((TUTORIALS / name).read_text())
     assert sum(kind == "python" for kind, _ in blocks) >= 8
     code = "\n".join(content for kind, content in blocks if kind == "python")

@@ -1,4 +1,4 @@
-"""The layout drawn from the code's imports is the one that the documentation shows."""
+"""The layout drawn from the imports of the code equals the one in the documentation."""
 
 import json
 import os

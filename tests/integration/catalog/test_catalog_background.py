@@ -20,12 +20,12 @@ from bluesky import preprocessors as bpp
 
 from daqiri_ophyd.catalog import Catalog, _backlog, _backup, capture_files, recover_runs
 
-# Of a wait for what is to happen, s.
+# Timeout of waits for expected events, s.
 LIMIT = 60
 
 
 class Gate(logging.Handler):
-    """Holds up requests of writers until it is open; opened by the message of one who waits."""
+    """Blocks requests of writers until it is opened, by the message of a waiting thread."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Gate(logging.Handler):
             self.then()
 
     def pass_through(self, _request: object) -> None:
-        """Wait as a server that does not answer makes one wait."""
+        """Wait like a client of a server that does not answer."""
         if threading.current_thread() is not threading.main_thread():
             self.reached.set()
             if not self.open.wait(LIMIT):
@@ -66,7 +66,7 @@ def gate(catalog, monkeypatch):
 
 @pytest.fixture
 def stuck(catalog, run_engine, gate):
-    """A catalog that does not answer a writer, which stores runs of the RunEngine."""
+    """A catalog that does not answer a writer, which stores the runs of the RunEngine."""
     run_engine.subscribe(catalog.writer())
     before_requests(catalog, gate.pass_through)
     return catalog

@@ -58,7 +58,7 @@ def test_scan_outlives_the_server_and_is_ingested_later(
         (stream,) = run
         assert list(run[stream].read()["soft_packets"]) == [2, 3, 4]
         assert run.validate(raise_on_error=True) is True
-        # Again: nothing to do, nothing twice.
+        # Repeated: no work left, and nothing is stored twice.
         assert reopened.ingest_backup(writer.backups[0]) == uid
         assert len(reopened.client) == 1
         assert run[stream].read().sizes["time"] == 3

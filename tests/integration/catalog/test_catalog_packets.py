@@ -14,7 +14,7 @@ from bluesky import plans as bp
 from daqiri_ophyd.catalog import _packet_table
 from daqiri_ophyd.documents import CAPTURE_MIMETYPES
 
-# Nothing of this package is imported.
+# Does not import this package.
 CLIENT = """
 import json, sys
 from tiled.client import from_uri
@@ -157,7 +157,7 @@ def test_files_that_nobody_reads_any_more_are_not_kept_open(
             line for line in Path("/proc/self/maps").read_text().splitlines() if ".pcap" in line
         ]
 
-    # By the server, which is in this process.
+    # By the server, which runs in this process.
     assert packets.read(["src_port"])["src_port"].tolist() == list(range(6))
     deadline = time.monotonic() + 60
     while mapped():

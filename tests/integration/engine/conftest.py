@@ -259,7 +259,7 @@ def python() -> Callable[[str], subprocess.Popen[str]]:
 
 @pytest.fixture
 def made_frames() -> Callable[..., NDArray[np.uint8]]:
-    """Frames with payloads that are all different."""
+    """Frames with different payloads."""
 
     def build(
         count: int, size: int = 100, dst_port: int = 5000, src_port: int = 4000

@@ -1,4 +1,4 @@
-"""Previews of frames that are made smaller by the CPU."""
+"""Previews of frames that are binned by the CPU."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ def test_a_preview_with_a_binning_is_described() -> None:
         assert preview.timestamp == frame.timestamp
         assert not preview.data.flags.writeable
         np.testing.assert_array_equal(preview.data, means(frame.data, 3))
-        # The other binning was not asked for.
+        # The other binning was not requested.
         assert plan.preview() is None
         assert plan.preview(1, binning=3) is None
 

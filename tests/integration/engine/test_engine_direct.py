@@ -151,7 +151,7 @@ def test_a_full_receiver_lets_its_sender_go_on_later(
         assert not tx.wait_sent(0.05)
         received: list[bytes] = []
         while len(received) < 500:
-            # One thread does both: what waits is sent by the next call of the queue.
+            # One thread does both: the next call of the queue sends waiting packets.
             tx.wait_sent(0.0)
             with rx.receive(TIMEOUT) as burst:
                 received += [view.tobytes() for view in burst]

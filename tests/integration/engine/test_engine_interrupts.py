@@ -37,7 +37,7 @@ EVERYTHING = """
 
 
 def interrupt_once(child: subprocess.Popen[str], after: float) -> str:
-    """Let the program begin, interrupt it some time later, and return what it complains of."""
+    """Let the program start, interrupt it some time later, and return its error output."""
     assert child.stdout is not None
     assert child.stdout.readline() == "begun\n"
     time.sleep(after)

@@ -66,7 +66,7 @@ def test_a_peer_that_is_killed_and_comes_back(
                 numbers.setdefault(burst.connection_id, []).extend(firsts.tolist())
             sent = int.from_bytes(count.read_bytes(), sys.byteorder)
             received = rx.counters().received - before
-            # It may have died between sending and counting.
+            # It may have been killed between sending and counting.
             assert received in (sent, sent + 1)
             before += received
         counters = rx.counters()
@@ -145,7 +145,7 @@ def test_a_full_disk_loses_nothing_unseen(
         snapshot, counters = recorder.snapshot(), rx.counters()
         assert str(small_disk) in snapshot.error
         assert "No space left" in snapshot.error
-        # Reception went on, and each packet is in a file or counted.
+        # Receiving continued, and each packet is in a file or counted.
         assert counters.received_bytes == sent.nbytes
         assert kind == "tcp_pair" or counters.received == len(sent)
         assert counters.received == counters.delivered + counters.dropped_total

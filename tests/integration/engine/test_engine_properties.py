@@ -29,7 +29,7 @@ many = settings(few, max_examples=400)
 
 @dataclass
 class Consumer:
-    """Takes bursts in one manner, and keeps the numbers of the packets that it got."""
+    """Receives bursts in one way, and keeps the numbers of the packets."""
 
     queue: RxQueue
     manner: str
@@ -66,7 +66,7 @@ class Consumer:
         self.numbers.extend(numbers.tolist())
 
     def drain(self) -> None:
-        """Take what a closed queue still holds."""
+        """Receive the remaining packets of a closed queue."""
         for burst in self.queue.bursts(0.0):
             self.take(burst)
 
@@ -94,7 +94,7 @@ def interfere(how: str, engine: Engine, stopping: threading.Event) -> None:
 
 
 def wait_received(engine: Engine, tx: TxQueue) -> None:
-    """Wait for what was sent: closing an engine leaves a busy machine too little time for it."""
+    """Wait for sent packets: closing an engine may not leave enough time on a busy machine."""
     end = time.monotonic() + 20.0
     while sum(rx.counters().received for rx in engine.ports[0].rx) < tx.counters().sent:
         if time.monotonic() > end:
@@ -243,7 +243,7 @@ def loopback_example(config: dict[str, Any], traffic: dict[str, Any], watch: Wat
     )
     waits = not config["loopback_drops"]
     if waits:
-        # A sender would wait for ever for consumers that do not take, or do not give back.
+        # A sender would wait forever for consumers that do not receive or release.
         manners = ["slow" if manner == "slow" else "fast" for manner in traffic["manners"]]
         traffic = traffic | {"manners": manners}
     with Engine.open(config) as engine, watch(engine):

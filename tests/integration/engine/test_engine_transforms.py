@@ -1,4 +1,4 @@
-"""VLAN tags and tunnels: scapy makes the frames, scapy and tshark read them."""
+"""VLAN tags and tunnels: frames are made with scapy and read with scapy and tshark."""
 
 import contextlib
 import csv
@@ -213,7 +213,7 @@ def test_flows_choose_by_the_number_of_tags(wire: Any, receive_all: Receive) -> 
         bursts = receive_all(ends.queue, 3)
         assert packets_of(bursts) == [bytes(inner)] * 3
         assert [int(number) for burst in bursts for number in burst.flow_ids] == [10, 11, 12]
-        # More tags than any flow takes off: as it came.
+        # More tags than any flow removes: unchanged.
         assert packets_of(receive_all(ends.rest, 1)) == [bytes(tagged(inner, *tags))]
 
 
@@ -243,7 +243,7 @@ def test_packets_of_no_flow_stay_in_their_tunnel(
 
 
 def broken(tunnel: str) -> dict[str, bytes]:
-    """Frames of a tunnel that cannot be taken out of it."""
+    """Frames of a tunnel that cannot be decapsulated."""
     inner = udp_frame()
     whole = bytes(tunnelled(tunnel, inner))
     frames = {
@@ -283,7 +283,7 @@ def test_what_cannot_be_taken_out_is_dropped(wire: Any, receive_all: Receive, tu
 )
 @given(data=st.data())
 def test_damaged_frames_do_no_harm(loopback: Build, data: st.DataObject) -> None:
-    """Whatever is wrong with a frame, it is delivered or dropped, and the next one is all right."""
+    """A damaged frame is delivered or dropped, and the next one is handled correctly."""
     config = loopback()
     rx = config["interfaces"][0]["rx"]
     rx["queues"].append({**rx["queues"][0], "name": "rx1", "id": 1})
@@ -439,7 +439,7 @@ def test_tshark_agrees_with_what_is_sent(
             assert fields["ip.len"] == [str(ip)]
             continue
         assert set(fields["ip.checksum.status"]) == {"1"}  # good
-        # Good, or not there, as around VXLAN.
+        # Correct, or absent, as around VXLAN.
         assert set(fields["udp.checksum.status"]) <= {"1", "3"}
         assert fields["ip.src"] == ["198.51.100.1", "192.0.2.1"]
         assert fields["ip.dst"] == ["198.51.100.2", "192.0.2.2"]

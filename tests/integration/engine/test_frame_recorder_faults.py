@@ -50,7 +50,7 @@ def engine(config: dict[str, Any]) -> Iterator[tuple[ReorderPlan, TxQueue]]:
 
 
 def require_prefix(path: Path, packets: NDArray[np.uint8], least: int, **options: bool) -> int:
-    """A file has the first frames, at least so many, and what belongs to them; return how many."""
+    """A file has at least so many of the first frames, with their properties; return how many."""
     with h5py.File(path, **options) as file:
         found = file["entry/data"]
         n = len(found["data"])
@@ -98,7 +98,7 @@ def test_a_killed_process_leaves_the_frames_that_were_flushed(
     process.send_signal(signal.SIGKILL)
     process.communicate()
     path = disk / "frames_000000.h5"
-    # Who does not read along is refused by the marks of a chunked file's writer.
+    # Other readers are rejected because the file is marked as being written.
     require_prefix(path, packets, flushed, swmr=options["layout"] == "chunked")
 
 
@@ -188,7 +188,7 @@ def test_a_full_disk_has_whole_frames(
 def test_a_full_disk_that_is_written_directly_has_whole_frames(
     engine: tuple[ReorderPlan, TxQueue], packets: NDArray[np.uint8], ext4: Path
 ) -> None:
-    # As in memory, little is free.
+    # As in memory, little space is free.
     free = os.statvfs(ext4)
     with (ext4 / "filler").open("wb") as filler:
         os.posix_fallocate(filler.fileno(), 0, free.f_bavail * free.f_frsize - (1 << 20))

@@ -45,7 +45,7 @@ def tmpfs(tmp_path: Path) -> Iterator[Path]:
 
 
 class Traffic:
-    """Sends numbered frames and knows how many."""
+    """Sends numbered frames and counts them."""
 
     def __init__(self, tx: TxQueue, rx: RxQueue, frames: NDArray[np.uint8]) -> None:
         self.tx, self.rx, self.frames, self.sent = tx, rx, frames, 0
@@ -68,7 +68,7 @@ def traffic(loopback: Build, made_frames: Frames) -> Iterator[Traffic]:
 
 
 def require_account(recorder: Recorder, sent: int) -> None:
-    """All packets are in whole files or counted as lost, in the files' metadata, too."""
+    """All packets are in complete files or counted as lost, also in the metadata of the files."""
     state = recorder.snapshot()
     assert state.packets + state.dropped == sent
     files = recorder.files()
@@ -153,7 +153,7 @@ def test_recording_resumes_when_there_is_room_again(
 def test_a_view_of_the_file_that_fills_the_disk_harms_nothing(
     writer: Any, ext4: Path, traffic: Traffic
 ) -> None:
-    """The file is cut to whole records while it is read."""
+    """The file is cut to complete records while it is read."""
     ended = threading.Event()
     views = 0
 

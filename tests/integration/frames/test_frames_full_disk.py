@@ -39,7 +39,7 @@ def captures(tmp_path: Path) -> Iterator[Path]:
 
 
 def batches(paths: list[Path]) -> list[int]:
-    """Return the numbers of the images in files, which are those that were sent."""
+    """Return the numbers of the images in files, after a check that they equal those sent."""
     found: list[int] = []
     for path in paths:
         assert _frame_file.examine(path).problems == []
@@ -137,7 +137,7 @@ def test_a_disk_that_is_full_before_the_first_frame_fails_a_fly_scan(
     assert written == list(range(len(written))) and len(written) < 50
     assert metadata["frames"] == len(written)
     assert 0 < metadata["dropped"] == detector.dropped.get() <= 50 - len(written)
-    if on_error == "resume":  # else the recording ends with the first that is not written
+    if on_error == "resume":  # otherwise the recording ends with the first that is not written
         assert metadata["dropped"] == 50 - len(written)
     ends = [doc["indices"]["stop"] for doc in documents.of("stream_datum")]
     assert max(ends, default=0) == len(written)
@@ -211,5 +211,5 @@ def test_readings_before_the_disk_was_full_are_kept(
     np.testing.assert_array_equal(rows[f"{KEY}_batch"].read(), expected)
     np.testing.assert_array_equal(rows[KEY].read(), images(expected))
     (path,) = captures.rglob("*.h5")
-    # What the reading that failed had is cut off.
+    # The data of the failed reading is cut off.
     assert batches([path]) == list(range(readings * 100))

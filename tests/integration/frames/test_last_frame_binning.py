@@ -1,4 +1,4 @@
-"""The live frame of a plan, made smaller for displays."""
+"""The live frame of a plan, binned for displays."""
 
 from collections.abc import Callable
 from typing import Any
@@ -43,7 +43,7 @@ def test_the_last_frame_has_means(daq: Daq, source: Source) -> None:
     signal.subscribe(lambda *, value, **_: seen.append(value), run=False)
     source.start(0.02)
     waited(lambda: len(seen) >= 3)
-    # While it is watched: what comes then is of the new binning.
+    # While it is watched, new frames have the new binning.
     plan.last_frame_binning.put(3)
     assert signal.describe()[signal.name]["shape"] == [2, 10]
     assert signal.get().shape == (2, 10)

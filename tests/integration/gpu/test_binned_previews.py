@@ -1,4 +1,4 @@
-"""Previews of frames in a GPU's memory, which are made smaller there."""
+"""Previews of frames in GPU memory, which are binned on the GPU."""
 
 import json
 import subprocess
@@ -109,7 +109,7 @@ with Engine.open(CONFIG) as engine:
     print(plan.preview().batch)
 """
     config = with_frames_of("uint16", on_the_gpu())
-    # This driver has no kernel but that of plans.
+    # This driver has only the kernel of plans.
     said, _ = with_driver(filled(PRELUDE + program, CONFIG=config))
     told, batch = said.splitlines()
     assert told.startswith("memory region 'frames': the source has no kernel 'means' (CUDA_ERROR")

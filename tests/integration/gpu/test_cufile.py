@@ -1,4 +1,4 @@
-"""Frames that cuFile writes from a GPU's memory to files."""
+"""Frames that cuFile writes from GPU memory to files."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from .conftest import Config, Run, loopback
 from .test_device_memory import NUMBER, PAYLOAD, made, record
 from .test_gpu_reorder import SLOTS, with_plan
 
-# More than may be on their way to the disk.
+# More than may be in flight to the disk.
 BUFFERS = 32
 CUDAS_OWN = Path("/usr/local/cuda/lib64/libcufile.so.0")
 WHOLE_PAGES = 1024
@@ -56,7 +56,7 @@ def with_frames(payload: int = PAYLOAD) -> Config:
 
 
 def outcome(said: str) -> Any:
-    """Return what a program prints, among lines of the log."""
+    """Return the output of a program without lines of the log."""
     (line,) = (line for line in said.splitlines() if line.startswith("["))
     return json.loads(line)
 
@@ -80,7 +80,7 @@ def content(files: list[Path]) -> np.ndarray:
 
 
 def assert_balanced(asked: list[str]) -> None:
-    """Assert that what was registered with cuFile is so no more."""
+    """Assert that everything registered with cuFile was deregistered."""
     assert asked.count("file") == asked.count("unfile") > 1
     assert asked.count("buffer") == asked.count("unbuffer") == 1
     assert asked.count("cufile") == 1

@@ -1,4 +1,4 @@
-"""Frames in a GPU's memory, as arrays of libraries that work there."""
+"""Frames in GPU memory, as arrays of other libraries."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ BUFFERS = 8
 
 
 def on_the_gpu(kind: str = "device", gpu: int = 0) -> Config:
-    """Return a loopback port with a plan whose frames are in such memory."""
+    """Return a loopback port with a plan whose frames are in GPU memory."""
     config = with_plan(frames=kind)
     config["memory_regions"][-1] |= {"num_bufs": BUFFERS, "affinity": gpu}
     (plan,) = config["interfaces"][0]["rx"]["reorder_configs"]
@@ -24,7 +24,7 @@ def on_the_gpu(kind: str = "device", gpu: int = 0) -> Config:
     return config
 
 
-# What programs have: an engine, its plan, its frames, and the first of them, which is complete.
+# The start of programs: an engine, its plan, its frames, and the first complete frame.
 PRELUDE = f"""
 import ctypes, gc, os, sys, threading, time
 import numpy as np
@@ -60,7 +60,7 @@ all_free = free() + 1
 
 
 def ran(with_driver: Run, program: str, **answers: int) -> tuple[list[str], list[str]]:
-    """Return lines that it printed, and what it asked the driver for."""
+    """Return the printed lines, and the calls to the driver."""
     said, asked = with_driver(PRELUDE + program, **answers)
     return said.splitlines(), asked
 
@@ -423,7 +423,7 @@ with Engine.open({on_the_gpu("host_pinned")!r}) as engine:
 
 
 def received(engine: Engine, number: int) -> tuple[Any, Array]:
-    """Return a frame that a GPU has, and what is in it."""
+    """Return a frame in GPU memory, and its content."""
     with engine.port("port").reorder["images"].frames(timeout=20) as made:
         wanted = send(engine, number)
         return next(made), wanted

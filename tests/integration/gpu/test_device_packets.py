@@ -1,4 +1,4 @@
-"""Packets in a GPU's memory: copied there when they are handed out, and back when they are sent."""
+"""Packets in GPU memory: copied there on delivery, and back when they are sent."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from daqiri_ophyd.engine import ConfigError, Engine
 from . import test_gpu_reorder as reorder
 from .conftest import PAGE, Config, Run, loopback
 
-# What programs have: packets of different lengths, and an engine that has received them.
+# The start of programs: packets of different lengths, and an engine that has received them.
 PRELUDE = """
 import ctypes, gc, os, sys, time
 import numpy as np
@@ -399,7 +399,7 @@ engine.close()
         GPUS=2,
     )
     assert said == "staged to GPU 1 staged to GPU 1 1"
-    # Nothing is asked of the other.
+    # The other one is not used.
     assert asked.count("pin-for-another") == asked.count("unpin-for-another") == 2
     assert {"pin", "unpin"}.isdisjoint(asked)
 

@@ -1,4 +1,4 @@
-"""Kernels for frames that are refused: by a compiler, the engine, or for lack of a GPU."""
+"""Kernels for frames that are rejected by a compiler or the engine, or without a GPU."""
 
 import re
 from pathlib import Path
@@ -72,7 +72,7 @@ CASES = """[
 
 
 def refusals(run: Run, tmp_path: Path, *where: Any, **answers: int) -> list[str]:
-    """Return what is said of each case."""
+    """Return the messages of each case."""
     (tmp_path / "add.cu").write_text(ADD)
     (tmp_path / "add.bin").write_bytes(b"\xff\x00")
     program = REFUSE.replace("CASES", CASES)

@@ -1,4 +1,4 @@
-"""Kernels of applications, which process frames on a GPU."""
+"""Kernels of applications that process frames on a GPU."""
 
 import json
 import re
@@ -308,7 +308,7 @@ def test_kernels_are_changed_and_removed_while_frames_flow(with_driver: Run) -> 
     assert said == f"{[closed]} set() [0, 0, 0] 0"
     assert asked.count("allocate") == asked.count("upload") == asked.count("free") == 40
     assert asked.count("load") == asked.count("unload") == 41
-    # Never more than the one that is replaced and the one that replaces it.
+    # Never more than the old and the new one.
     held = np.cumsum([{"allocate": 1, "free": -1}.get(each, 0) for each in asked])
     assert held.max() == 2
 

@@ -1,4 +1,4 @@
-"""The benchmarks of a GPU, with a driver that runs on any host: what they measure, not how fast."""
+"""The benchmarks of a GPU, with a driver that runs on any host: their checks, not their speed."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""``daqiri-ophyd gpu check``, with a GPU's driver that runs kernels on this host."""
+"""``daqiri-ophyd gpu check``, with a GPU driver that runs kernels on this host."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ FEW = ("--bytes", "100000", "--seconds", "0")
 
 
 def check(run: Run, *options: str, **answers: int) -> tuple[int, str]:
-    """Return the exit code and what was said."""
+    """Return the exit code and the output."""
     said, _ = run(CHECK.format(options=options), **answers)
     code, _, text = said.partition("\n")
     return int(code), text

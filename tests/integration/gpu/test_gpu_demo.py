@@ -1,4 +1,4 @@
-"""The demonstration with a GPU's driver that runs on any host."""
+"""The demonstration with a GPU driver that runs on any host."""
 
 import json
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_demo_of_a_gpu_scans_stores_and_compares_images(
     (file,) = result["files"]
     with h5py.File(file) as opened:
         assert opened["entry/data/data"].shape == (80, 512, 1024)
-    # It is tried before a catalog is made.
+    # Tried before a catalog is created.
     assert asked.count("allocate") == asked.count("free") == 2
 
 

@@ -1,4 +1,4 @@
-"""Engines small enough to overload, a RunEngine, and every document checked."""
+"""Engines small enough to overload, a RunEngine, and checks of every document."""
 
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
@@ -68,7 +68,7 @@ def packets(files: list[Path]) -> int:
 
 
 def tcpdump_count(file: Path) -> int:
-    """Count the packets that tcpdump reads from a file without a complaint."""
+    """Count the packets that tcpdump reads from a file without warnings."""
     done = subprocess.run(["tcpdump", "-nr", file], capture_output=True, text=True, check=True)
     assert "truncated" not in done.stderr
     return len(done.stdout.splitlines())
@@ -211,7 +211,7 @@ def send(send_to: Callable[[Daq, int, int], None]) -> Callable[[Daq, int], None]
 
 @pytest.fixture
 def profile(captures) -> Iterator[Callable[..., tuple[Daq, Capture, TxQueue]]]:
-    """Return the device of a profile, on ports of this host that are free, and its two ends."""
+    """Return the device of a profile on unused ports of this host, and its two ends."""
     made = []
 
     def make(

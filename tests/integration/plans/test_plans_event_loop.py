@@ -149,7 +149,7 @@ def test_flows_are_configured_once_where_the_plan_is_paused_meanwhile(
 
 
 def slow_close(run_engine, monkeypatch) -> None:
-    """Close engines only when a plan has set all it sets, and waits."""
+    """Close engines only when a plan has set all values and waits."""
     waiting, close = threading.Event(), Engine.close
     run_engine.msg_hook = lambda msg: msg.command in ("wait", "sleep") and waiting.set()
 

@@ -1,4 +1,4 @@
-"""Flows configured by a plan, and what the devices refuse."""
+"""Flows configured by a plan, and values that the devices reject."""
 
 import json
 import time

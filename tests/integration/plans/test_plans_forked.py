@@ -28,7 +28,7 @@ class Gate:
 
 
 def use(daq) -> bool:
-    """Open the engine, send, and tick, in a child that has no thread of its parent's."""
+    """Open the engine, send, and tick, in a child that has no threads of its parent."""
     signal.alarm(30)  # ends a child that waits for a lock
     assert not daq.is_open
     ticked = threading.Event()

@@ -32,7 +32,7 @@ def run_engine(documents) -> RunEngine:
 
 
 def contents(files: list[Path], segment_size: int | None) -> list[bytes] | bytes:
-    """What a port was sent: packets, or the bytes of a stream."""
+    """The data that a port was sent: packets, or the bytes of a stream."""
     with PcapFile(files[0]) as pcap:
         link_type = pcap.link_type
     found = []
@@ -43,7 +43,7 @@ def contents(files: list[Path], segment_size: int | None) -> list[bytes] | bytes
 
 
 def sent_by(tx: TxQueue) -> list[bytes] | bytes:
-    """What `BURST` is."""
+    """The sender of `BURST`."""
     numbered = NumberedPackets(300, 200, link_type=tx.link_type)
     rows = np.concatenate([c.data.reshape(len(c), -1) for c in numbered.chunks()])
     return rows.tobytes() if tx.segment_size else [row.tobytes() for row in rows]
@@ -161,12 +161,12 @@ def test_a_difference_fails_the_run_in_words(profile, run_engine, catalog, docum
 
 
 def test_packets_that_do_not_come_are_named(profile, run_engine, catalog, documents):
-    """Rewritten, they go to the other queue of the port."""
+    """Rewritten packets go to the other queue of the port."""
     _, capture, tx = profile("loopback")
     first = record(run_engine, capture, tx)
     documents.clear()
     rewrite = {"udp_dst": 5001}
-    # The cause is raised, not what follows from it.
+    # The cause is raised, not its consequences.
     with pytest.raises(FailedStatus, match=r"no progress for 0.5 s: 0 of 300 packets$"):
         run_engine(plans.verify_replay(tx, first, capture, catalog, timeout=0.5, rewrite=rewrite))
     reason = documents.stop["reason"]
@@ -231,7 +231,7 @@ def test_bytes_that_were_sent_before_a_replay_are_not_counted_as_its_own(capture
         receive_until(3_060_000)
         commands = [message.command for message in messages]
         assert commands[-1] == "complete"
-        # Bytes that were lost with an earlier connection are not waited for.
+        # The replay does not wait for bytes that were lost with an earlier connection.
         monkeypatch.setattr("daqiri_ophyd.plans._replay.bytes_on_the_way", lambda *_: 1000)
         messages = _when_arrived(flight(), tx, capture, 60_000, 20.0)
         assert next(messages).command == "kickoff"
@@ -241,7 +241,7 @@ def test_bytes_that_were_sent_before_a_replay_are_not_counted_as_its_own(capture
 
 
 def test_runs_are_found_by_what_clients_send(profile, run_engine, catalog, documents):
-    """A queue server and blueapi send numbers and text, and no catalog."""
+    """A queue server and blueapi send numbers and text, but no catalog."""
     _, capture, tx = profile("loopback")
     first = record(run_engine, capture, tx)
     opened = []

@@ -178,7 +178,7 @@ def test_packets_that_do_not_come_fail_in_words(daq, run_engine, documents):
 
     assert documents.stop["exit_status"] == "fail"
     assert "daq_port0_capture: capturing failed: no progress" in documents.stop["reason"]
-    # What did come is part of the run.
+    # The packets that arrived are part of the run.
     assert numbers(documents.files()[0]) == list(range(300))
     assert capture.progress is None
 
@@ -248,7 +248,7 @@ def test_what_the_run_used_is_in_its_descriptors(daq, run_engine, documents):
         assert '"udp_dst": 5000' in used["daq_flow_table"]
         assert used["daq_engine_version"].startswith("20")
         assert used["daq_configuration_sha256"] == daq.config_sha256
-        # The whole of it is in the run once.
+        # All packets are in the run once.
         assert "num_bufs" not in json.dumps(used)
     (start,) = documents.of("start")
     config = start["daqiri"]["daq"]["config"]

@@ -181,7 +181,7 @@ def test_a_file_that_a_failed_flight_completes_is_no_row(both):
         rest.complete().wait(20)
     rest.stop()
     wait_for(lambda: rest.progress is None)
-    # The one that was open, and empty.
+    # The open one, which is empty.
     assert len(rest.uncollected) == 1
     assert rest.get_index() == 0
     rest.unstage()

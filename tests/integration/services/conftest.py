@@ -92,7 +92,7 @@ class Service:
         return process
 
     def logs(self) -> str:
-        """The end of what the servers have written, for a failing assertion."""
+        """The end of the server output, for a failing assertion."""
         return "\n".join(log.read_text()[-4000:] for log in self.home.glob("*.log"))
 
     def stop(self) -> None:
@@ -119,7 +119,7 @@ class Service:
         return contents
 
     def stored(self, uid: str) -> Any:
-        """A run, once it is whole in the catalog: servers store in the background."""
+        """A run, once it is complete in the catalog: servers store in the background."""
 
         client = self.catalog.client
         wait_for(
@@ -134,7 +134,7 @@ class Service:
 
     @property
     def catalog(self) -> Catalog:
-        """The catalog, as a second process has it; the server's serves it."""
+        """The catalog, opened by a second process; the server process serves it."""
         if self._catalog is None:
             self._catalog = Catalog.open(self.data / "catalog", readable=[self.data / "captures"])
             assert not self._catalog.is_served_here

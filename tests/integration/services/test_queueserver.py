@@ -22,7 +22,7 @@ COLLECTION = Path(profiles.__path__[0]) / "startup"
 
 
 class Queue:
-    """A queue server as its clients see it."""
+    """A queue server as seen by its clients."""
 
     def __init__(self, service: Service, address: str) -> None:
         self.service = service
@@ -193,7 +193,7 @@ def test_what_was_captured_before_the_end_is_kept(queue, option, end, in_history
     assert result["exit_status"] == in_history
     (uid,) = result["run_uids"]
     assert queue.service.documents(uid)[1]["exit_status"] == in_catalog
-    # All that was sent until the pause: the first packets, and the row has as many.
+    # All packets sent before the pause are the first ones, and the row has as many.
     (contents,) = queue.service.contents(uid)
     assert len(contents) >= 500
     numbers = [int.from_bytes(packet[42:50], "big") for packet in contents]
