@@ -45,7 +45,7 @@ Measure = Callable[[Callable[[float], Trial]], Measurement]
 
 
 def tools(buffer: int = BUFFER) -> dict[str, list[str]]:
-    """Return the commands that capture to a file (its name follows), with a buffer of so many MiB."""
+    """Return the commands that capture to a file (its name follows), with this buffer in MiB."""
     only = f"udp and dst port {PORT}"
     return {
         "dumpcap": ["dumpcap", "-i", DEVICE, "-P", "-q", "-B", f"{buffer}", "-f", only, "-w"],
