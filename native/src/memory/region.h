@@ -141,7 +141,7 @@ class MemoryRegion : public BufferOwner {
 
  protected:
   MemoryRegion(const MemoryRegionConfig& config, const RegionExtent& extent, bool host_readable);
-  /// Free the memory: all buffers are free, and none is taken any more.
+  /// Frees the memory. All buffers must be free, and none may be taken later.
   virtual void free_memory() noexcept {}
 
  private:
