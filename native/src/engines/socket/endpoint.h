@@ -74,7 +74,8 @@ class Endpoint : public PortIo {
                                          const SocketAddress& source) const noexcept = 0;
   /// Connect to a peer, from `source` (no address: any). Throws Error.
   virtual std::uintptr_t connect(const SocketAddress& peer, const SocketAddress& source) = 0;
-  /// Call `use` with each socket of the connection (-1: closed). The sockets stay open during the call.
+  /// Call `use` with each socket of the connection (-1: closed). The sockets stay open during the
+  /// call.
   virtual void for_sockets(std::uintptr_t connection, const std::function<void(int fd)>& use) = 0;
   /// The endpoint's own connection first.
   [[nodiscard]] virtual std::vector<ConnectionInfo> connections() const = 0;
