@@ -336,7 +336,8 @@ engine.close()
     )
     assert said == [
         "NotSupportedError: the array was received before a fork, and CUDA does not work in the "
-        'child; copy it with get() before, or start processes with multiprocessing\'s "spawn"',
+        "child; copy it with get() before the fork, or start processes with "
+        'multiprocessing\'s "spawn"',
         "0 False True",
     ]
     assert asked.count("synchronize") == 2

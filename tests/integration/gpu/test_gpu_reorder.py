@@ -144,7 +144,7 @@ def test_a_compiler_that_is_newer_than_the_driver_is_told(with_driver: Run) -> N
     assert (
         "NVRTC of CUDA 11.2 to 12, which the driver supports, and libnvrtc is not of that" in said
     )
-    assert "libnvrtc.so.13 is of CUDA 13.1" in said
+    assert "libnvrtc.so.13 is from CUDA 13.1" in said
     assert said.endswith("name the folder of a pip package's libnvrtc in LD_LIBRARY_PATH")
 
 
