@@ -35,7 +35,7 @@ TOPICS = (
 
 
 def main() -> int:
-    """Run the topics; 1 when one of them failed."""
+    """Run the topics; return 1 if one of them failed."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--only", nargs="+", choices=TOPICS, default=TOPICS, help="these topics")
     args, others = parser.parse_known_args()

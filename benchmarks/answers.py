@@ -1,4 +1,4 @@
-"""The Python side of a program that the runner speaks to by lines."""
+"""The Python side of a program that communicates with the runner by lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def answer_lines(
     commands: Mapping[str, Callable[[], None]] | None = None,
     **ready: object,
 ) -> None:
-    """Print `ready`; then answer each line of input with the counters, from a thread of its own.
+    """Print `ready`; then a thread answers each line of input with the counters.
 
     A line that is a command is carried out before. The end of the input, or an error, ends the
     program. What the answers take is no part of their processor time.

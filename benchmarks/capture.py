@@ -31,9 +31,9 @@ HERE, THERE, PORT = "10.77.0.1", "10.77.0.2", 4096
 DEVICE, MTU = "bench0", 9000
 REGION = 256 << 20
 HEADERS, RECORD, FILE_HEADER = 42, 16, 24
-# What the tools are told to buffer, MiB; as much as the engine has.
+# Buffer size of the tools, MiB; the same as that of the engine.
 BUFFER = 256
-# Engines, and where they receive.
+# Engines, and the addresses where they receive.
 OURS = {"ours, packet": ("packet", DEVICE), "ours, socket": ("udp", HERE)}
 RAW = "ours, packet"
 # Each starts its tool anew.
@@ -45,7 +45,7 @@ Measure = Callable[[Callable[[float], Trial]], Measurement]
 
 
 def tools(buffer: int = BUFFER) -> dict[str, list[str]]:
-    """Return the commands that capture to a file, whose name follows; they buffer so many MiB."""
+    """Return the commands that capture to a file (its name follows), with this buffer in MiB."""
     only = f"udp and dst port {PORT}"
     return {
         "dumpcap": ["dumpcap", "-i", DEVICE, "-P", "-q", "-B", f"{buffer}", "-f", only, "-w"],
@@ -71,7 +71,7 @@ def run(*command: str) -> None:
 
 @contextmanager
 def network() -> Iterator[list[str]]:
-    """Make the devices; the beginning of a command that runs at the sender's end."""
+    """Create the devices; return the start of a command that runs at the sender's end."""
     ip, unshare, enter = installed("ip", "iproute2"), installed("unshare"), installed("nsenter")
     holder = subprocess.Popen([unshare, "--net", "sleep", "1000000"])
     try:
@@ -84,7 +84,7 @@ def network() -> Iterator[list[str]]:
             run(*where, ip, "link", "set", device, "up")
         # Network cards gather packets of a flow while a socket asks for it (UDP_GRO).
         run(installed("ethtool"), "-K", DEVICE, "gro", "on")
-        # A batch is then cut before the device, not behind the receiving socket.
+        # A batch is then cut before the device, not after the receiving socket.
         run(*there, ip, "link", "set", "sender0", "gso_max_segs", "1")
         yield there
     finally:
@@ -118,7 +118,7 @@ def start(command: list[str], file: Path) -> subprocess.Popen[bytes]:
     time.sleep(0.3)
     used, end = -1.0, time.monotonic() + LONGEST_START
     while tool.poll() is None and time.monotonic() < end:
-        # It waits for packets once it needs no more time.
+        # It is waiting for packets when it no longer uses processor time.
         before, used = used, processor_time(tool.pid)
         if used == before:
             return tool
@@ -137,7 +137,7 @@ def processor_time(pid: int) -> float:
 
 
 def finish(tool: subprocess.Popen[bytes], command: list[str]) -> float:
-    """Stop a tool, which writes what it still holds; its processor time from start to end, s."""
+    """Stop a tool, which writes its remaining packets; return its processor time, s."""
     tool.send_signal(signal.SIGINT)
     end = time.monotonic() + 20
     while time.monotonic() < end:
@@ -153,7 +153,7 @@ def finish(tool: subprocess.Popen[bytes], command: list[str]) -> float:
 
 @cache
 def time_to_stop(name: str) -> float:
-    """Processor time that a tool takes to stop when it has captured nothing, s."""
+    """Processor time that a tool needs to stop if it has captured nothing, s."""
     command = tools()[name]
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         tool = start(command, Path(folder) / "idle.pcap")
@@ -164,7 +164,7 @@ def time_to_stop(name: str) -> float:
 def one_capture(
     name: str, directory: Path, sender: Program, size: int, seconds: float, rate: float
 ) -> Trial:
-    """Start a tool, send, stop it, and count what its file holds."""
+    """Start a tool, send, stop it, and count the packets in its file."""
     stopping = time_to_stop(name)
     command, file = tools()[name], directory / "capture.pcap"
     tool = start(command, file)

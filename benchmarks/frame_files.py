@@ -37,13 +37,13 @@ def plugins() -> str:
 
 
 def rate(done: dict) -> Measurement:
-    """MB/s of what a program says."""
+    """MB/s reported by a program."""
     notes = {"cores": done["cpu"] * 1e9 / done["ns"]} if "cpu" in done else {}
     return Measurement(done["bytes"] * 1e3 / done["ns"], notes)
 
 
 def alone(what: str, count: int, folder: Path) -> Measurement:
-    """MB/s of the engine's writer, of frames before they are compressed."""
+    """MB/s of the writer of the engine, for frames before compression."""
     command = [engine_program("bench_frame_writer"), what, str(count), str(folder)]
     return rate(once([*command, plugins()] if what.startswith("compressed") else command))
 
@@ -63,7 +63,7 @@ def recorded(layout: str, compression: str, writer: str, count: int, folder: Pat
 
 
 def counted(count: int, _folder: Path) -> Measurement:
-    """MB/s of frames that come from packets and go nowhere."""
+    """MB/s of frames made of packets, without a file."""
     return rate(once([*script("ours/record_frames.py"), "count", str(count)]))
 
 
@@ -76,7 +76,7 @@ def follow(seconds: float, folder: Path) -> Measurement:
 
 
 def main() -> None:
-    """Measure the writer, the whole way, then the reader."""
+    """Measure the writer, the complete pipeline, then the reader."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--bytes", type=float, default=512e6, help="of one measurement")
     parser.add_argument("--disk", type=Path, default=ROOT / "build", help="a folder on a disk")

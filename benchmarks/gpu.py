@@ -37,7 +37,7 @@ GENERAL = {
     "general kernel, a warp each": "general-warp",
     "general kernel, a block": "general-block",
 }
-# As many packets as fill no cache, and what is wanted of each conversion.
+# Enough packets to exceed every cache, and the requirement for each conversion.
 MANY = {8192: 65_536, 1024: 524_288}
 WANTED = {("same", 8192): 0.93, ("same", 1024): 0.9}
 WANTED_OF_LINK = {("same", 8192, "pinned"): 0.95}
@@ -47,27 +47,27 @@ MOST_THREADS = 512
 
 
 def rate(program: Program, what: str, setup: str, seconds: float) -> Measurement:
-    """GB/s of bytes that are read and written."""
+    """GB/s of bytes read and written."""
     done = program.ask(f"{what} {setup} {seconds}")
     launch = done["ns"] / done["launches"] / 1e3
     return Measurement(done["bytes"] / done["ns"], {"us a launch": round(launch, 2)})
 
 
 def burst(program: Program, what: str, setup: str, seconds: float) -> float:
-    """Return the microseconds of a launch and the wait for it."""
+    """Return the microseconds of a launch, including the wait for it."""
     done = program.ask(f"{what}+burst {setup} {seconds}")
     return done["ns"] / done["launches"] / 1e3
 
 
 class Cupy:
-    """What a user of cupy writes, on the same packets."""
+    """The same with cupy, as a user would write it."""
 
     def __init__(self, types: str, payload: int, packets: int, offset: int) -> None:
         self.setup = types, payload, packets, offset
         self.data = self.order = None
 
     def make(self) -> Callable[[], object]:
-        """Allocate at the first use; return what makes a frame."""
+        """Allocate at the first use; return a function that makes a frame."""
         try:
             import cupy
         except ImportError:
@@ -89,7 +89,7 @@ class Cupy:
         return frame
 
     def rate(self, seconds: float) -> Measurement:
-        """GB/s of bytes that are read and written, by the GPU's clock."""
+        """GB/s of bytes read and written, by the GPU's clock."""
         frame = self.make()
         import cupy
 
@@ -110,7 +110,7 @@ class Cupy:
         return Measurement(found, {"us a launch": round(ms * 1e3 / times, 2)})
 
     def burst(self, seconds: float) -> float:
-        """Return the microseconds of a frame and the wait for it."""
+        """Return the microseconds of a frame, including the wait for it."""
         frame = self.make()
         import cupy
 
@@ -125,7 +125,7 @@ class Cupy:
         return (time.perf_counter() - begun) * 1e6 / times
 
     def close(self) -> None:
-        """Give its memory back."""
+        """Free its memory."""
         self.data = self.order = None
         try:
             import cupy
@@ -135,7 +135,7 @@ class Cupy:
 
 
 def within(comparison: Comparison, program: Program) -> None:
-    """Measure packets and frames in the GPU's memory."""
+    """Measure packets and frames in GPU memory."""
     seconds = comparison.args.seconds
     for types, payload in itertools.product(EXPANDS, PAYLOADS):
         # A conversion is measured at one offset, and without a burst.
@@ -221,7 +221,7 @@ def bursts(comparison: Comparison, program: Program) -> None:
 
 
 def sweep(program: Program, seconds: float, rounds: int) -> None:
-    """Measure every division of a launch, best first; written to the folder of unsaved results."""
+    """Measure every division of a launch, best first; write to the folder of unsaved results."""
     found = {}
     for types, payload in itertools.product(EXPANDS, PAYLOADS):
         packets = MANY[payload] // (4 if types == "int4" else 1)

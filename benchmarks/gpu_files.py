@@ -26,13 +26,13 @@ from recorder import in_folder
 from runner import Comparison, Measurement, MissingError, Want, arguments
 
 PLAIN = "limit: copy, then write"
-# Frames whose writing says how fast the disk is; MB/s where nobody says.
+# Frames written to measure the speed of the disk; MB/s if it is unknown.
 FIRST = 128
 UNKNOWN = 1000
 
 
 def recorded(program: Program, layout: str, writer: str, count: int, folder: Path) -> Measurement:
-    """MB/s of a recorder of frames in the GPU's memory."""
+    """MB/s of a recorder of frames in GPU memory."""
     done = program.ask(f"fill {layout} none {writer} {count} {folder.absolute()}")
     if done["writer"] != writer:
         raise MissingError(f"the disk takes no writer {writer!r}, only {done['writer']!r}")
@@ -41,13 +41,13 @@ def recorded(program: Program, layout: str, writer: str, count: int, folder: Pat
 
 
 def counted(program: Program, count: int) -> Measurement:
-    """MB/s of frames in the GPU's memory that go nowhere."""
+    """MB/s of frames in GPU memory that are not written."""
     done = program.ask(f"count {count}")
     return Measurement(done["bytes"] * 1e3 / done["ns"])
 
 
 class Plain:
-    """Frames from the GPU to the disk by way of one buffer."""
+    """Frames from the GPU to the disk through one buffer."""
 
     def __init__(self) -> None:
         try:
@@ -58,7 +58,7 @@ class Plain:
 
         self.cupy = cupy
         self.frames = cupy.random.randint(0, 256, (8, FRAME), cupy.uint8)
-        # Of whole pages, as O_DIRECT wants it.
+        # Whole pages, as O_DIRECT requires.
         self.buffer = mmap.mmap(-1, FRAME)
         self.address = np.frombuffer(self.buffer, np.uint8).ctypes.data
         cupy.cuda.runtime.hostRegister(self.address, FRAME, 0)

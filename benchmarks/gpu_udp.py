@@ -37,12 +37,12 @@ class Pair:
         others = sorted(os.sched_getaffinity(0) - {sending}) or [sending]
         self.size = size
         with contextlib.ExitStack() as opened:
-            # It starts threads of CUDA before anything is measured.
+            # It starts threads of CUDA before the measurement.
             self._receiver = opened.enter_context(Program(command, ",".join(map(str, others))))
             port = str(self._receiver.ready["port"])
             sender = [built("peers_udp_send"), "127.0.0.1", port, str(size)]
             self._sender = opened.enter_context(Program(sender, sending))
-            # Pages, caches and peers are known from then on.
+            # After this, pages, caches and peers are warm.
             send_and_count(self._sender, self._receiver, 1000, 0.1)
             self.close = opened.pop_all().close
 
@@ -57,7 +57,7 @@ class Pair:
 def contender(
     opened: contextlib.ExitStack, command: list[str], size: int, seconds: float
 ) -> Contender:
-    """Start a receiver; return what measures it."""
+    """Start a receiver; return a function that measures it."""
     try:
         pair = Pair(command, size)
     except MissingError as error:

@@ -23,7 +23,7 @@ QUANTILES = {"p50": 0.5, "p99": 0.99, "p999": 0.999}
 
 
 class Arrivals:
-    """The receiver, and what it saw of the latest sender."""
+    """The receiver, and the packets of the latest sender."""
 
     def __init__(self, folder: Path) -> None:
         self._stamps = folder / "stamps"
@@ -50,13 +50,13 @@ def gap_errors(received: np.ndarray, gap_ns: int | np.ndarray) -> dict[str, floa
 
 
 def measurement(found: dict[str, float]) -> Measurement:
-    """p99 as the value, the other quantiles beside it; µs."""
+    """p99 as the value, with the other quantiles; µs."""
     notes: dict[str, float | str] = {"p50": found["p50"] / 1e3, "p99.9": found["p999"] / 1e3}
     return Measurement(found["p99"] / 1e3, notes)
 
 
 def sending(command: list[str]) -> Measurement:
-    """Lateness of the calls to the kernel, as the sender says."""
+    """Lateness of the calls to the kernel, as reported by the sender."""
     return measurement(once(command, cores()[0]))
 
 
@@ -71,7 +71,7 @@ def arriving(command: list[str], arrivals: Arrivals, gap_ns: int, count: int) ->
 
 
 def replaying(capture: Path, timer: str, arrivals: Arrivals, gap_ns: int) -> Measurement:
-    """Error of the gaps at the receiver of what tcpreplay puts on `lo`."""
+    """Error of the gaps at the receiver for packets that tcpreplay sends on `lo`."""
     arrivals.take()
     command = [installed("tcpreplay"), "-q", "-K", "-i", "lo", "-T", timer, str(capture)]
     command = [installed("taskset", "util-linux"), "-c", str(cores()[0]), *command]

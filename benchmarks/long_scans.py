@@ -43,7 +43,7 @@ POINTS, POINT_PACKETS = 1000, 20
 SIZE = 64
 RECORD = SIZE + 28 + 16
 REGION = 256 << 20
-# Of the rate without loss in trials: a long scan sees more of what else a machine does.
+# Fraction of the loss-free rate in trials: a long scan sees more disturbance by the machine.
 PART = 0.8
 LOWER = 0.8
 LEAST = 0.1
@@ -53,11 +53,11 @@ DEVICES = str(Path(devices.__file__).parent)
 
 
 class IncompleteError(Exception):
-    """Something that was sent is not where it belongs."""
+    """A sent packet is missing where it should be."""
 
 
 def require(what: str, found: Any, expected: Any) -> None:
-    """Raise if they differ."""
+    """Raise an error if they differ."""
     if found != expected:
         raise IncompleteError(f"{what}: found {found}, expected {expected}")
 
@@ -69,7 +69,7 @@ def resident_mib() -> float:
 
 
 class Watch:
-    """Memory, and gaps of the RunEngine's event loop, from a plan's begin to its stop.
+    """Memory, and gaps of the RunEngine's event loop, from the start of a plan to its stop.
 
     A gap is one of devices if their code is on the stack of the loop's thread. What is subscribed
     later than the watch takes the stop document after that, such as a writer that stores the run.
@@ -127,7 +127,7 @@ class Watch:
         self._left.set()
 
     def notes(self) -> dict[str, float | str]:
-        """Return what was seen; memory as medians of the second and the last tenth of the time.
+        """Return the results; memory as medians of the second and the last tenth of the time.
 
         Raises
         ------
@@ -150,7 +150,7 @@ class Watch:
 
 
 def check(catalog: Catalog, uid: str, device: str, sent: int) -> dict[str, float | str]:
-    """Require that a run is complete; return how long that took."""
+    """Require that a run is complete; return how long the check took."""
     begun = time.monotonic()
     run: Any = catalog.client[uid]
     table = run["primary"].read()
@@ -186,7 +186,7 @@ def check(catalog: Catalog, uid: str, device: str, sent: int) -> dict[str, float
 
 
 def step_scan(data: Path, points: int) -> tuple[list[float], dict[str, float | str]]:
-    """Scan; return the times of the rows, s, and what was found."""
+    """Scan; return the times of the rows, s, and the results."""
     captures = data / "captures"
     with (
         Catalog.open(data / "catalog", readable=[captures]) as catalog,
@@ -263,7 +263,7 @@ class FlyScans:
         self._dropped += sum(page["data"][self._capture.dropped.name])
 
     def fly(self, rate: float, seconds: float) -> tuple[str, int, dict[str, float | str]]:
-        """Capture what is sent at a rate; return the uid, how many were sent, and what was seen."""
+        """Capture packets sent at a rate; return the uid, the packets sent, and the results."""
         sent: dict[str, Any] = {}
 
         def send() -> None:
@@ -294,13 +294,13 @@ class FlyScans:
             file.unlink()
 
     def is_whole(self, sent: int) -> bool:
-        """Whether the latest scan has everything; what is neither there nor dropped is an error."""
+        """Whether the latest scan is complete; a packet neither stored nor dropped is an error."""
         require("packets and drops in rows", self._packets + self._dropped, sent)
         return not self._dropped
 
 
 def fly_scan(data: Path, seconds: float, trial: float, most_bytes: float) -> Measurement:
-    """Kpps of a fly scan that lost nothing."""
+    """Kpps of a fly scan without loss."""
     captures = data / "captures"
     captures.mkdir()
     with tempfile.TemporaryDirectory(dir=data) as folder:

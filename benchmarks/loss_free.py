@@ -1,4 +1,4 @@
-"""The highest rate that a receiver takes whole, by bisection."""
+"""The highest rate without loss at a receiver, by bisection."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from programs import Program
 from runner import Measurement
 
-# The bisection ends when what passed and what did not are this near.
+# The bisection ends when the highest passing and the lowest failing rate are this close.
 NEAR = 1.06
 TRIALS = 10
 
 
 @dataclass
 class Trial:
-    """What was sent and what arrived, and how long each took, s."""
+    """The numbers of sent and received packets, and the times of both, s."""
 
     sent: int
     sending: float
@@ -27,7 +27,7 @@ class Trial:
 
     @property
     def whole(self) -> bool:
-        """Whether everything arrived."""
+        """Whether all packets arrived."""
         return self.received == self.sent
 
     @property
@@ -37,17 +37,17 @@ class Trial:
 
     @property
     def limited_by_sender(self) -> bool:
-        """Whether the receiver kept up with all that was sent."""
+        """Whether the receiver kept up with the sender."""
         return self.whole and self.receiving < 1.05 * self.sending
 
     @property
     def cpu_ns(self) -> float:
-        """Processor time of the receiver, ns a packet."""
+        """Processor time of the receiver, ns per packet."""
         return self.cpu * 1e9 / max(self.received, 1)
 
 
 def settled(receiver: Program, count: str) -> dict:
-    """Return the receiver's counters once `count` no longer changes, or those of 2 s later.
+    """Return the receiver's counters when `count` no longer changes, or after 2 s.
 
     A receiver that does not say when it got the latest gets the time at which this saw it.
     """
@@ -81,7 +81,7 @@ def send_and_count(sender: Program, receiver: Program, rate: float, seconds: flo
 
 
 def bisect(trial: Callable[[float], Trial], size: int, trials: int = TRIALS) -> Measurement:
-    """Mpps without loss of packets of that size; `trial` sends at a rate, 0: as fast as possible.
+    """Mpps without loss for packets of that size; `trial` sends at a rate, 0: as fast as possible.
 
     A trial that loses is repeated once. There are at most so many trials.
     """

@@ -1,4 +1,4 @@
-"""What a result was measured on, and how much of the machine others took meanwhile."""
+"""The machine of a result, and the share of the machine that others used."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def sentence(machine: dict[str, str | int | float]) -> str:
 
 
 def gpu() -> str:
-    """Return the first GPU and its driver; empty: the driver does not say."""
+    """Return the first GPU and its driver; empty if the driver does not report them."""
     command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     try:
         said = subprocess.check_output(command, text=True, stderr=subprocess.DEVNULL)
@@ -84,5 +84,5 @@ class Ticks:
         return cls(sum(counts), counts[3] + counts[4], counts[7])
 
     def steal_since(self, before: Ticks) -> float:
-        """Part of the time that the host gave to others, 0 to 1."""
+        """Share of the time that the host gave to others, 0 to 1."""
         return (self.steal - before.steal) / max(1, self.total - before.total)

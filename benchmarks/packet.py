@@ -52,12 +52,12 @@ from daqiri_ophyd.engine import PcapFile, write_pcap
 SENDER, MTU = "sender0", 9000
 SIZES = (64, 1500, 8192)
 PARTS = ("reception", "capture", "replay")
-# What every receiver has for frames that wait, MiB, as `daqiri-ophyd capture` has it.
+# Buffer of every receiver for waiting frames, MiB, as in `daqiri-ophyd capture`.
 BUFFER = 128
 REGION = BUFFER << 20
 PATHS = {"AF_XDP": "af_xdp", "AF_PACKET": "af_packet"}
 LOOPS = {"AF_XDP": "peers_xdp_receive", "AF_PACKET": "peers_packet_receive"}
-# Of the rate that the slowest takes; of all of them, the processor time at that rate.
+# Fraction of the rate of the slowest; at that rate, the processor time of all is measured.
 PART_OF_LOWEST = 0.5
 LEAST_RATE = 10_000
 RECEIVE_TRIALS, CAPTURE_TRIALS = 7, 5
@@ -72,7 +72,7 @@ Measure = Callable[[Callable[[float], Trial]], Measurement]
 
 @contextmanager
 def network() -> Iterator[None]:
-    """Make the devices, one queue each."""
+    """Create the devices, with one queue each."""
     for which in ("all", "default"):
         switch = Path(f"/proc/sys/net/ipv6/conf/{which}/disable_ipv6")
         if switch.exists():
@@ -94,7 +94,7 @@ def sending(size: int) -> Program:
 
 
 def receive(command: list[str], size: int, seconds: float, measure: Measure) -> Measurement:
-    """Measure a receiver that only counts."""
+    """Measure a receiver that only counts packets."""
     with Program(command, cores()[1]) as receiver, sending(size) as sender:
         send_and_count(sender, receiver, 1000, 0.02)
         found = measure(partial(send_and_count, sender, receiver, seconds=seconds))
@@ -127,14 +127,14 @@ def captures(process: subprocess.Popen[bytes]) -> bool:
 
 @contextmanager
 def running(command: list[str], file: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a tool on the receiver's core, wait until it captures; stop it, with a whole file."""
+    """Start a tool on the receiver's core, wait until it captures; stop it, its file complete."""
     taskset = [installed("taskset", "util-linux"), "-c", f"{cores()[1]}"]
     program = installed(command[0], PACKAGES.get(command[0], ""))
     quiet = subprocess.DEVNULL
     tool = subprocess.Popen([*taskset, program, *command[1:], file], stdout=quiet, stderr=quiet)
     try:
         end, idle, used = time.monotonic() + LONGEST_START, 0, -1.0
-        # It is ready when it receives and needs no more time.
+        # It is ready when it receives and no longer uses processor time.
         while idle < 4 and tool.poll() is None and time.monotonic() < end:
             time.sleep(0.025)
             before, used = used, processor_time(tool.pid)
@@ -179,7 +179,7 @@ def capture(name: str, directory: Path, size: int, seconds: float, measure: Meas
 
 
 def common_rate(rates: list[list[Measurement]]) -> float:
-    """Return a rate that all of them take, frames a second."""
+    """Return a rate without loss for all of them, frames a second."""
     lowest = min(statistics.median(m.value for m in found) for found in rates)
     return max(lowest * 1e6 * PART_OF_LOWEST, LEAST_RATE)
 
@@ -254,7 +254,7 @@ def compare_capture(comparison: Comparison, where: str, directory: Path, size: i
 
 
 class Replay:
-    """A file of frames with gaps, the receiver at the other end, and what both quantiles were."""
+    """A file of frames with gaps, the receiver at the other end, and the measured quantiles."""
 
     def __init__(self, folder: Path, gaps_ns: np.ndarray) -> None:
         self.file, self._times = folder / "sent.pcap", folder / "times"
@@ -322,7 +322,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="bytes of a frame")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what is compared")
     parser.add_argument("--disk", type=Path, default=ROOT / "build", help="a folder on a disk")
-    # As a part of all topics it is short.
+    # Short when run as a part of all topics.
     args = arguments(__doc__, seconds=0.3, rounds=5 if "--save" in sys.argv else 1, parser=parser)
     if os.geteuid() != 0:
         print("packet: left out; AF_XDP and virtual Ethernet devices need root")

@@ -26,7 +26,7 @@ from runner import Comparison, Measurement, MissingError, Want, arguments
 from daqiri_ophyd.engine import PcapFile
 
 SIZES = (1500, 8000)
-# Packets that the slow readers read.
+# Number of packets for the slow readers.
 DPKT_PACKETS = 100_000
 SCAPY_PACKETS = 2_000
 

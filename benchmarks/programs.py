@@ -1,4 +1,4 @@
-"""Programs that the topics start: pinned to a core, spoken to by lines, always ended."""
+"""Programs that the topics start: pinned to a core, controlled by lines, always ended."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BUILT = Path(os.environ.get("DAQIRI_BENCHMARK_PROGRAMS", ROOT / "build" / "nativ
 
 
 def built(name: str) -> str:
-    """Path of a program of this folder, as CMake built it."""
+    """Path of a program of this folder, as built by CMake."""
     path = BUILT / name
     if not path.exists():
         raise MissingError(f"{path} is not built; `make bench` builds it")
@@ -48,13 +48,13 @@ def installed(name: str, package: str = "") -> str:
 
 
 def cores() -> tuple[int, int]:
-    """Return a core for senders and one for receivers; the same when there is only one."""
+    """Return a core for senders and one for receivers; the same if there is only one."""
     available = sorted(os.sched_getaffinity(0))
     return available[0], available[-1]
 
 
 def in_own_network(doing: str) -> None:
-    """Start this script again in a network namespace of its own, whose `lo` is up.
+    """Start this script again in a new network namespace with `lo` up.
 
     Packets put on `lo` there reach nobody else, and its settings end with it.
     """
@@ -65,7 +65,7 @@ def in_own_network(doing: str) -> None:
         unshare += ["--map-root-user"]
     if subprocess.run([*unshare, "true"], capture_output=True).returncode != 0:
         sys.exit(f"{doing} needs a network namespace: run it as root, or allow user namespaces")
-    # The last two let frames from 127.0.0.1 in that a replay tool puts on the device.
+    # The last two accept frames from 127.0.0.1 that a replay tool sends on the device.
     setup = (
         f"{installed('ip', 'iproute2')} link set lo up mtu 65536 && "
         "echo 1 > /proc/sys/net/ipv4/conf/lo/route_localnet && "
@@ -118,7 +118,7 @@ class Program:
         return answer
 
     def close(self) -> None:
-        """End its input, which ends it; kill it when it takes longer than 5 s."""
+        """Close its input, which ends it; kill it after 5 s."""
         try:
             self._process.communicate(timeout=5)
         except subprocess.TimeoutExpired:

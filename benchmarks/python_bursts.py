@@ -78,7 +78,7 @@ class Consumer:
             self._put_burst()
             begun = time.perf_counter_ns()
             burst = self.rx.receive()
-            # The ring may say that it has one a moment before it can be taken.
+            # The ring may report a burst a moment before it can be received.
             while burst is None:
                 begun = time.perf_counter_ns()
                 burst = self.rx.receive()
@@ -89,7 +89,7 @@ class Consumer:
         return spent / bursts / BURST
 
     def _put_burst(self) -> None:
-        """Send one, and wait until it lies in the ring, so that waiting is not counted."""
+        """Send a burst, and wait until it is in the ring, so that waiting is not measured."""
         self.tx.send(self.packets)
         end = time.monotonic() + 10
         while self.engine.snapshot().rx[0].levels.ring == 0:
@@ -97,7 +97,7 @@ class Consumer:
                 raise RuntimeError("the engine handed no burst over within 10 s")
 
     def arrays(self, burst: Burst) -> object:
-        """Take what is known of all packets."""
+        """Get the known values of all packets as arrays."""
         return burst.lengths, burst.flow_ids, burst.timestamps, burst.addresses()
 
     def views(self, burst: Burst) -> object:
@@ -113,7 +113,7 @@ class Consumer:
         return [packet.tobytes() for packet in burst]
 
     def sliced(self, burst: Burst) -> object:
-        """Copy each packet to an object, out of one buffer."""
+        """Copy each packet to an object, from one buffer."""
         data, offsets = burst.gather_flat(self.flat)
         view = memoryview(data)
         ends = offsets.tolist()

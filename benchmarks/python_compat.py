@@ -23,7 +23,7 @@ PACKET = bytes(SIZE)
 
 
 class CompatConsumer:
-    """The same by DAQIRI's functions."""
+    """The same with DAQIRI's functions."""
 
     def cost(self, use: Callable[[compat.BurstParams], object], seconds: float) -> float:
         """Ns per burst to receive it, use it and free it."""
@@ -53,7 +53,7 @@ class CompatConsumer:
 
     @staticmethod
     def whole(burst: compat.BurstParams) -> object:
-        """Ask for packets and bytes."""
+        """Get the numbers of packets and bytes."""
         return compat.get_num_packets(burst), compat.get_burst_tot_byte(burst)
 
     @staticmethod
@@ -63,7 +63,7 @@ class CompatConsumer:
 
 
 def whole(burst: Burst) -> object:
-    """Ask for packets and bytes."""
+    """Get the numbers of packets and bytes."""
     return len(burst), burst.nbytes
 
 

@@ -35,7 +35,7 @@ LIMIT = "limit: memcpy of whole frames"
 
 
 def gathered(program: Program, what: str, payload: int, modules: int, seconds: float) -> dict:
-    """Return what the engine's program measured."""
+    """Return the results of the engine's program."""
     return program.ask(f"{what} {payload} {modules} {seconds}")
 
 
@@ -50,7 +50,7 @@ def rate(
 
 
 def numpy_rate(payload: int, dtype: str | None, assigns: bool, seconds: float) -> Measurement:
-    """GB/s of payload that numpy orders by its packets' numbers, and converts to fp32."""
+    """GB/s of payload that numpy orders by the packet numbers and converts to fp32."""
     count = MODULE_BYTES // payload
     random = np.random.default_rng(1)
     order = [random.permutation(min(BATCH, count)) + i for i in range(0, count, BATCH)]
@@ -180,7 +180,7 @@ def large(comparison: Comparison, program: Program) -> None:
 
 
 def loopback(payload: int, kind: str, movers: int, seconds: float) -> Measurement:
-    """GB/s of payload that a loopback carries."""
+    """GB/s of payload over a loopback."""
     with Program([built("ours_frames"), "loopback", str(payload), kind, str(movers)]) as program:
         program.ask("0.05")
         done = program.ask(str(seconds))
@@ -190,7 +190,7 @@ def loopback(payload: int, kind: str, movers: int, seconds: float) -> Measuremen
 
 
 def udp(payload: int, kind: str, movers: int, seconds: float) -> Measurement:
-    """GB/s of payload that a UDP stream has without loss."""
+    """GB/s of payload of a UDP stream without loss."""
     command = [built("ours_frames"), "udp", str(payload), kind, str(movers)]
     sending, receiving = cores()
     size = payload + 48

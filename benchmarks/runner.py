@@ -1,4 +1,4 @@
-"""Contenders measured in turn, their ratios in each round, and the table of it all."""
+"""Measures contenders in turn, and writes their ratios in each round in a table."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ UNSAVED = Path(os.environ.get("DAQIRI_BENCHMARK_RESULTS", machine.ROOT / "build"
 
 
 class MissingError(Exception):
-    """A contender cannot run here; the text says what it lacks."""
+    """A contender cannot run here; the text says what is missing."""
 
 
 @dataclass
 class Measurement:
-    """One value, and what else belongs to it, printed beside it."""
+    """A value, and further values printed with it."""
 
     value: float
     notes: dict[str, float | str] = field(default_factory=dict)
@@ -37,7 +37,7 @@ Contender = Callable[[], Measurement | float]
 
 @dataclass(frozen=True)
 class Want:
-    """A ratio that `ours` shall reach, to the best of some peers in the same round.
+    """The required ratio of `ours` to the best of some peers in the same round.
 
     Without a bound, it is a ratio to be seen.
     """
@@ -48,7 +48,7 @@ class Want:
     at_most: float | None = None
 
     def met_by(self, ratio: float) -> bool | None:
-        """Whether a ratio is good enough; None: it has no bound."""
+        """Whether a ratio meets the requirement; None if it has no bound."""
         if self.at_least is not None:
             return ratio >= self.at_least
         return None if self.at_most is None else ratio <= self.at_most
@@ -82,7 +82,7 @@ class Case:
         return max(values) if self.better == "higher" else min(values)
 
     def ratios(self, want: Want) -> list[float]:
-        """Return the ratio in each round; empty when somebody is missing."""
+        """Return the ratio in each round; empty if a contender is missing."""
         if want.ours not in self.values:
             return []
         found = []
@@ -155,7 +155,7 @@ class Comparison:
         return case
 
     def finish(self) -> None:
-        """Say where the results are."""
+        """Print where the results are."""
         print(f"{time.monotonic() - self._begun:.0f} s; {self._folder / self.topic}.md")
 
     @property
@@ -163,7 +163,7 @@ class Comparison:
         return RESULTS if self.args.save else UNSAVED
 
     def _write(self) -> None:
-        """Write what there is: a run that is ended early leaves it."""
+        """Write the results so far, which remain if a run is ended early."""
         folder = self._folder
         folder.mkdir(parents=True, exist_ok=True)
         took = time.monotonic() - self._begun
@@ -225,7 +225,7 @@ def _progress(text: str) -> None:
 
 
 def spread(values: list[float], digits: int) -> str:
-    """Median, with minimum and maximum when there are several values."""
+    """Median, with minimum and maximum if there are several values."""
     text = f"{statistics.median(values):.{digits}f}"
     if len(values) > 1:
         text += f" ({min(values):.{digits}f} to {max(values):.{digits}f})"
@@ -233,7 +233,7 @@ def spread(values: list[float], digits: int) -> str:
 
 
 def quartiles(values: list[float], digits: int) -> str:
-    """Return `spread`, with the quartiles of five values and more."""
+    """Return `spread`, with the quartiles for five values and more."""
     text = spread(values, digits)
     if len(values) < 5:
         return text

@@ -23,7 +23,7 @@ FLAT = Want("256 flows", ("16 flows",), at_most=1.5)
 
 
 def measure(seconds: float) -> dict[str, dict[str, Measurement]]:
-    """Return ns per packet by sort and number of flows."""
+    """Return ns per packet by kind and number of flows."""
     command = [engine_program("bench_steering"), str(seconds), "1"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
     found: dict[str, dict[str, Measurement]] = defaultdict(dict)
@@ -35,7 +35,7 @@ def measure(seconds: float) -> dict[str, dict[str, Measurement]]:
 
 
 def main() -> None:
-    """Measure every sort in all rounds."""
+    """Measure every kind in all rounds."""
     args = arguments(__doc__, seconds=0.1, rounds=5)
     comparison = Comparison("steering", "Steering packets by flows", __doc__, args)
     try:

@@ -25,12 +25,12 @@ READ = 1 << 16
 
 
 def stream(receiving: list[str], sending: list[str], seconds: float) -> Measurement:
-    """Gb/s from one program to the other, which is given the port as its first argument."""
+    """Gb/s from one program to the other, which gets the port as its first argument."""
     sender_core, receiver_core = cores()
     with Program(receiving, receiver_core) as receiver:
         program, *rest = sending
         with Program([program, str(receiver.ready["port"]), *rest], sender_core) as sender:
-            sender.ask("0.05")  # the window has grown from now on
+            sender.ask("0.05")  # the window has grown by now
             before = settled(receiver, "bytes")
             sent = sender.ask(str(seconds))
             after = settled(receiver, "bytes")
@@ -41,7 +41,7 @@ def stream(receiving: list[str], sending: list[str], seconds: float) -> Measurem
 
 
 def listening(port: int) -> bool:
-    """Whether somebody listens on the port."""
+    """Whether a program listens on the port."""
     lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
     return any(
         line.split()[1].endswith(f":{port:04X}") and line.split()[3] == "0A" for line in lines

@@ -17,19 +17,19 @@ from programs import Program, built, cores, script
 from runner import Comparison, Measurement, Want, arguments
 
 RECEIVE_BUFFER = 64 << 20
-# As large as the region that the engine receives into.
+# As large as the region into which the engine receives.
 RING = 64 << 20
 SIZES = (1000, 8000, 64000)
 LIMIT = "limit: bare loop, UDP_GRO"
 
 
 def loss_free(command: list[str], size: int, seconds: float) -> Measurement:
-    """Bisect the rate at which nothing is lost; Mpps."""
+    """Bisect the rate without loss; Mpps."""
     sending, receiving = cores()
     with Program(command, receiving) as receiver:
         port = str(receiver.ready["port"])
         with Program([built("peers_udp_send"), "127.0.0.1", port, str(size)], sending) as sender:
-            # Pages, caches and peers are known from then on.
+            # After this, pages, caches and peers are warm.
             send_and_count(sender, receiver, 1000, 0.02)
             return bisect(partial(send_and_count, sender, receiver, seconds=seconds), size)
 

@@ -233,7 +233,7 @@ class ReorderFrameConfig:
     def dtype(self) -> str: ...
 
 class ReorderConfig:
-    """A reorder plan of the configuration; values that its method does not have are None."""
+    """A reorder plan of the configuration; values that its method does not use are None."""
 
     @property
     def name(self) -> str: ...
@@ -407,7 +407,7 @@ class NetworkConfig:
         """
 
 class DeviceArray:
-    """A frame, packet or packets in the memory of a GPU."""
+    """A frame, packet or packets in GPU memory."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -473,7 +473,7 @@ class Burst:
     def num_segments(self) -> int: ...
 
 class FrameTaker:
-    """Takes a plan's frames; wrapped by daqiri_ophyd.engine.ReorderPlan."""
+    """Receives the frames of a plan; wrapped by daqiri_ophyd.engine.ReorderPlan."""
 
     def receive(self, timeout: float | None) -> Burst | None: ...
     def release(self) -> None: ...
@@ -842,7 +842,7 @@ def daqiri_init(
 ) -> tuple[Status, NetworkConfig, int, dict[str, tuple[int, int]]]:
     """Return the status, the adjustments, the engine's number, and sizes of memory regions.
 
-    The sizes are the bytes from one buffer to the next, and those of all buffers.
+    The sizes are the distance of buffers and the total, both in bytes.
     """
 
 def parse_network_config(yaml_string_or_path: str) -> tuple[Status, NetworkConfig, int]: ...
@@ -935,7 +935,7 @@ class S3WriteHandle:
     def destroy(self) -> Status: ...
 
 class S3Writer:
-    """A client of one bucket; raises RuntimeError if there is none."""
+    """A client for one bucket; raises RuntimeError if it cannot be created."""
 
     def __init__(self, config: S3WriterConfig) -> None: ...
     def write_raw_objects_async(

@@ -71,7 +71,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def alone_in_build() -> Callable[[], contextlib.AbstractContextManager[None]]:
-    """Keep other test processes from building in the same folder meanwhile."""
+    """Prevent other test processes from building in the same folder at the same time."""
 
     @contextlib.contextmanager
     def alone() -> Iterator[None]:

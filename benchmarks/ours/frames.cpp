@@ -1,8 +1,8 @@
-// A program that receives frames, or the same packets as they are, through the engine's C++
-// interface: takes bursts, counts, gives them back. Packets are those of peers_udp_send, with
-// payloads of 1024 or 8192 bytes, of which about 1 MiB makes a frame. MOVERS threads move the
-// payloads; 0: the poller does. KIND: frames; packets; copied: packets, whose payloads the receiver
-// copies one after the other into frames of its own.
+// Receives frames, or the same packets without reordering, through the C++ interface of the engine:
+// receives bursts, counts and releases them. Packets are those of peers_udp_send, with payloads of
+// 1024 or 8192 bytes; about 1 MiB of them make a frame. MOVERS threads move the payloads; with 0,
+// the poller does. KIND: frames; packets; copied: packets, whose payloads the receiver copies one
+// after the other into frames.
 //
 // usage: ours_frames udp PAYLOAD KIND MOVERS; answers each line with its counters.
 //        ours_frames loopback PAYLOAD KIND MOVERS; then a line `SECONDS` a trial: sends as fast as
@@ -27,14 +27,14 @@ constexpr std::uint32_t ETHERNET = 42;
 constexpr std::uint64_t FRAME = 1 << 20;
 constexpr std::uint64_t REGION = 64 << 20;
 constexpr int BATCH = 256;
-/// Frames that there are, and those that a loopback has on their way.
+/// Number of frames, and of frames that a loopback has in flight.
 constexpr std::uint64_t FRAMES = 64;
 constexpr std::uint64_t AT_ONCE = 48;
-/// Frames that a receiver of packets copies to, in turn.
+/// Frames into which a receiver of packets copies, in turn.
 constexpr std::uint64_t COPIES = 4;
 
 std::atomic<std::uint64_t> packets{0};
-/// When the latest packet was counted, ns.
+/// Time when the latest packet was counted, in ns.
 std::atomic<std::uint64_t> latest{0};
 
 struct Options {
@@ -46,7 +46,7 @@ struct Options {
   std::uint16_t port;
 
   [[nodiscard]] std::uint32_t size() const { return payload + HEADER + (loopback ? ETHERNET : 0); }
-  /// As many as the sender's heaps have.
+  /// As many as in the heaps of the sender.
   [[nodiscard]] std::uint32_t packets() const {
     return static_cast<std::uint32_t>(FRAME / (payload + HEADER));
   }
@@ -79,7 +79,7 @@ daqiri::ReorderConfig plan(const Options& options) {
     made.base_ = ReorderBase::UDP_PAYLOAD;
     return made;
   };
-  // The number of the heap; the offset in it, which counts payloads without its low bits.
+  // The number of the heap, and the offset in it, which counts payloads without its low bits.
   by.batch_number_ = field(96, 32);
   by.packet_number_ = field(224, options.payload == 8192 ? 19 : 22);
   by.packets_per_batch_ = options.packets();
@@ -148,7 +148,7 @@ std::string counters() {
   return line.str();
 }
 
-/// Takes bursts for ever.
+/// Receives bursts forever.
 void receive(const Options& options) {
   const bool frames = options.frames;
   std::vector<std::uint8_t> copies(options.copied ? COPIES * FRAME : 0, 1);
@@ -181,7 +181,7 @@ void store_be32(std::uint8_t* at, std::uint64_t value) {
   std::memcpy(at, &swapped, sizeof swapped);
 }
 
-/// Sends packets whose headers it writes, nothing else.
+/// Sends packets and writes only their headers.
 class Sender {
  public:
   explicit Sender(const Options& options) : options_(options) {
@@ -201,9 +201,9 @@ class Sender {
     const std::uint64_t begun = bench::now_ns();
     const auto end = begun + static_cast<std::uint64_t>(seconds * 1e9);
     std::uint64_t sent = 0;
-    // Whole frames only.
+    // Complete frames only.
     while (bench::now_ns() < end || next_ != 0) {
-      // No more at once than frames have room for: a loopback would not wait for frames.
+      // Not more than there are free frames: a loopback does not wait for frames.
       if (sent - (packets - before) < AT_ONCE * options_.packets() && send()) {
         sent += BATCH;
       } else {

@@ -1,5 +1,5 @@
-// A program that receives through the engine's C++ interface: takes bursts, counts, gives them
-// back. SIZE is that of a packet buffer.
+// Receives through the C++ interface of the engine: receives bursts, counts and releases them. SIZE
+// is the size of a packet buffer.
 //
 // usage: ours_receive udp|tcp SIZE REGION_BYTES
 //        ours_receive af_packet|af_xdp SIZE REGION_BYTES INTERFACE PORT: UDP frames to a port
@@ -24,7 +24,7 @@ constexpr std::uint64_t MAX_BATCH = 1024;
 
 std::atomic<std::uint64_t> packets{0};
 std::atomic<std::uint64_t> bytes{0};
-/// When the latest packet was counted, ns.
+/// Time when the latest packet was counted, in ns.
 std::atomic<std::uint64_t> latest{0};
 
 /// One interface with one receive queue.
@@ -118,7 +118,7 @@ int main(int argc, char** argv) {
   std::uint64_t count = 0, size = 0;
   while (true) {
     daqiri::BurstParams* burst = nullptr;
-    // The engine's thread has the same core and is not to wait for us.
+    // The thread of the engine runs on the same core; do not make it wait.
     if (daqiri::wait_rx_burst(&burst, 0, 0, 100'000) != daqiri::Status::SUCCESS) continue;
     count += static_cast<std::uint64_t>(daqiri::get_num_packets(burst));
     size += daqiri::get_burst_tot_byte(burst);

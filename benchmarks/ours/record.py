@@ -122,7 +122,7 @@ def loopback_configuration(size: int, region_bytes: int) -> dict:
 
 
 def free_port(host: str) -> int:
-    """Return a port that nobody uses now."""
+    """Return a port that is not in use."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.bind((host, 0))
         return probe.getsockname()[1]
@@ -150,7 +150,7 @@ def record_received(writer: Writer, configuration: dict, port: int, directory: P
 
 
 def sync(directory: Path) -> None:
-    """Wait until the files are on disk, if that is where they are."""
+    """Wait until the files are on disk, unless they are in memory."""
     for path in directory.iterdir():
         with path.open("rb") as file:
             os.fdatasync(file.fileno())

@@ -30,7 +30,7 @@ from daqiri_ophyd.engine import DaqiriError, Engine, Frames, NotSupportedError, 
 
 PACKETS, BYTES = 256, 8192
 SHAPE = (1024, 1024)
-# Frames that a sender may be ahead, and buffers: the direct writer holds up to 16 beside them.
+# Frames that a sender may be ahead, and buffers: the direct writer holds up to 16 more.
 AHEAD, BUFFERS = 8, 32
 ROLL_FRAMES = 2000
 
@@ -81,14 +81,14 @@ def configuration(where: str = "host") -> dict[str, Any]:
 
 
 def image(number: int) -> np.ndarray:
-    """Return a frame as detectors have them: few counts, noise, its number in the first pixel."""
+    """Return a frame like detector data: low counts, noise, its number in the first pixel."""
     pixels = np.random.default_rng(number % 8).poisson(3, SHAPE).astype(np.uint16)
     pixels[0, 0] = number % 2**16
     return pixels
 
 
 def first_packets() -> list[np.ndarray]:
-    """Packets of eight frames, which are sent in turn: made before the clock runs."""
+    """Packets of eight frames, sent in turn: made before the measurement."""
     made = []
     for number in range(8):
         payloads = np.zeros((PACKETS, 4 + BYTES), np.uint8)
@@ -126,7 +126,7 @@ def send(
     count: int | None = None,
     until: float = 0,
 ) -> int:
-    """Send so many frames, or until a time; returns how many were sent once all are taken."""
+    """Send so many frames, or until a time; return the number sent once all are received."""
     tx, sent = engine.ports[0].tx[0], 0
     while sent != count and (count is not None or time.monotonic() < until):
         while sent - taken() > AHEAD:
@@ -141,7 +141,7 @@ def send(
 
 
 def taken_by(recorder: Recorder) -> int:
-    """Count frames that a recorder has taken, lost ones included."""
+    """Count frames that a recorder has received, including lost ones."""
     now = recorder.snapshot()
     return now.frames + now.dropped
 
@@ -158,7 +158,7 @@ def fill(
     """One file."""
     options: dict[str, Any] = {"layout": layout, "compression": compression, "writer": writer}
     plan = engine.ports[0].reorder["camera"]
-    try:  # libraries start before the clock does
+    try:  # libraries start before the measurement
         plan.record(directory, "first", max_frames=1, **options).stop()
     except NotSupportedError as error:
         return {"missing": str(error)}
@@ -197,7 +197,7 @@ TASKS: dict[str, Callable[..., dict]] = {"fill": fill, "count": count}
 
 
 def serve() -> None:
-    """Carry out tasks of the input, with frames in a GPU's memory."""
+    """Run tasks given on the input, with frames in GPU memory."""
     stream = packets(first_packets())
     try:
         engine = Engine.open(configuration("gpu"))
@@ -212,7 +212,7 @@ def serve() -> None:
 
 
 def follow(seconds: str, directory: str) -> dict:
-    """Files, as long as it takes, that are removed when reader and writer are done with them."""
+    """Record files for the given time; they are removed after recorder and reader have finished."""
     follower = subprocess.Popen(
         [sys.executable, str(Path(__file__).parents[1] / "peers" / "follow_frames.py"), directory],
         stdin=subprocess.PIPE,
@@ -243,7 +243,7 @@ def follow(seconds: str, directory: str) -> dict:
 
 
 def main() -> None:
-    """Do what is asked for."""
+    """Run the requested measurement."""
     task, *words = sys.argv[1:]
     if task == "gpu":
         serve()

@@ -1,5 +1,5 @@
-// A program that sends over TCP through the engine's C++ interface, packets of one size from
-// buffers that it does not fill.
+// Sends packets of one size over TCP through the C++ interface of the engine, without filling the
+// buffers.
 //
 // usage: ours_tcp_send PORT SIZE REGION_BYTES; then a line `SECONDS` a trial; answers with when it
 // began.
@@ -44,7 +44,7 @@ daqiri::NetworkConfig configuration(std::uint16_t port, std::uint64_t size,
   return config;
 }
 
-/// False: buffers or bursts are all in use.
+/// False if all buffers or bursts are in use.
 bool send_burst(int packets, std::int64_t size) {
   daqiri::BurstParams* burst = daqiri::create_tx_burst_params();
   if (burst == nullptr) return false;
@@ -55,7 +55,7 @@ bool send_burst(int packets, std::int64_t size) {
   }
   daqiri::set_all_packet_lengths(burst, {size});
   const daqiri::Status status = daqiri::send_tx_burst(burst);
-  // With these, the burst is the engine's, or freed.
+  // With these results, the engine has taken or freed the burst.
   if (status != daqiri::Status::SUCCESS && status != daqiri::Status::NO_SPACE_AVAILABLE &&
       status != daqiri::Status::CONNECT_FAILURE)
     daqiri::free_tx_burst(burst);
@@ -84,7 +84,7 @@ int main(int argc, char** argv) {
     const std::uint64_t begun = bench::now_ns();
     const auto end = begun + static_cast<std::uint64_t>(seconds * 1e9);
     while (bench::now_ns() < end) {
-      // The engine's thread has the same core and is not to wait for us.
+      // The thread of the engine runs on the same core; do not make it wait.
       if (!send_burst(batch, size)) std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
     bench::print_line(R"({"begun": )" + std::to_string(begun) + "}");

@@ -52,7 +52,7 @@ def main() -> None:
         sender = engine.port("sender")
         queue = sender.tx[0]
         packets = np.ones((count, size), np.uint8)
-        # Late enough that everything is handed over before the first packet is due.
+        # Late enough that all packets are submitted before the first one is due.
         due = sender.now() + 300_000_000 + gap * np.arange(count)
         queue.send(packets, launch_times=due)
         if not queue.wait_sent(60):

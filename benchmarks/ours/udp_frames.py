@@ -49,7 +49,8 @@ def configuration(port: int, payload: int, on_gpu: bool) -> dict[str, Any]:
         "frame": {"shape": [packets, payload]},
         "method": {
             "batch_packet_number": {
-                # The number of the heap; the offset in it, without the bits below a payload's.
+                # The number of the heap, and the offset in it, without the bits below the size of a
+                # payload.
                 "batch_number": field(96, 32),
                 "packet_number": field(224, 33 - payload.bit_length()),
                 "packets_per_batch": packets,
@@ -83,7 +84,7 @@ def configuration(port: int, payload: int, on_gpu: bool) -> dict[str, Any]:
 
 
 def check(frame: Frame) -> None:
-    """Raise unless each payload is what its sender wrote, in its place."""
+    """Raise an error unless each payload is as sent, in its place."""
     data = np.asarray(frame.data.get() if hasattr(frame.data, "get") else frame.data)
     wanted = np.arange(len(data)).astype(np.uint8)[:, np.newaxis]
     if frame.missing == 0 and (data != wanted).any():
@@ -91,7 +92,7 @@ def check(frame: Frame) -> None:
 
 
 def main() -> None:
-    """Take frames until the input ends."""
+    """Receive frames until the input ends."""
     payload, how = int(sys.argv[1]), sys.argv[2]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.bind(("127.0.0.1", 0))

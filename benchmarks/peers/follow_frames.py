@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def asked() -> int | None:
-    """Return the number on stdin, once it is there."""
+    """Return the number on stdin, when it is available."""
     if not select.select([sys.stdin], [], [], 0)[0]:
         return None
     line = sys.stdin.readline()

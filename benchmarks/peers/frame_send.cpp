@@ -1,4 +1,4 @@
-// Sends Ethernet frames of one size at a set rate, past the queueing discipline.
+// Sends Ethernet frames of one size at a set rate, bypassing the queueing discipline.
 //
 // usage: peers_frame_send DEVICE SIZE PORT; then a line `FRAMES_PER_SECOND SECONDS [CLOSING]` a
 // trial, 0: as fast as it can; answers with what was sent, and when (ns, CLOCK_MONOTONIC). CLOSING
@@ -16,9 +16,9 @@ namespace {
 
 constexpr std::size_t MOST_IN_CALL = 64;
 constexpr std::size_t CLOSING_SIZE = 9000;
-/// At a set rate, frames that leave one after the other.
+/// At a set rate, the frames of this time are sent together.
 constexpr double BURST_SECONDS = 50e-6;
-/// A sender that was held up this long does not catch up what it missed.
+/// After a longer delay, the sender does not catch up.
 constexpr std::uint64_t MAX_BEHIND_NS = 1'000'000;
 
 class Sender {
@@ -68,8 +68,8 @@ class Sender {
   }
 
  private:
-  /// A frame that the device refuses (its other end has no room) is lost like one that is dropped
-  /// behind it, and counts as sent.
+  /// A frame that the device rejects (the other end has no free buffer) counts as sent, like one
+  /// that is dropped after the device.
   void send(std::size_t count) {
     for (std::size_t done = 0; done < count;) {
       const int n = sendmmsg(fd_, &messages_[done], static_cast<unsigned>(count - done), 0);

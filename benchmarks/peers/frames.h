@@ -1,4 +1,4 @@
-/// Ethernet frames of the benchmark programs: a device, and a frame of UDP to a port.
+/// Ethernet frames of the benchmark programs: network devices, and frames with UDP to a port.
 #pragma once
 
 #include <arpa/inet.h>
@@ -23,7 +23,7 @@ inline unsigned device_index(const char* name) {
   return index;
 }
 
-/// Bind a packet socket to a device; `protocol` ETH_P_ALL: receive all frames, 0: none.
+/// Binds a packet socket to a device. `protocol`: ETH_P_ALL to receive all frames, 0 for none.
 inline void bind_to_device(int fd, const char* device, std::uint16_t protocol) {
   sockaddr_ll address{};
   address.sll_family = AF_PACKET;
@@ -32,7 +32,7 @@ inline void bind_to_device(int fd, const char* device, std::uint16_t protocol) {
   check(bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), "bind");
 }
 
-/// A frame that no host has as its address: the kernel's own stack drops it at once.
+/// A frame to an address that no host has, so that the kernel drops it early.
 inline std::vector<std::uint8_t> udp_frame(std::size_t size, std::uint16_t port) {
   std::vector<std::uint8_t> frame(size, 0);
   const auto put16 = [&](std::size_t at, std::size_t value) {

@@ -1,5 +1,5 @@
-// The bare loop of a receiver of Ethernet frames: a TPACKET_V3 ring of AF_PACKET, whose frames it
-// counts and looks at no further. With a file, it keeps the kernel's receive times.
+// The bare loop of a receiver of Ethernet frames: a TPACKET_V3 ring of AF_PACKET, whose frames are
+// only counted. With a file, it stores the receive times of the kernel.
 //
 // usage: peers_packet_receive DEVICE SIZE RING_BYTES [FILE]; answers each line with its counters.
 // `others` are frames of another size. FILE gets the times since the line before, ns in 64 bits
@@ -22,12 +22,12 @@ namespace {
 
 constexpr unsigned BLOCK_BYTES = 256 << 10;
 constexpr unsigned FRAME_BYTES = 2048;
-/// Until the kernel hands over a block that is not full, ms.
+/// Timeout after which the kernel passes on a partly filled block, in ms.
 constexpr unsigned PATIENCE = 5;
 
 std::atomic<std::uint64_t> packets{0};
 std::atomic<std::uint64_t> others{0};
-/// When the latest packet was counted, ns.
+/// Time when the latest packet was counted, in ns.
 std::atomic<std::uint64_t> latest{0};
 
 std::mutex mutex;
@@ -66,7 +66,7 @@ class Ring {
     bench::bind_to_device(fd_, device, ETH_P_ALL);
   }
 
-  /// Give the frames of the next block to `each`.
+  /// Calls `each` with the frames of the next block.
   template <typename Each>
   void read_block(Each each) {
     tpacket_hdr_v1& block =

@@ -1,5 +1,5 @@
-// The bare loops of a pcap reader, over a mapped file: a walk that keeps nothing, an index, and the
-// packets copied to rows of one array.
+// The bare loops of a pcap reader over a mapped file: a walk without a result, an index, and a copy
+// of the packets to rows of one array.
 //
 // usage: peers_pcap_read FILE ROW_BYTES
 

@@ -1,4 +1,4 @@
-// A pcap reader over libpcap: lengths and times of all packets, or the packets copied to rows of
+// A pcap reader with libpcap: lengths and times of all packets, or the packets copied to rows of
 // one array.
 //
 // usage: peers_pcap_read_libpcap FILE ROW_BYTES

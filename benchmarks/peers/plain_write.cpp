@@ -1,5 +1,5 @@
-// Writes a number of bytes to a file, 1 MiB a write(2) call from a ring of memory, and waits until
-// they are on the disk.
+// Writes a number of bytes to a file with write(2) calls of 1 MiB from a ring of memory, and waits
+// until they are on the disk.
 //
 // usage: peers_plain_write FILE BYTES
 

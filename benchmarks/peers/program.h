@@ -1,4 +1,4 @@
-/// What the benchmark programs share: checks, clocks, and answers to the runner.
+/// Shared by the benchmark programs: checks, clocks, and replies to the runner.
 #pragma once
 
 #include <sys/resource.h>
@@ -15,13 +15,13 @@
 
 namespace bench {
 
-/// End the program with the name of what failed and errno.
+/// Ends the program with the name of the failed call and errno.
 [[noreturn]] inline void fail(const char* what) {
   std::fprintf(stderr, "%s: %s\n", what, std::strerror(errno));
   std::exit(1);
 }
 
-/// `result` of a system call, unless it failed.
+/// Returns the result of a system call, unless it failed.
 template <typename Result>
 Result check(Result result, const char* what) {
   if (result < 0) fail(what);
@@ -35,7 +35,7 @@ inline std::uint64_t now_ns(clockid_t clock = CLOCK_MONOTONIC) {
          static_cast<std::uint64_t>(t.tv_nsec);
 }
 
-/// Processor time of this process, all threads, in s.
+/// Processor time of all threads of this process, in s.
 inline double cpu_seconds() {
   rusage used{};
   getrusage(RUSAGE_SELF, &used);
@@ -50,8 +50,8 @@ inline void print_line(const std::string& text) {
   std::fflush(stdout);
 }
 
-/// Answers each line of standard input with one of JSON, from a thread of its own; the end of the
-/// input ends the program.
+/// A thread that answers each line of standard input with a line of JSON. The end of the input ends
+/// the program.
 inline void answer_lines(std::function<std::string()> answer) {
   std::thread([answer = std::move(answer)] {
     std::string line;

@@ -8,7 +8,7 @@ RCVBUFFORCE = 33
 
 
 def set_receive_buffer(receiver: socket.socket, size: int) -> int:
-    """Ask for it, beyond the system's limit where that is allowed; what was granted."""
+    """Request it, beyond the limit of the system if permitted; return the granted size."""
     try:
         receiver.setsockopt(socket.SOL_SOCKET, RCVBUFFORCE, size)
     except PermissionError:

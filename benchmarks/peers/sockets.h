@@ -1,4 +1,4 @@
-/// Sockets of the benchmark programs, over IPv4.
+/// IPv4 sockets of the benchmark programs.
 #pragma once
 
 #include <arpa/inet.h>
@@ -16,7 +16,7 @@ inline sockaddr_in address_of(const char* host, std::uint16_t port) {
   address.sin_family = AF_INET;
   address.sin_port = htons(port);
   if (inet_pton(AF_INET, host, &address.sin_addr) != 1) {
-    std::fprintf(stderr, "%s is no IPv4 address\n", host);
+    std::fprintf(stderr, "%s is not an IPv4 address\n", host);
     std::exit(2);
   }
   return address;
@@ -33,7 +33,7 @@ inline int get_option(int fd, int level, int name) {
   return value;
 }
 
-/// A socket bound to `port` of 127.0.0.1; 0: any.
+/// A socket bound to `port` of 127.0.0.1; 0 for any.
 inline int bound_socket(int type, std::uint16_t port) {
   const int fd = check(socket(AF_INET, type | SOCK_CLOEXEC, 0), "socket");
   const sockaddr_in address = address_of("127.0.0.1", port);
@@ -53,8 +53,8 @@ inline void connect_to(int fd, const char* host, std::uint16_t port) {
   check(connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), "connect");
 }
 
-/// Ask for a receive buffer of `bytes`, beyond the system's limit where that is allowed; what was
-/// granted.
+/// Requests a receive buffer of `bytes`, beyond the limit of the system if permitted. Returns the
+/// granted size.
 inline int ask_receive_buffer(int fd, int bytes) {
   if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof bytes) != 0)
     set_option(fd, SOL_SOCKET, SO_RCVBUF, bytes, "SO_RCVBUF");

@@ -1,5 +1,4 @@
-// The bare spin loop: sends UDP packets a gap apart, each when CLOCK_REALTIME reaches its
-// time.
+// A bare loop that spins on CLOCK_REALTIME and sends UDP packets at their times, a gap apart.
 //
 // usage: peers_spin_send PORT SIZE GAP_NS COUNT; prints how late its sends were, ns.
 

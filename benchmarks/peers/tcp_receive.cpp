@@ -1,5 +1,5 @@
-// The bare loop of a TCP receiver of one connection: reads into a ring of memory and looks at
-// nothing.
+// The bare loop of a TCP receiver with one connection: reads into a ring of memory and does not use
+// the data.
 //
 // usage: peers_tcp_receive SIZE RING_BYTES; answers each line with its counters.
 
@@ -15,7 +15,7 @@
 namespace {
 
 std::atomic<std::uint64_t> bytes{0};
-/// When the latest bytes were counted, ns.
+/// Time when the latest bytes were counted, in ns.
 std::atomic<std::uint64_t> latest{0};
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The bare loop of a TCP sender: one send call a message.
+// The bare loop of a TCP sender: one send call per message.
 //
 // usage: peers_tcp_send PORT SIZE; then a line `SECONDS` a trial; answers with when it began.
 

@@ -28,13 +28,13 @@ WAIT_FOR_ONE = 0x10000
 
 
 class Vector(ctypes.Structure):
-    """Of the kernel: iovec."""
+    """iovec of the kernel."""
 
     _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
 
 
 class Message(ctypes.Structure):
-    """Of the kernel: mmsghdr."""
+    """mmsghdr of the kernel."""
 
     _fields_ = (
         ("name", ctypes.c_void_p),
@@ -50,7 +50,7 @@ class Message(ctypes.Structure):
 
 
 def messages_for(memory: np.ndarray) -> tuple[Any, Any]:
-    """Return what recvmmsg takes, for a packet in each row; and what that points to."""
+    """Return the arguments of recvmmsg, for a packet in each row, and their memory."""
     messages, vectors = (Message * len(memory))(), (Vector * len(memory))()
     for i, row in enumerate(memory):
         vectors[i].base, vectors[i].length = row.ctypes.data, memory.shape[1]

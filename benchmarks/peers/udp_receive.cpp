@@ -23,10 +23,10 @@ constexpr std::size_t MAX_CALL = 64;
 
 std::atomic<std::uint64_t> packets{0};
 std::atomic<std::uint64_t> bytes{0};
-/// When the latest packet was counted, ns.
+/// Time when the latest packet was counted, in ns.
 std::atomic<std::uint64_t> latest{0};
 
-/// What the kernel says a batch was cut into; 0: it was one packet.
+/// The size of the packets that the kernel merged; 0 for a single packet.
 std::uint32_t segment_size(msghdr& header) {
   for (cmsghdr* c = CMSG_FIRSTHDR(&header); c != nullptr; c = CMSG_NXTHDR(&header, c)) {
     if (c->cmsg_level != IPPROTO_UDP || c->cmsg_type != UDP_GRO) continue;

@@ -51,7 +51,7 @@ def sockets() -> set[int]:
 
 
 def spead(size: int, buffer: int) -> None:
-    """Take heaps from a spead2 stream."""
+    """Receive heaps from a spead2 stream."""
     try:
         import spead2
         import spead2.recv
@@ -70,7 +70,7 @@ def spead(size: int, buffer: int) -> None:
     )
     before = sockets()
     stream.add_udp_reader(port, max_size=size, buffer_size=0, bind_hostname="127.0.0.1")
-    # spead2 asks for its buffer within the system's limit; give it the one that all others get.
+    # spead2 requests its buffer within the system's limit; set the same as for all others.
     (descriptor,) = sockets() - before
     with socket.socket(fileno=os.dup(descriptor)) as receiver:
         granted = set_receive_buffer(receiver, buffer)

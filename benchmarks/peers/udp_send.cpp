@@ -21,14 +21,14 @@ namespace {
 constexpr std::size_t HEAP_BYTES = 1 << 20;
 constexpr std::size_t MAX_UDP = 65507;
 constexpr std::size_t MAX_SEGMENTS = 64;
-/// A sender that was held up this long does not catch up what it missed.
+/// After a longer delay, the sender does not catch up.
 constexpr std::uint64_t MAX_BEHIND_NS = 1'000'000;
 
 void put64(std::uint8_t* at, std::uint64_t value) {
   for (int i = 7; i >= 0; --i, value >>= 8U) at[i] = static_cast<std::uint8_t>(value);
 }
 
-/// The packets of one heap, back to back.
+/// The packets of one heap, contiguous.
 class Heap {
  public:
   explicit Heap(std::size_t size)
@@ -70,7 +70,7 @@ class Sender {
     bench::set_option(fd_, IPPROTO_UDP, UDP_SEGMENT, static_cast<int>(size), "UDP_SEGMENT");
   }
 
-  /// Whole heaps only.
+  /// Complete heaps only.
   std::string run(double rate, double seconds) {
     const std::uint64_t begun = bench::now_ns();
     const auto end = begun + static_cast<std::uint64_t>(seconds * 1e9);
@@ -86,7 +86,7 @@ class Sender {
           due += static_cast<std::uint64_t>(static_cast<double>(n) * 1e9 / rate);
         }
         if (send(fd_, heap_.packet(i), n * size_, 0) < 0) {
-          // The receiver went away, or memory is short: the packets are lost here.
+          // The receiver has ended, or memory is short: the packets are lost.
           refused += n;
         } else {
           sent += n;

@@ -1,5 +1,5 @@
-// The bare loop of a receiver of Ethernet frames through AF_XDP, on queue 0 of a device: an XDP
-// program that gives it every frame, and a ring of descriptors, which it counts and gives back.
+// The bare loop of a receiver of Ethernet frames with AF_XDP on queue 0 of a device: an XDP program
+// passes on every frame, and the loop counts and returns the descriptors of a ring.
 //
 // usage: peers_xdp_receive DEVICE SIZE MEMORY_BYTES; answers each line with its counters. `others`
 // are frames of another size.
@@ -21,7 +21,7 @@
 #include "arguments.h"
 #include "peers/frames.h"
 
-// Linux has these, and the headers of some distributions do not.
+// Defined by Linux, but missing in the headers of some distributions.
 #ifndef XDP_USE_SG
 #define XDP_USE_SG (1 << 4)
 #endif
@@ -33,14 +33,15 @@ namespace {
 
 constexpr std::uint32_t CHUNK_BYTES = 4096;
 constexpr std::uint32_t LARGEST_RING = 65536;
-/// Frames from which on the next are looked for at once; fewer are let gather, as else each would
-/// cost a wake-up, for as long as the memory of the topic lasts at four times the sender's rate.
+/// From this number of frames on, the next are received immediately. With fewer, the loop pauses,
+/// because each frame would cost a wake-up; the memory of the benchmark lasts for this pause at
+/// four times the rate of the sender.
 constexpr std::uint32_t BUSY = 32;
 constexpr timespec PAUSE{0, 800'000};
 
 std::atomic<std::uint64_t> packets{0};
 std::atomic<std::uint64_t> others{0};
-/// When the latest packet was counted, ns.
+/// Time when the latest packet was counted, in ns.
 std::atomic<std::uint64_t> latest{0};
 
 int bpf(bpf_cmd command, bpf_attr& attributes, const char* what) {
@@ -53,7 +54,7 @@ std::uint64_t pointer(const T* to) {
   return reinterpret_cast<std::uintptr_t>(to);
 }
 
-/// A ring that the kernel shares.
+/// A ring shared with the kernel.
 template <typename Element>
 struct SharedRing {
   SharedRing(int fd, std::int64_t page, const xdp_ring_offset& at, std::uint32_t size)
@@ -80,7 +81,7 @@ struct SharedRing {
   Element* elements;
 };
 
-/// A socket that owns its memory, all of which the kernel may fill.
+/// A socket with its memory, all of which the kernel may fill.
 int open_socket(std::size_t bytes, std::uint32_t ring) {
   const int fd = bench::check(socket(AF_XDP, SOCK_RAW | SOCK_CLOEXEC, 0), "socket");
   const auto set = [&](int option, const auto& value, const char* what) {
@@ -105,14 +106,14 @@ void bind_to_queue(int fd, const char* device) {
   address.sxdp_ifindex = bench::device_index(device);
   address.sxdp_flags = XDP_USE_NEED_WAKEUP | XDP_USE_SG;
   const std::uint64_t end = bench::now_ns() + 2'000'000'000;
-  // The kernel takes the queue away from an ended program some time later.
+  // The kernel releases the queue of an ended program only after some time.
   while (bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     if (errno != EBUSY || bench::now_ns() > end) bench::fail("bind");
     usleep(5000);
   }
 }
 
-/// The device's driver runs a program that gives the socket all frames, until this process ends.
+/// The driver runs a program that passes all frames to the socket, until this process ends.
 void take_frames(int fd, const char* device) {
   bpf_attr map{};
   map.map_type = BPF_MAP_TYPE_XSKMAP;

@@ -1,4 +1,4 @@
-/// Numbers that a benchmark program is called with.
+/// Numeric arguments of a benchmark program.
 #pragma once
 
 #include <charconv>
@@ -9,7 +9,7 @@
 
 namespace bench {
 
-/// All of `text` as a number; else ends the program.
+/// Parses all of `text` as a number; otherwise ends the program.
 template <typename Number>
 Number number(const char* text) {
   Number value{};
@@ -22,7 +22,7 @@ Number number(const char* text) {
   return value;
 }
 
-/// Argument `i`, or `otherwise` when there are not so many.
+/// Argument `i`, or `otherwise` if it is missing.
 template <typename Number>
 Number number_or(int argc, char** argv, int i, Number otherwise) {
   return i < argc ? number<Number>(argv[i]) : otherwise;

@@ -1,6 +1,6 @@
-// What it costs to bring received packets to the application: buffer, burst, ring and back, in ns a
-// packet. Equal packets in runs of 64, mixed ones (length, flow and time of their own) in batches
-// of 64, and mixed ones delivered one by one. The measurements alternate in one run.
+// Cost of delivering received packets to the application: buffer, burst, ring and back, in ns per
+// packet. Equal packets in runs of 64, mixed ones (with different lengths, flows and times) in
+// batches of 64, and mixed ones delivered one by one. The measurements alternate in one run.
 //
 // usage: bench_delivery [seconds per measurement, default 0.5] [rounds, default 5]
 

@@ -1,6 +1,6 @@
-// Writers of frame files alone: frames of 2 MiB that are ready, from as many buffers as a plan may
-// have, handed to the writer as a recorder does. One measurement a run, printed as JSON; the time
-// counts until the disk has everything.
+// Writers of frame files alone: complete frames of 2 MiB, in as many buffers as a plan may have,
+// passed to the writer as by a recorder. One measurement per run, printed as JSON. The time
+// includes flushing to the disk.
 //
 // usage: bench_frame_writer WHAT FRAMES DIRECTORY [plugin folder]
 //        WHAT: contiguous, chunked or compressed, with "-direct" for the direct writer
@@ -38,7 +38,7 @@ constexpr std::uint32_t BUFFERS = 24;
 constexpr std::uint64_t SYNC_NS = 1'000'000'000;
 constexpr int AT_ONCE = 8;
 
-/// Frames of a reorder plan as their recorder gets them: bursts of one buffer.
+/// Frames of a reorder plan as a recorder receives them: bursts with one buffer.
 class ReadyFrames {
  public:
   ReadyFrames() : pool_(BUFFERS, 1, 1, false) {
@@ -49,7 +49,7 @@ class ReadyFrames {
     region_ = memory::MemoryRegion::allocate(config);
     std::uint32_t buffer = 0;
     std::vector<std::uint32_t> taken;
-    // As detectors have them: few counts, and noise.
+    // Like detector data: low counts and noise.
     std::minstd_rand random(1);
     std::poisson_distribution<std::uint16_t> counts(3);
     std::vector<std::uint16_t> pixels(FRAME / 2);
@@ -63,7 +63,7 @@ class ReadyFrames {
     valid_.fill(~std::uint64_t{0});
   }
 
-  /// Waits for a buffer, as long as all are on their way to the disk.
+  /// Waits for a buffer while all are being written to the disk.
   Burst& next(std::uint64_t number) {
     Burst* burst = nullptr;
     while ((burst = pool_.take()) == nullptr) wait();
@@ -129,7 +129,7 @@ void record(FrameWriter& writer, ReadyFrames& ready, std::uint64_t frames,
 void plain(ReadyFrames& ready, std::uint64_t frames, const std::string& path) {
   const File file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_DIRECT, 0644));
   if (!file.is_open()) throw file_error("cannot create", path, errno);
-  // The frames' buffers, in turn.
+  // The buffers of the frames, used in turn.
   std::vector<Burst*> bursts;
   for (std::uint32_t i = 0; i < BUFFERS; ++i) bursts.push_back(&ready.next(i));
   if (fallocate(file.fd(), 0, 0, static_cast<off_t>(frames * FRAME)) != 0)

@@ -1,7 +1,7 @@
-// The kernel of plans on a GPU, as the engine compiles and launches it, on packets that lie in
-// buffers of the GPU or in pinned memory and go to slots in random order; beside it copies of as
-// many bytes, and kernels as others write them (gpu_peers.h). What kernels make is compared once
-// with what the CPU makes.
+// The kernel of reorder plans on a GPU, as the engine compiles and launches it. Packets are in
+// buffers on the GPU or in pinned memory and go to slots in random order. For comparison: copies of
+// as many bytes, and kernels as other programs write them (gpu_peers.h). The result of each kernel
+// is compared once with that of the CPU.
 //
 // usage: bench_gpu; then a line `WHAT TYPES PAYLOAD PACKETS OFFSET MEMORY SECONDS [THREADS PACKETS
 // IN_FLIGHT]` a measurement. WHAT: ours, copy, general-warp, general-block; with +burst: one launch
@@ -32,7 +32,7 @@ using namespace daqiri;
 
 namespace {
 
-/// What the engine does not need of the driver.
+/// Driver functions that the engine does not use.
 struct More {
   int (*allocate)(std::uint64_t*, std::size_t);
   int (*free)(std::uint64_t);
@@ -84,7 +84,7 @@ class Memory {
     } else {
       gpu.require(gpu.more.allocate(&address, bytes));
     }
-    // compute-sanitizer tells of what is read and was not written.
+    // compute-sanitizer reports reads of uninitialized memory.
     set(0, bytes);
   }
   Memory(const Memory&) = delete;
@@ -135,7 +135,7 @@ ReorderConfig configuration(const std::string& types) {
   return config;
 }
 
-/// Packets, and the frame that they become.
+/// Packets and the frame made of them.
 class Packets {
  public:
   Packets(const Gpu& gpu, Setup setup)
@@ -177,7 +177,7 @@ class Packets {
   }
 
   [[nodiscard]] const Setup& setup() const { return setup_; }
-  /// Read and written.
+  /// Bytes read and written.
   [[nodiscard]] std::size_t bytes() const {
     return (std::size_t{setup_.payload} + out_) * setup_.packets;
   }
@@ -188,7 +188,7 @@ class Packets {
                                setup_.packets, gpu_.stream));
   }
   void copy() const {
-    // Half of the bytes are read. Over a link, as many as packets have.
+    // Half of the bytes are read. Over a link, only the bytes of the packets count.
     const std::size_t bytes_copied =
         setup_.memory == "device" ? bytes() / 2 : std::size_t{setup_.payload} * setup_.packets;
     gpu_.require(gpu_.more.copy(copied_to_.address, copied_.address, bytes_copied, gpu_.stream));
@@ -204,7 +204,7 @@ class Packets {
                                   static_cast<void**>(arguments), nullptr));
   }
 
-  /// Whether the frame is what the CPU makes of some of the packets.
+  /// Whether the frame equals what the CPU makes of some of the packets.
   [[nodiscard]] bool right() const {
     std::vector<std::byte> wanted(out_);
     std::vector<std::byte> found(out_);
@@ -226,7 +226,7 @@ class Packets {
     return true;
   }
 
-  /// So that `right` says what the next kernel makes.
+  /// Overwrites the frame, so that `right` checks the next kernel.
   void clear() const { frame_.set(0xA5, std::size_t{out_} * setup_.packets); }
 
  private:
@@ -246,7 +246,7 @@ class Packets {
   std::vector<std::uint32_t> order_;
 };
 
-/// Time of `doing` on the GPU, or of one after the other with `burst`.
+/// Time of `doing` on the GPU; with `burst`, of one call after the other.
 template <typename Doing>
 std::string measure(const Gpu& gpu, const Packets& packets, double seconds, bool burst,
                     Doing doing) {
@@ -269,7 +269,7 @@ std::string measure(const Gpu& gpu, const Packets& packets, double seconds, bool
     gpu.require(gpu.more.elapsed(&ms, gpu.events[0], gpu.events[1]));
     return static_cast<double>(ms) * 1e6;
   };
-  // Clocks and caches as they are later; rounds of some 5 ms.
+  // Warm up clocks and caches; each round takes some 5 ms.
   round(2);
   const double one = round(4) / 4;
   const auto count = static_cast<std::uint64_t>(std::clamp(5e6 / std::max(one, 1.0), 1.0, 1000.0));
@@ -283,7 +283,7 @@ std::string measure(const Gpu& gpu, const Packets& packets, double seconds, bool
   return line.str();
 }
 
-/// Kernels that were compiled before.
+/// Kernels compiled so far.
 class Kernels {
  public:
   explicit Kernels(const Gpu& gpu) : gpu_(gpu) {}

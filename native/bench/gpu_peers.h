@@ -1,11 +1,11 @@
-/// Kernels as others write them: for packets at any addresses, with the payload's offset and length
-/// as arguments.
+/// Kernels as other programs write them: for packets at any addresses, with the offset and length
+/// of the payload as arguments.
 #pragma once
 
 namespace bench {
 
-/// With THREADS of a packet and PACKETS of a block defined. Payloads stay as they are, or are
-/// big-endian int16 that become fp32.
+/// Requires the macros THREADS (per packet) and PACKETS (per block). Payloads are copied, or
+/// converted from big-endian int16 to fp32.
 inline constexpr const char* GENERAL_SOURCE = R"(
 typedef unsigned char u8;
 typedef unsigned u32;

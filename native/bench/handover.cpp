@@ -1,6 +1,6 @@
-// What handing packets over costs, apart from any engine: buffers from and to a region, bursts from
-// and to a pool, a ring between two threads; in ns per packet, and per burst or buffer beside it.
-// The measurements alternate in one run.
+// Cost of passing packets on, without an engine: buffers from and to a region, bursts from and to a
+// pool, a ring between two threads; in ns per packet, and per burst or buffer. The measurements
+// alternate in one run.
 //
 // usage: bench_handover [seconds per measurement, default 0.5] [rounds, default 5]
 
@@ -70,7 +70,7 @@ double bursts(double seconds) {
   });
 }
 
-/// A pointer through a ring, on one thread: what the ring itself costs.
+/// A pointer through a ring on one thread: the cost of the ring alone.
 double ring_alone(double seconds) {
   MpmcRing<Burst*> ring(BURSTS);
   Burst burst;
@@ -80,7 +80,7 @@ double ring_alone(double seconds) {
   });
 }
 
-/// Bursts from a thread that fills them to one that releases them: pool, region, ring.
+/// Bursts from a thread that fills them to one that releases them: pool, region and ring.
 double hand_over(double seconds) {
   BurstPool pool(BURSTS, BATCH, 1, false);
   MpmcRing<Burst*> ring(BURSTS);

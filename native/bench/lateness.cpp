@@ -1,7 +1,7 @@
-// Launch lateness of the transmit worker against a bare loop that spins on the clock and makes the
-// same sends (UDP on 127.0.0.1), alternating in one run. Lateness: from the launch time to the
-// beginning of the call that sends the packet. The ratio is wanted at most 1.5 at the 99th
-// percentile.
+// Launch lateness of the transmit worker compared with a bare loop that spins on the clock and
+// sends the same packets (UDP on 127.0.0.1), alternating in one run. Lateness is the time from the
+// launch time to the start of the call that sends the packet. The goal is a ratio of at most 1.5 at
+// the 99th percentile.
 //
 // usage: bench_lateness [seconds per measurement, default 0.5] [rounds, default 10]
 // On a machine with other work: chrt -f 50 bench_lateness 0.15
@@ -30,7 +30,7 @@ constexpr std::uint32_t BYTES = 1000;
 constexpr int BATCH = 1024;
 constexpr std::uint64_t LEAD_IN_NS = 20'000'000;
 
-/// A UDP socket: bound and never read, or connected to one that is.
+/// A UDP socket: bound and never read, or connected to such a socket.
 class Udp {
  public:
   explicit Udp(const SocketAddress* peer) : fd_(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
@@ -75,7 +75,7 @@ NetworkConfig configuration(std::uint16_t port) {
   return config;
 }
 
-/// To the resolution of the buckets.
+/// Rounded to the resolution of the buckets.
 void add(Histogram& sum, const Histogram& part) {
   for (std::uint32_t i = 0; i < Histogram::NUM_BUCKETS; ++i) {
     const std::uint64_t value = std::min(Histogram::upper_edge(i), part.maximum());

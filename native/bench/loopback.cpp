@@ -1,6 +1,6 @@
-// Rate of the loopback engine (transmit worker, steering, copy, poller, hand-over) against plain
-// copies of the same frames, alternating in one run; and the lateness of timed packets. One thread
-// submits up to eight bursts, whose packets it does not write to, then takes what has arrived.
+// Rate of the loopback engine (transmit worker, steering, copy, poller, hand-over) compared with
+// plain copies of the same frames, alternating in one run; and the lateness of timed packets. One
+// thread submits up to eight bursts without writing to the packets, then receives what has arrived.
 //
 // usage: bench_loopback [seconds per measurement, default 1] [rounds, default 3]
 

@@ -30,12 +30,12 @@
 #include "timing/clock.h"
 
 using namespace daqiri;
-// libpcap has a struct of the namespace's name.
+// libpcap has a struct with the same name as the namespace.
 namespace classic = daqiri::pcap;
 
 namespace {
 
-/// A pcap file that goes away with its owner.
+/// A pcap file that the destructor deletes.
 class Sample {
  public:
   Sample(const std::string& directory, std::uint32_t length, std::uint64_t bytes)
@@ -166,7 +166,7 @@ void compare_index(const Sample& sample, int rounds) {
       });
       return static_cast<double>(sample.packets()) / s * 1e-6;
     };
-    // In turns: what the one before left in the cache helps or hurts the next.
+    // In turn, as the cache content of one measurement affects the next.
     std::array<double, 3> rates{};
     for (std::size_t turn = 0; turn < WALKS.size(); ++turn) {
       const std::size_t w = (turn + static_cast<std::size_t>(round + 1)) % WALKS.size();

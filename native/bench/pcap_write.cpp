@@ -30,7 +30,8 @@ constexpr std::uint32_t BATCH = 1024;
 constexpr std::uint32_t BURSTS = 8;
 constexpr std::uint64_t RECORD_HEADER = 16;
 
-/// Full bursts that take turns, so that packets come from as much memory as in a running session.
+/// Full bursts that are used in turn, so that packets come from as much memory as in a real
+/// session.
 class Packets {
  public:
   explicit Packets(std::uint32_t length) : length_(length), pool_(BURSTS, BATCH, 1, false) {
@@ -68,7 +69,7 @@ class Packets {
   std::vector<Burst*> bursts_;
 };
 
-/// ns that `work` takes; the file is removed afterwards.
+/// Time that `work` takes, in ns. The file is removed afterwards.
 template <typename Work>
 std::uint64_t timed(const std::string& path, Work&& work) {
   const std::uint64_t begin = monotonic_ns();

@@ -1,5 +1,5 @@
-// What a UDP server's poller spends on a datagram, by how many peers take turns: processor time of
-// the poller's thread for each datagram received, and what was lost. Rounds alternate in one run.
+// Processor time of the poller of a UDP server per datagram, and lost datagrams, by the number of
+// peers that send in turn. Rounds alternate in one run.
 //
 // usage: bench_peers [datagrams a round, default 200000] [rounds, default 3]
 
@@ -62,7 +62,7 @@ std::uint64_t poller_time() {
   return 0;
 }
 
-/// Datagrams to the port from `peers` addresses in turn, at a rate that the poller keeps up with.
+/// Sends datagrams to the port from `peers` addresses in turn, slowly enough for the poller.
 void send(std::uint16_t port, std::uint32_t peers, std::uint32_t count) {
   const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   sockaddr_in to{};
@@ -114,7 +114,7 @@ Result run(std::uint32_t peers, std::uint32_t count) {
         rx.wait(10'000'000);
     }
   });
-  // All peers are known before the time is taken.
+  // All peers are known before the measurement starts.
   send(PORT, peers, peers);
   usleep(50'000);
   const RxSnapshot before = rx.counters();

@@ -1,7 +1,7 @@
-// What it costs to put packets together to frames, apart from any engine: a plan and its assembler
-// take packets that lie in a receive region, in batches of 64 and shuffled within them, and make
-// frames of 1 MiB for each module; beside them copies and conversions of as many bytes. All read
-// the same memory from its beginning to its end, and write to the same frames in turn.
+// Cost of assembling packets to frames, without an engine: a plan and its assembler take packets in
+// a receive region, in batches of 64 and shuffled within them, and make frames of 1 MiB for each
+// module. For comparison: copies and conversions of as many bytes. All read the same memory from
+// start to end, and write to the same frames in turn.
 //
 // usage: bench_reorder; then a line `WHAT PAYLOAD MODULES SECONDS` a measurement: gather, convert
 // (int16 to fp32), swap (the same, big-endian); copies and copy (memcpy of payloads, and of whole
@@ -28,15 +28,15 @@ using namespace daqiri::reorder;
 
 namespace {
 
-/// Ethernet, IPv4 and UDP; a number of the frame and one of the packet.
+/// Ethernet, IPv4 and UDP, followed by the number of the frame and that of the packet.
 constexpr std::uint32_t NUMBERS_AT = 42;
 constexpr std::uint32_t HEADER = NUMBERS_AT + 8;
 constexpr std::uint32_t BATCH = 64;
 constexpr std::uint32_t MODULE_BYTES = 1 << 20;
-/// Frames that are in use at once, and those that packets wait for.
+/// Frames in use at once, and frames that packets wait for.
 constexpr std::uint32_t FRAMES = 4;
 
-/// Frames whose packets lie there. A power of two: their numbers begin anew then.
+/// Number of frames whose packets are in memory. A power of two, as their numbers then wrap around.
 std::uint32_t packet_frames(std::uint32_t modules) { return std::max(16 / modules, 4U); }
 
 std::unique_ptr<memory::MemoryRegion> region(const char* name, std::uint64_t buffers,
@@ -74,7 +74,7 @@ void store_be32(std::uint8_t* at, std::uint32_t value) {
   std::memcpy(at, &value, sizeof value);
 }
 
-/// What a packet costs apart from its payload.
+/// Cost per packet in addition to the payload.
 class NoMover final : public Mover {
  public:
   void move(std::span<const Transfer>) noexcept override {}
@@ -82,7 +82,7 @@ class NoMover final : public Mover {
   Copies close(std::uint32_t) noexcept override { return Copies::DONE; }
 };
 
-/// Frames of packets, one after the other, for as long as it is measured.
+/// Makes frames of packets, one after the other, for the time of the measurement.
 class Frames final : FrameSink {
  public:
   Frames(std::uint32_t payload, std::uint32_t modules, Kind kind, bool ordered)
@@ -106,7 +106,7 @@ class Frames final : FrameSink {
       std::shuffle(at, end, random);
       at = end;
     }
-    // Modules take turns.
+    // Modules are used in turn.
     for (std::uint32_t at = 0; at < packets_->config().num_bufs_; ++at) {
       auto* packet = static_cast<std::uint8_t*>(packets_->address(at));
       store_be32(packet + NUMBERS_AT, at / static_cast<std::uint32_t>(order_.size()));
@@ -125,7 +125,7 @@ class Frames final : FrameSink {
       (cached ? cached_ : assembler_).take({batch, n}, 1, mover);
     }
   }
-  /// As many bytes, payload by payload in the same order, by a bare function.
+  /// Copies as many bytes, payload by payload in the same order, with a bare function.
   template <typename Action>
   void each(Action action) {
     std::byte* frame = next_frame();
@@ -133,7 +133,7 @@ class Frames final : FrameSink {
     for (const std::uint32_t i : order_)
       action(frame + i * place, next(next_copy_) + HEADER, payload_);
   }
-  /// At once.
+  /// Copies as many bytes at once.
   template <typename Action>
   void whole(Action action) {
     action(next_frame(), next_packets(), bytes());
@@ -163,7 +163,7 @@ class Frames final : FrameSink {
 
   [[nodiscard]] std::size_t bytes() const { return std::size_t{MODULE_BYTES} * modules_; }
   [[nodiscard]] std::size_t packets() const { return order_.size(); }
-  /// Frames that had all of their packets.
+  /// Number of complete frames.
   [[nodiscard]] std::uint64_t complete() const {
     return assembler_.tally().complete + cached_.tally().complete;
   }
@@ -174,7 +174,7 @@ class Frames final : FrameSink {
     next = next + 1 < packets_->config().num_bufs_ ? next + 1 : 0;
     return static_cast<const std::uint8_t*>(packets_->address(packet));
   }
-  /// As many bytes as a frame has, of the memory that packets are in.
+  /// Bytes of a frame, from the memory of the packets.
   const std::uint8_t* next_packets() {
     at_ = at_ + 2 * bytes() <= packets_->extent().bytes ? at_ + bytes() : 0;
     return static_cast<const std::uint8_t*>(packets_->address(0)) + at_;
@@ -185,7 +185,7 @@ class Frames final : FrameSink {
     give_back(buffer);
     return static_cast<std::byte*>(output_->address(buffer));
   }
-  /// Frames are in use for a while.
+  /// Frames stay in use for a while.
   void give_back(std::uint32_t buffer) {
     if (held_.size() < FRAMES - 2) {
       held_.push_back(buffer);
@@ -211,7 +211,7 @@ class Frames final : FrameSink {
   std::vector<std::uint32_t> order_;
   std::vector<std::uint32_t> held_;
   std::size_t oldest_{0};
-  /// Packets of assemblers, which see one frame after the other, and of copies.
+  /// Packets for the assemblers, which use one frame after the other, and for the copies.
   std::uint32_t next_{0};
   std::uint32_t next_copy_{0};
   std::size_t at_{0};

@@ -1,5 +1,6 @@
-// What steering a packet costs with 1 to 4096 flows: headers read, flow found, queue chosen; and
-// the same with the flows tried one after the other. Packets are spread over the flows.
+// Cost of steering a packet with 1 to 4096 flows: parse the headers, find the flow, choose the
+// queue. For comparison, the flows are tried one after the other. Packets are spread over the
+// flows.
 //
 // usage: bench_steering [seconds per measurement, default 0.2] [rounds, default 3]
 
@@ -42,7 +43,7 @@ struct Frame {
   }
 };
 
-/// Rules of one sort, and packets for them.
+/// Rules of one kind, and packets for them.
 struct Sort {
   const char* name;
   std::function<void(FlowConfig&, std::uint32_t rule)> make;
@@ -115,7 +116,7 @@ InterfaceConfig interface_of(const Sort& sort, std::uint32_t rules) {
   return interface;
 }
 
-/// Whether a flow matches, without anything prepared.
+/// Whether a flow matches, without compiled tables.
 bool matches(const FlowMatch& match, const FlexItemConfig& item,
              const steering::PacketView& packet) {
   const steering::PacketKey& key = packet.key;
@@ -137,7 +138,7 @@ bool matches(const FlowMatch& match, const FlexItemConfig& item,
          (match.ipv4_dst_ == 0 || ntohl(match.ipv4_dst_) == key.ipv4_dst);
 }
 
-/// ns per packet; 0: not all of them were matched.
+/// ns per packet; 0 if some packets were not matched.
 template <typename F>
 double measure(const std::vector<Frame>& packets, double seconds, F steer) {
   const std::uint64_t begun = monotonic_ns();

@@ -1,6 +1,6 @@
-// TCP over 127.0.0.1: the engine and bare loops of the same calls, in turn. One thread sends, one
-// receives, each side once the engine and once a loop of send(2) or recv(2). A bare sender with
-// MSG_ZEROCOPY shows what that is worth here.
+// TCP over 127.0.0.1: the engine and bare loops over the same system calls, in turn. One thread
+// sends and one receives; each side is measured with the engine and with a loop over send(2) or
+// recv(2). A bare sender with MSG_ZEROCOPY shows its benefit here.
 #include <arpa/inet.h>
 #include <linux/errqueue.h>
 #include <netinet/tcp.h>
@@ -25,7 +25,7 @@ using namespace daqiri;
 namespace {
 
 constexpr std::uint64_t REGION_BYTES = 32U << 20U;
-/// The bare receiver's buffer: it stays in the cache.
+/// The buffer of the bare receiver, which stays in the cache.
 constexpr std::size_t RECEIVE_BYTES = 256U << 10U;
 
 class Socket {
@@ -110,7 +110,7 @@ double gbps(std::uint64_t bytes, std::uint64_t ns) {
   return static_cast<double>(bytes) * 8 / static_cast<double>(ns);
 }
 
-/// Takes the messages' completions, which zero copy makes.
+/// Reads the completion messages of zero copy.
 void reap(int fd) {
   char control[256];
   for (int i = 0; i < 64; ++i) {
@@ -220,7 +220,7 @@ double engine_sends(std::size_t message, double seconds) {
   const double rate = receive_for(in, seconds);
   stop = true;
   application.join();
-  // What is on the way is of no interest.
+  // Data in flight is not counted.
   shutdown(in.fd(), SHUT_RDWR);
   session->close();
   return rate;

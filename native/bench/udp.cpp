@@ -1,12 +1,12 @@
-// Loss-free rate of UDP reception through the engine (poller, region buffers, kernel timestamps,
-// peers, hand-over) against a bare loop over the same kernel facilities that throws the data away,
-// alternating in one run. One thread sends to either over loopback, no more ahead than fits every
-// buffer.
+// Loss-free rate of UDP reception by the engine (poller, region buffers, kernel timestamps, peers,
+// hand-over) compared with a bare loop over the same system calls that discards the data,
+// alternating in one run. One thread sends to both over loopback, no further ahead than every
+// buffer can hold.
 //
 // Rows: the sender has the kernel cut messages of up to 64 KiB (UDP_SEGMENT), and receivers take
 // them whole (UDP_GRO). Singly: one datagram per message on both sides (sendmmsg, recvmmsg).
 //
-// The sender has one core, all of a receiver's threads have another.
+// The sender has one core; all threads of a receiver share another.
 //
 // usage: bench_udp [seconds per measurement, default 1] [rounds, default 5] [sizes, default all]
 
@@ -89,7 +89,7 @@ class Socket {
   int fd_;
 };
 
-/// Sends until told to stop, at most a window ahead of `received`.
+/// Sends until stopped, at most a window ahead of `received`.
 class Sender {
  public:
   Sender(std::uint16_t port, std::size_t size, bool rows)
@@ -106,7 +106,7 @@ class Sender {
     }
     thread_ = std::thread([this] { run(); });
   }
-  /// Ends the thread; packets sent.
+  /// Ends the thread and returns the number of sent packets.
   std::uint64_t stop() {
     stop_ = true;
     if (thread_.joinable()) thread_.join();
@@ -236,7 +236,7 @@ Rate bare(std::size_t size, double seconds, bool rows) {
   std::uint64_t received = 0;
   const auto receive = [&] {
     const int n = recvmmsg(socket.fd(), messages.data(), calls, MSG_DONTWAIT, nullptr);
-    // All datagrams are of one size.
+    // All datagrams have the same size.
     for (int i = 0; i < n; ++i) received += messages[static_cast<std::size_t>(i)].msg_len / size;
     return n > 0;
   };
@@ -245,7 +245,7 @@ Rate bare(std::size_t size, double seconds, bool rows) {
   const std::uint64_t end = begun + static_cast<std::uint64_t>(seconds * 1e9);
   std::uint64_t now = begun;
   while (now < end) {
-    // As the engine's poller, it asks again and again.
+    // Polls continuously, like the poller of the engine.
     if (receive()) sender.received.store(received, std::memory_order_relaxed);
     now = monotonic_ns();
   }

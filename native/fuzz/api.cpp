@@ -1,6 +1,6 @@
 // The programming interface, called in any order with any arguments: null, freed and foreign
-// bursts, indices and lengths out of range, before the engine starts and after it stops. Nothing
-// but a status comes of it, and all buffers come back.
+// bursts, indices and lengths out of range, before the engine starts and after it stops. Calls only
+// return a status, and all buffers are returned.
 #include <fuzzer/FuzzedDataProvider.h>
 
 #include <array>
@@ -27,7 +27,7 @@ class Program {
     for (int i = 0; i < MOST_CALLS && input_.remaining_bytes() > 0; ++i) call();
   }
 
-  /// Free whatever was ever seen; of bursts that are gone it is refused.
+  /// Frees all bursts that were ever seen; for freed ones, the call is rejected.
   void settle() {
     for (BurstParams* burst : seen_) free_rx_burst(burst);
     BurstParams* burst = nullptr;
@@ -56,7 +56,7 @@ class Program {
       free_rx_burst(burst);
     }
   }
-  /// One that can be sent.
+  /// Makes a burst that can be sent.
   void make() {
     BurstParams* made = create_tx_burst_params();
     set_header(made, 0, static_cast<std::uint16_t>(pick({0, 0, 0, 1, 9})), pick({1, 2, 8, 0, 65}),
@@ -86,7 +86,7 @@ class Program {
     require((status == Status::SUCCESS) == (got != nullptr), "a burst comes with SUCCESS only");
     keep(got);
   }
-  /// What can be had of a packet can be written.
+  /// Writes to the memory of a packet, if it is accessible.
   void touch() {
     BurstParams* any = burst();
     const int seg = segment();
@@ -115,7 +115,7 @@ class Program {
                    static_cast<std::uint16_t>(test::FIRST_PORT + pick({0, 1, 2, 9})));
     static const std::array<std::uint8_t, 512> PAYLOAD{};
     const auto size = static_cast<int>(length());
-    // The caller's data are the caller's matter: no more is announced than there is.
+    // The caller must not announce more data than it has.
     if (size <= static_cast<int>(PAYLOAD.size())) set_udp_payload(any, idx, PAYLOAD.data(), size);
   }
   void free_some() {
@@ -217,9 +217,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         return input.ConsumeIntegralInRange(first, last);
       },
       2);
-  // What nobody takes would be waited for when the engine ends.
+  // Otherwise the engine would wait at its end for packets that are not received.
   config.common_.loopback_drops_ = true;
-  // Or never started.
+  // Sometimes the engine is not started.
   if (input.ConsumeIntegralInRange(0, 15) != 0)
     require(daqiri_init(config) == Status::SUCCESS, "the engine starts");
   const std::shared_ptr<Session> session = api::running();

@@ -1,5 +1,5 @@
-// Packets behind what a file holds, whatever that is: the file is refused and stays as it was, or
-// keeps its whole records and gets more. A torn one at its end is cut off.
+// Appending packets to a file with any content: the file is rejected and not changed, or its
+// complete records are kept and new ones follow. A torn record at the end is cut off.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 
-/// What the file says that it is; the caller's usual format where it says nothing.
+/// The format in the header of the file; the default format without a header.
 pcap::Format format_of(const std::uint8_t* data, std::size_t size) {
   try {
     const pcap::Format found = pcap::read_header(data, size, "file");
@@ -31,7 +31,7 @@ pcap::Format format_of(const std::uint8_t* data, std::size_t size) {
   }
 }
 
-/// Why the file is refused; nothing: it is open.
+/// Why the file is rejected; empty if it is open.
 std::optional<std::string> refusal(PacketWriter& writer, const std::string& path,
                                    std::uint32_t longest) {
   try {

@@ -1,4 +1,5 @@
-// Text of a configuration: read, checked, written back, and read again to the same.
+// Text of a configuration: parsed, validated, written as YAML, and parsed again with the same
+// result.
 #include <cstdint>
 #include <string_view>
 
@@ -17,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
           "messages are UTF-8, whatever the file holds");
   if (!report.ok()) {
     require(!report.text().empty(), "what is refused has a reason");
-    // What could be read can be shown.
+    // A configuration that was loaded can be written.
     static_cast<void>(config_to_yaml(config));
     return 0;
   }

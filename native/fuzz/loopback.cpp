@@ -1,6 +1,6 @@
-// A session from open to close: bytes decide the configuration, the packets, and what the
-// application does between them. Each packet ends up delivered, in order and whole, or dropped and
-// counted, and all buffers come back.
+// A session from open to close: the input determines the configuration, the packets, and the
+// actions of the application. Each packet must be delivered complete and in order, or dropped and
+// counted, and all buffers must be returned.
 #include <fuzzer/FuzzedDataProvider.h>
 
 #include <algorithm>
@@ -57,7 +57,7 @@ class Application {
     }
   }
 
-  /// Receive what is left of a closed session, and look at the accounts.
+  /// Receives the remaining packets of a closed session and checks the counters.
   void settle() {
     std::uint64_t received = 0;
     for (const auto& rx : session_.port(0).rx) {
@@ -127,7 +127,7 @@ class Application {
     return true;
   }
 
-  /// A packet received is one of those sent; those before it were dropped.
+  /// A received packet must be one of the sent ones; those before it were dropped.
   void take(const RxQueue& rx, const Burst& burst, std::uint32_t i) {
     std::vector<std::uint8_t> bytes;
     for (int s = 0; s < burst.hdr.hdr.num_segs; ++s) {
@@ -158,7 +158,7 @@ class Application {
   Session& session_;
   std::shared_ptr<const steering::Program> steering_{session_.port(0).steering.program()};
   FuzzedDataProvider& input_;
-  /// By receive queue.
+  /// By id of the receive queue.
   std::map<std::uint16_t, std::deque<Sent>> sent_;
   std::map<std::uint16_t, std::uint64_t> delivered_;
   std::uint64_t submitted_{0};
@@ -172,9 +172,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto pick = [&input](std::uint32_t first, std::uint32_t last) {
     return input.ConsumeIntegralInRange(first, last);
   };
-  // Several transmit queues know nothing of each other's order.
+  // One transmit queue, as several queues have no common order.
   NetworkConfig config = test::random_config(pick, 1);
-  // One thread sends and receives: it cannot wait for itself.
+  // One thread sends and receives, so it cannot wait for itself.
   config.common_.loopback_drops_ = true;
   const auto session = Session::open(config);
   Application application(*session, input);

@@ -1,4 +1,4 @@
-/// Bursts whose contents follow from the packets' numbers.
+/// Bursts whose contents depend on the numbers of the packets.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace daqiri::fuzz {
 
-/// Makes one burst at a time, and knows the bytes of its packets.
+/// Makes one burst at a time and keeps a copy of the packets.
 class PacketBursts {
  public:
   static constexpr std::uint32_t CAPACITY = 64;
@@ -28,7 +28,7 @@ class PacketBursts {
     }
   }
 
-  /// `count` packets whose segments have the lengths `next_length()` gives.
+  /// Makes `count` packets; `next_length()` gives the lengths of the segments.
   template <typename NextLength>
   std::unique_ptr<Burst, void (*)(Burst*)> make(std::uint32_t count, NextLength&& next_length) {
     Burst* burst = pool_.take();
@@ -59,7 +59,7 @@ class PacketBursts {
   std::uint64_t number_{0};
 };
 
-/// All segments of a packet.
+/// The bytes of all segments of a packet.
 inline std::vector<std::uint8_t> bytes_of(const Burst& burst, std::uint32_t packet) {
   std::vector<std::uint8_t> bytes;
   for (int s = 0; s < burst.hdr.hdr.num_segs; ++s) {

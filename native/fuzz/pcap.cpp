@@ -1,4 +1,4 @@
-// Bytes of a pcap file: the index lies within the file, and agrees with the walk over its records.
+// Bytes of a pcap file: the index is within the file and agrees with a walk over the records.
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -61,7 +61,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
               equal(found->wire_lengths, read->wire_lengths) &&
               equal(found->timestamps, read->timestamps) && found->damage == read->damage,
           "the index is the same read as mapped");
-  // The walk is for files of this machine's byte order.
+  // The walk supports only files in the byte order of this machine.
   if (found->swapped) return 0;
   const std::uint64_t end = pcap::whole_records_end(file.fd(), size, "file");
   require(end >= sizeof(pcap::FileHeader) && end <= size - found->torn_bytes,

@@ -1,4 +1,4 @@
-// Bytes of a pcapng file: refused, or converted to a classic file that is whole.
+// Bytes of a pcapng file: rejected, or converted to a valid classic file.
 #include "storage/pcap_index.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto classic = to.content();
   const PcapIndex index = test::index_pcap(classic.data(), classic.size(), "classic");
   require(index.nanosecond && index.damage.empty(), "what is converted is undamaged");
-  // Empty packets of 1970 at the end cannot be told from the zeros that a crash leaves.
+  // Empty packets with time 0 at the end look like the zeros left by a crash.
   const auto torn = classic.end() - static_cast<std::ptrdiff_t>(index.torn_bytes);
   require(index.torn_bytes % sizeof(pcap::RecordHeader) == 0 &&
               std::all_of(torn, classic.end(), [](std::uint8_t byte) { return byte == 0; }),

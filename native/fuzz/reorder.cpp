@@ -1,6 +1,7 @@
-// A reorder plan of any configuration that is accepted, and packets of any bytes: every packet is
-// counted once, frames hold what their validity says, and all buffers come back. The length of an
-// input says how many threads move payloads, so that saved inputs stay what they are.
+// A reorder plan with any accepted configuration, and packets of any bytes: every packet is counted
+// once, frames contain what their validity bits say, and all buffers are returned. The length of
+// the input determines the number of threads that move payloads, so that saved inputs keep their
+// meaning.
 #include <fuzzer/FuzzedDataProvider.h>
 
 #include <algorithm>
@@ -26,7 +27,7 @@ namespace {
 constexpr std::uint8_t POISON = 0xEE;
 constexpr std::uint8_t FILL = 0;
 
-// Inputs that have ended give a plan that is accepted.
+// With an exhausted input, these functions give a valid plan.
 
 ReorderBitFieldConfig any_field(FuzzedDataProvider& input) {
   ReorderBitFieldConfig field;
@@ -74,7 +75,8 @@ ReorderConfig any_plan(FuzzedDataProvider& input, std::size_t flows) {
   return plan;
 }
 
-/// Packets, each of its own size, so that a look beyond it, or after it was given back, is seen.
+/// Packets in separate allocations, so that reads beyond the end or after their release are
+/// detected.
 class Packets final : public memory::BufferOwner {
  public:
   static constexpr std::uint32_t MOST = 256;
@@ -100,7 +102,7 @@ class Packets final : public memory::BufferOwner {
   std::uint32_t made_{0};
 };
 
-/// Who calls the assembler locks `mutex`.
+/// Callers of the assembler must hold `mutex`.
 struct Taker final : FrameSink, FrameWaiter {
   Taker(const Plan& made, memory::MemoryRegion& output)
       : plan(made), region(output), closing(output.config().num_bufs_) {}
@@ -138,7 +140,7 @@ struct Taker final : FrameSink, FrameWaiter {
     ++frames;
   }
 
-  /// A frame whose last payloads are on their way.
+  /// A frame whose last payloads are still being moved.
   struct Closing {
     Frame frame;
     bool wanted{true};
@@ -150,7 +152,7 @@ struct Taker final : FrameSink, FrameWaiter {
   std::uint64_t packets{0};
   std::uint64_t frames{0};
   std::uint64_t discarded{0};
-  /// Ends first. Null: the caller moves payloads.
+  /// Destroyed first. Null if the caller moves payloads.
   std::unique_ptr<Workers> workers;
 };
 

@@ -1,4 +1,4 @@
-/// What a fuzz target takes for granted.
+/// Assertions of fuzz targets.
 #pragma once
 
 #include <cstdio>
@@ -6,7 +6,7 @@
 
 namespace daqiri::fuzz {
 
-/// Ends the process, which saves the input, when something that always holds does not.
+/// Ends the process if an invariant is violated; the fuzzer then saves the input.
 inline void require(bool holds, const char* what) {
   if (holds) return;
   std::fprintf(stderr, "does not hold: %s\n", what);

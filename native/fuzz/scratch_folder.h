@@ -1,4 +1,4 @@
-/// Files by name, in memory.
+/// Named files in memory.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace daqiri::fuzz {
 
-/// A folder that goes away with the process.
+/// A folder that is removed at the end of the process.
 class ScratchFolder {
  public:
   ScratchFolder() { require(mkdtemp(path_.data()) != nullptr, "a folder in memory can be made"); }

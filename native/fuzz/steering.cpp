@@ -1,5 +1,5 @@
-// Bytes of a packet: steered by every kind of rule, and taken apart as every kind of link, without
-// a look beyond their end.
+// Bytes of a packet: steered by rules of every kind and parsed as every link type, without reading
+// beyond the end.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -66,7 +66,7 @@ std::vector<FlowMatch> matches_of_all_kinds() {
           ecpri({})};
 }
 
-/// Flows of all kinds on one interface, each without and with vlan_pop; every third one by RSS.
+/// Flows of all kinds on one interface, each with and without vlan_pop; every third uses RSS.
 InterfaceConfig rules() {
   InterfaceConfig interface;
   interface.name_ = "port0";
@@ -114,7 +114,7 @@ bool matches(const RxConfig& rx, const FlowConfig& flow, const steering::PacketK
          (match.ipv4_dst_ == 0 || ntohl(match.ipv4_dst_) == key.ipv4_dst);
 }
 
-/// Header fields lie within the packet, and agree with what steering saw.
+/// Header fields are within the packet and agree with the steering result.
 void check_fields(const std::uint8_t* data, std::uint32_t length, const steering::PacketKey& key) {
   for (const std::uint32_t link_type : {1, 101, 113, 228, 229, 276, 147}) {
     const PacketFields fields = parse_packet(data, length, link_type);
@@ -164,7 +164,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
             "a packet goes to a queue of its rule");
   }
   require(same(found, program.classify(packet)), "the same packet goes the same way");
-  // Rules see nothing behind these bytes.
+  // Rules do not read behind these bytes.
   const auto seen = std::min(length, steering::MOST_KEY_BYTES);
   require(same(found, program.classify(steering::PacketView::of_frame(data, seen))),
           "the beginning of a packet decides");

@@ -1,4 +1,4 @@
-// Bytes of a frame: what flows take off of it, and what transmit flows put in front of it.
+// Bytes of a frame: headers that receive flows remove, and headers that transmit flows add.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -25,7 +25,7 @@ std::vector<FlowAction> tags(FlowType type, std::size_t count) {
   return {count, type == FlowType::VLAN_PUSH ? push_of(9, 0x88A8) : action_of(type)};
 }
 
-/// Actions of flows: tags, and tunnels of each kind between them.
+/// Lists of actions: tags, with tunnels of each kind between them.
 std::vector<std::vector<FlowAction>> lists_of(FlowType tag, FlowType tunnel) {
   std::vector<std::vector<FlowAction>> lists{tags(tag, 1), tags(tag, 2)};
   for (const TunnelType type : TUNNELS) {
@@ -67,7 +67,7 @@ bool same(const Verdict& a, const Verdict& b) {
          a.remains.end == b.remains.end && a.remains.eth_type == b.remains.eth_type;
 }
 
-/// As an engine delivers it.
+/// The frame as an engine delivers it.
 Bytes delivered(Bytes frame, const Verdict& verdict) {
   const Remains& remains = verdict.remains;
   require(remains.payload >= ETHERNET_SIZE + VLAN_TAG_SIZE, "something comes off");
@@ -129,7 +129,7 @@ void send(const std::vector<FlowAction>& actions, const Bytes& packet) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const steering::Program program(receiver());
   static const auto sent = lists_of(FlowType::VLAN_PUSH, FlowType::TUNNEL_ENCAP);
-  // At its exact size.
+  // With the exact size.
   const Bytes frame(data, data + size);
   receive(program, frame);
   for (const auto& actions : sent) send(actions, frame);

@@ -1,4 +1,4 @@
-/// numpy arrays over memory of the engine, and copies of packets into arrays.
+/// numpy arrays that view engine memory, and arrays that packets are copied into.
 #pragma once
 
 #include <pybind11/numpy.h>
@@ -11,10 +11,10 @@ namespace daqiri::python {
 
 namespace py = pybind11;
 
-/// Read-only array of `n` elements at `data`, which `base` keeps alive.
+/// A read-only array of `n` elements at `data`. `base` keeps the memory alive.
 template <typename T>
 py::array read_only_view(const T* data, std::size_t n, py::handle base) {
-  // pybind11's own constructor allocates twice for shape and strides.
+  // The constructor of pybind11 allocates twice, for shape and strides.
   const auto& numpy = py::detail::npy_api::get();
   auto shape = static_cast<Py_intptr_t>(n);
   auto array = py::reinterpret_steal<py::object>(
@@ -25,7 +25,7 @@ py::array read_only_view(const T* data, std::size_t n, py::handle base) {
   return py::reinterpret_steal<py::array>(array.release());
 }
 
-/// A capsule that owns `value`.
+/// A capsule that owns and later deletes `value`.
 template <typename T>
 py::capsule owning_capsule(T value) {
   auto held = std::make_unique<T>(std::move(value));
@@ -34,8 +34,8 @@ py::capsule owning_capsule(T value) {
   return capsule;
 }
 
-/// Read-only array that takes a vector, or another owner of a flat array, over without a copy. `As`
-/// has the size of its elements.
+/// A read-only array that takes ownership of a vector or another flat container, without a copy.
+/// `As` must have the same size as the elements.
 template <typename As, typename Vector>
 py::array take_vector(Vector values) {
   static_assert(sizeof(As) == sizeof(*values.data()));
@@ -45,8 +45,8 @@ py::array take_vector(Vector values) {
   return read_only_view(reinterpret_cast<const As*>(data), n, base);
 }
 
-/// The array to write packets to: `out`, checked (its last axis may be longer), or a new one of
-/// `shape`.
+/// The array that packets are written to: `out` after a check (its last axis may be longer), or a
+/// new array of this shape.
 py::array_t<std::uint8_t> gather_target(const py::object& out,
                                         const std::vector<std::size_t>& shape);
 

@@ -1,4 +1,4 @@
-/// The bytes of any Python object that has some.
+/// The bytes of a Python object that supports the buffer protocol.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -8,10 +8,11 @@
 
 namespace daqiri::python {
 
-/// While it exists, the object cannot move or shrink them. Needs the interpreter lock at both ends.
+/// Prevents the object from moving or shrinking its bytes. Construct and destroy it with the
+/// interpreter lock held.
 class BufferBytes {
  public:
-  /// Throws BufferError where they are not in one piece.
+  /// Throws BufferError if the bytes are not contiguous.
   explicit BufferBytes(const pybind11::handle& of) {
     if (PyObject_GetBuffer(of.ptr(), &view_, PyBUF_SIMPLE) != 0)
       throw pybind11::error_already_set();

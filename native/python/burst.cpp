@@ -48,7 +48,7 @@ struct Segments {
   }
 };
 
-/// Copy a packet. Returns where it ends.
+/// Copies a packet and returns the end of the copy.
 std::uint8_t* append(std::uint8_t* to, const Burst& burst, std::uint32_t packet,
                      const Segments& segments) noexcept {
   for (int s = segments.first; s < segments.end; ++s) {
@@ -95,7 +95,7 @@ std::shared_ptr<DeviceHold> ReceivedBurst::device_hold(int segment, int gpu) con
   };
   if (auto hold = known()) return hold;
   const Share burst = share();
-  // Once: the burst's event may be recorded again, for others.
+  // Wait only here: the event of the burst may be recorded again for other work.
   if (burst->is_on_device(segment)) wait_for_packets(*burst, segment);
   auto hold = std::make_shared<DeviceHold>(std::shared_ptr<const void>(this->hold()), gpu);
   const std::lock_guard lock(mutex_);
@@ -113,7 +113,7 @@ void ReceivedBurst::release() noexcept {
   py::object base;
   py::object lengths;
   const std::lock_guard lock(mutex_);
-  // Let go of behind the lock, as the last reference runs the capsule's destructor.
+  // Destroyed outside the lock: the last reference runs the destructor of the capsule.
   std::swap(device_holds, device_holds_);
   std::swap(base, base_);
   std::swap(lengths, lengths_);
@@ -161,7 +161,7 @@ py::array ReceivedBurst::addresses(int segment) const {
   const Share burst = share();
   check_segment(*burst, segment);
   py::object base = py::reinterpret_borrow<py::object>(burst.base());
-  // Kernels that are given addresses run longer than this call.
+  // Kernels that receive the addresses run longer than this call.
   if (burst->is_on_device(segment)) base = base_for_kernels(*this, segment);
   return read_only_view(
       reinterpret_cast<const std::uintptr_t*>(burst->pkts[static_cast<std::size_t>(segment)]),
@@ -211,8 +211,8 @@ py::object ReceivedBurst::gather(const py::object& out, std::optional<int> segme
     } else {
       throw Error(Status::NOT_SUPPORTED, "segment " + std::to_string(s) +
                                              " of the packets is in '" + burst->owners[s]->name() +
-                                             "' on a GPU, and others may not; gather one at "
-                                             "a time (segment)");
+                                             "' on a GPU, and other segments may not be; "
+                                             "gather one at a time (segment)");
     }
   }
   std::size_t longest = 0;

@@ -12,15 +12,14 @@ namespace daqiri::python {
 
 namespace {
 
-/// What a handle holds whose burst was freed: of those, the functions of daqiri.h tell what is
-/// wrong.
+/// Stands for a burst that was freed, so that the functions of daqiri.h report the correct error.
 BurstParams* freed_burst() noexcept {
   static auto* burst = std::make_unique<Burst>().release();
   return burst;
 }
 
-/// `burst.hdr` and `burst.hdr.hdr`. Of a burst they show its header as it is; those made by hand
-/// have values of their own.
+/// `burst.hdr` and `burst.hdr.hdr`. They show the header of a burst; objects created by the user
+/// have their own values.
 struct BurstCounts {
   py::object burst;
   BurstHeaderParams own;
@@ -65,7 +64,7 @@ void field(py::class_<BurstCounts>& header, const char* name, Member BurstHeader
 }  // namespace
 
 BurstHandle::~BurstHandle() {
-  // In a forked child, it is the parent's.
+  // In a forked child, the burst belongs to the parent.
   if (burst_ != nullptr && burst_ != freed_burst() && born_ == fork_count())
     free_all_packets_and_burst_rx(burst_);
 }

@@ -1,4 +1,4 @@
-/// Bursts as the documented Python functions have them: opaque, freed by a call.
+/// Bursts in the documented Python functions: opaque handles that a call frees.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -15,20 +15,20 @@ namespace daqiri::python {
 
 namespace py = pybind11;
 
-/// A handle, which is the only one of its burst. Freeing or sending the burst empties it, so that
-/// it never stands for a later burst of the same address. Dropping the handle frees the burst.
+/// The only handle of its burst. Freeing or sending the burst empties the handle, so it never
+/// refers to a later burst at the same address. Destroying the handle frees the burst.
 class BurstHandle {
  public:
-  /// Of no burst.
+  /// Without a burst.
   BurstHandle() = default;
-  /// Takes `burst` over.
+  /// Takes ownership of `burst`.
   explicit BurstHandle(BurstParams* burst) : burst_(burst) {}
   BurstHandle(const BurstHandle&) = delete;
   BurstHandle& operator=(const BurstHandle&) = delete;
   ~BurstHandle();
 
-  /// The burst for one call; other threads that use it wait meanwhile. Nothing that could run
-  /// Python is done while this exists: it could come back here.
+  /// Access to the burst for one call. Other threads that use the same handle wait. Do not run
+  /// Python code while this exists: it could call back into the handle.
   class Use {
    public:
     /// `handle` may be null. Needs the interpreter lock. Throws Error NOT_READY in a forked child.
@@ -38,11 +38,11 @@ class BurstHandle {
     ~Use() {
       if (handle_ != nullptr) handle_->mutex_.unlock();
     }
-    /// Null for no burst; one that is marked free after it was freed or sent.
+    /// Null if there is no burst; a burst marked as freed if it was freed or sent.
     [[nodiscard]] BurstParams* get() const noexcept {
       return handle_ == nullptr ? nullptr : handle_->burst_;
     }
-    /// As `get`, and the handle is empty from now on.
+    /// Like `get`, but also empties the handle.
     BurstParams* take() const noexcept;
 
    private:
@@ -52,7 +52,7 @@ class BurstHandle {
  private:
   std::mutex mutex_;
   BurstParams* burst_{nullptr};
-  /// Forks before it was made.
+  /// Value of fork_count() at construction.
   std::uint64_t born_{fork_count()};
 
   static std::uint64_t fork_count() noexcept;
@@ -61,7 +61,7 @@ class BurstHandle {
 /// A member of the Python class Status.
 py::object status_object(Status status);
 
-/// What a call returns, as Python has it.
+/// Converts the result of a call for Python.
 template <typename Result>
 auto as_result(Result result) {
   if constexpr (std::is_same_v<Result, Status>) {
@@ -73,7 +73,7 @@ auto as_result(Result result) {
   }
 }
 
-/// A function of a burst, for Python.
+/// Wraps a function of a burst for Python.
 template <typename Result, typename Burst, typename... Args>
 auto on_burst(Result (*function)(Burst*, Args...)) {
   return [function](BurstHandle* handle, Args... args) {
@@ -89,7 +89,7 @@ auto on_burst(Result (*function)(Burst*, Args...)) {
   };
 }
 
-/// As above, of one that may wait for other threads.
+/// As above, for a function that may wait for other threads.
 template <typename Result, typename Burst, typename... Args>
 auto on_burst_unlocked(Result (*function)(Burst*, Args...)) {
   return [function](BurstHandle* handle, Args... args) {

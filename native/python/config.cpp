@@ -1,4 +1,4 @@
-// The configuration, apart from flows: common keys, regions, interfaces, queues.
+// The configuration without flows: common keys, regions, interfaces, queues.
 #include <pybind11/stl.h>
 
 #include <string>
@@ -58,7 +58,7 @@ std::vector<std::string> access_words(const MemoryRegionConfig& region) {
   return words;
 }
 
-/// In the order of the file.
+/// In the order of the configuration file.
 std::vector<MemoryRegionConfig> regions(const NetworkConfig& config) {
   std::vector<MemoryRegionConfig> all;
   for (const MemoryRegionConfig* region : memory_regions(config)) all.push_back(*region);

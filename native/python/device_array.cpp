@@ -42,7 +42,7 @@ std::string text(const DeviceArray::Device& device) {
   return "(" + std::to_string(device.first) + ", " + std::to_string(device.second) + ")";
 }
 
-/// What a managed tensor points to, until its taker lets go of it.
+/// The context of a managed tensor until its consumer deletes it.
 template <typename Managed>
 struct Exported {
   std::shared_ptr<DeviceHold> hold;
@@ -53,7 +53,7 @@ struct Exported {
   static void free(Managed* managed) noexcept {
     const std::unique_ptr<Exported> freed(static_cast<Exported*>(managed->context));
   }
-  /// One that was taken has another name, and is its taker's to free.
+  /// A consumed capsule has another name; its consumer frees it.
   static void free_untaken(PyObject* capsule) noexcept {
     if (PyCapsule_IsValid(capsule, Managed::NAME) == 0) return;
     free(static_cast<Managed*>(PyCapsule_GetPointer(capsule, Managed::NAME)));
@@ -68,7 +68,7 @@ void DeviceHold::wait_for_kernels() const noexcept {
     const cuda::Context context("packets", gpu_);
     context.driver().call().synchronize();
   } catch (const std::exception&) {
-    // The GPU is gone, and with it who would read.
+    // The GPU has failed, so nothing reads the memory.
     return;
   }
 }
@@ -85,7 +85,7 @@ DeviceArray::DeviceArray(const ReceivedBurst& burst, Shape shape, py::dtype dtyp
   const ReceivedBurst::Share held = burst.share();
   const memory::MemoryRegion* const region = region_on_gpu(*held);
   if (region == nullptr || region->device_copies() != nullptr || held->num_packets() == 0)
-    throw Error(Status::INVALID_PARAMETER, "the burst is no frame on a GPU; use view()");
+    throw Error(Status::INVALID_PARAMETER, "the burst is not a frame on a GPU; use view()");
   owner_ = region;
   data_ = held->pkts[0][0];
   bytes_ = held->pkt_lens[0][0];
@@ -95,10 +95,10 @@ DeviceArray::DeviceArray(const ReceivedBurst& burst, Shape shape, py::dtype dtyp
   const auto open = std::ranges::find(shape_, -1);
   if (open != shape_.end()) *open = known == 0 ? 0 : static_cast<py::ssize_t>(bytes_ / known);
   if (known == 0 || (open == shape_.end() ? known != bytes_ : bytes_ % known != 0)) {
-    throw Error(Status::INVALID_PARAMETER,
-                "the frame has " + std::to_string(bytes_) + " bytes, which " +
-                    py::str(dtype_).cast<std::string>() + " of shape " +
-                    py::str(this->shape()).cast<std::string>() + " do not fill");
+    throw Error(Status::INVALID_PARAMETER, "the frame has " + std::to_string(bytes_) +
+                                               " bytes, which do not fit " +
+                                               py::str(dtype_).cast<std::string>() + " of shape " +
+                                               py::str(this->shape()).cast<std::string>());
   }
   hold_ = burst.device_hold(0, region->gpu());
 }
@@ -122,8 +122,8 @@ std::uintptr_t DeviceArray::address() const noexcept {
 
 py::dict DeviceArray::cuda_array_interface() const {
   using namespace py::literals;
-  // Not read-only, though the engine's: some libraries refuse what they may not write. No stream:
-  // it is complete when it is handed out.
+  // Not marked read-only although the engine owns the data: some libraries reject read-only arrays.
+  // No stream is given, as the data is complete.
   return py::dict("shape"_a = shape(), "typestr"_a = dtype_.attr("str"),
                   "data"_a = py::make_tuple(address(), false), "version"_a = 3,
                   "strides"_a = py::none(), "stream"_a = py::none());
@@ -134,21 +134,21 @@ DeviceArray::Device DeviceArray::dlpack_device() const noexcept { return {dlpack
 py::capsule DeviceArray::dlpack(std::optional<std::int64_t> stream,
                                 std::optional<std::pair<int, int>> max_version,
                                 std::optional<Device> device, std::optional<bool> copy) const {
-  // Whatever the stream, what it is given finds the array complete.
+  // The array is complete, so any stream may use it.
   if (stream && (*stream == 0 || *stream < -1)) {
     throw py::value_error("stream is " + std::to_string(*stream) +
                           "; accepts None, -1 (no stream), 1 (default stream), 2 (that of the "
                           "thread), or a stream's handle");
   }
   if (device && *device != dlpack_device()) {
-    throw py::buffer_error("dl_device is " + text(*device) + ", and the array is on " +
+    throw py::buffer_error("dl_device is " + text(*device) + ", but the array is on " +
                            text(dlpack_device()) + " (CUDA, GPU " + std::to_string(gpu()) +
-                           "); take it there and copy it, or use get() for a numpy array");
+                           "); import it there and copy it, or use get() for a numpy array");
   }
   if (copy.value_or(false)) {
     throw py::buffer_error(
-        "copy is True, and arrays are exported without a copy; copy what the library makes of it, "
-        "e.g. torch.from_dlpack(frame).clone()");
+        "copy is True, but arrays are exported without a copy; copy the imported array, e.g. "
+        "torch.from_dlpack(frame).clone()");
   }
   return max_version && max_version->first >= 1 ? export_as<dlpack::VersionedTensor>()
                                                 : export_as<dlpack::ManagedTensor>();
@@ -184,9 +184,10 @@ py::capsule DeviceArray::export_as() const {
 
 py::array DeviceArray::get() const {
   if (hold_->forked()) {
-    throw Error(Status::NOT_SUPPORTED,
-                "the array was received before a fork, and CUDA does not work in the child; copy "
-                "it with get() before, or start processes with multiprocessing's \"spawn\"");
+    throw Error(
+        Status::NOT_SUPPORTED,
+        "the array was received before a fork, and CUDA does not work in the child; copy "
+        "it with get() before the fork, or start processes with multiprocessing's \"spawn\"");
   }
   py::array copy(dtype_, shape_);
   bool copied = false;
@@ -199,7 +200,7 @@ py::array DeviceArray::get() const {
   if (!copied) {
     throw Error(Status::GENERIC_FAILURE, "the array cannot be copied: GPU " +
                                              std::to_string(gpu()) +
-                                             " does not work any more; start the program again");
+                                             " has failed; start the program again");
   }
   return copy;
 }
@@ -212,12 +213,11 @@ std::string DeviceArray::repr() const {
 namespace {
 
 [[noreturn]] void refuse_on_cpu(const std::string& why) {
-  throw py::type_error("the array is in the memory of a GPU, " + why +
-                       "; use .get() for a numpy array, or cupy.asarray to work on it where it "
-                       "lies");
+  throw py::type_error("the array is in GPU memory, " + why +
+                       "; use .get() for a numpy array, or cupy.asarray to work on the GPU");
 }
 
-[[noreturn]] void refuse_comparison() { refuse_on_cpu("and is not compared there"); }
+[[noreturn]] void refuse_comparison() { refuse_on_cpu("and cannot be compared there"); }
 
 std::uintptr_t id_of(const py::object& object) noexcept {
   return reinterpret_cast<std::uintptr_t>(object.ptr());
@@ -226,7 +226,7 @@ std::uintptr_t id_of(const py::object& object) noexcept {
 }  // namespace
 
 void bind_device_array(py::module_& m) {
-  py::class_<DeviceArray>(m, "DeviceArray", R"(A frame, packet or packets in the memory of a GPU.
+  py::class_<DeviceArray>(m, "DeviceArray", R"(A frame, packet or packets in GPU memory.
 
 ``cupy.asarray(array)``, ``torch.from_dlpack(array)`` and other libraries that support
 ``__cuda_array_interface__`` or DLPack use it in place, without a copy. Their arrays keep the
@@ -247,7 +247,7 @@ nbytes : int
 address : int
     Address, for your own kernels. Keep the array while they are being launched.
 gpu : int
-    CUDA index in this process of the GPU that has it.
+    CUDA index of its GPU in this process.
 )")
       .def_property_readonly("shape", &DeviceArray::shape)
       .def_property_readonly("dtype", &DeviceArray::dtype)
@@ -259,11 +259,11 @@ gpu : int
       .def("__dlpack__", &DeviceArray::dlpack, py::kw_only(), py::arg("stream") = py::none(),
            py::arg("max_version") = py::none(), py::arg("dl_device") = py::none(),
            py::arg("copy") = py::none())
-      .def("get", &DeviceArray::get, R"(Return a copy in the CPU's memory.
+      .def("get", &DeviceArray::get, R"(Return a copy in CPU memory.
 
 If an address of the burst was read, or another library has an array of it, the call waits for the
-GPU first, and the copy has the data that its kernels have written. The interpreter lock is released
-meanwhile.
+GPU first, and the copy has the data that its kernels have written. The call releases the
+interpreter lock.
 
 Returns
 -------
@@ -280,10 +280,10 @@ NotSupportedError
       .def(
           "__array__",
           [](const DeviceArray&, const py::object&, const py::object&) -> py::array {
-            refuse_on_cpu("and numpy would copy it unasked");
+            refuse_on_cpu("and numpy would copy it implicitly");
           },
           py::arg("dtype") = py::none(), py::arg("copy") = py::none())
-      // Else they would compare identities.
+      // Without these, Python would compare identities.
       .def("__eq__", [](const DeviceArray&, const py::object&) -> bool { refuse_comparison(); })
       .def("__ne__", [](const DeviceArray&, const py::object&) -> bool { refuse_comparison(); })
       .def("__bool__", [](const DeviceArray&) -> bool { refuse_comparison(); })

@@ -1,4 +1,4 @@
-/// Frames in a GPU's memory, for the libraries that work there.
+/// Frames in GPU memory, for array libraries that work on the GPU.
 #pragma once
 
 #include <pybind11/numpy.h>
@@ -16,25 +16,25 @@
 
 namespace daqiri::python {
 
-/// Keeps what an array lies in: a burst whose packets a GPU has, or memory of its own. Any thread
-/// may let go of it, with or without the interpreter lock, and needs no interpreter.
+/// Owns the memory of an array: a burst whose packets are on a GPU, or a separate allocation. Any
+/// thread may drop its reference, with or without the interpreter lock; no interpreter is needed.
 class DeviceHold {
  public:
   DeviceHold(std::shared_ptr<const void> held, int gpu) noexcept
       : held_(std::move(held)), gpu_(gpu) {}
   DeviceHold(const DeviceHold&) = delete;
   DeviceHold& operator=(const DeviceHold&) = delete;
-  /// Kernels that were given the address may run still: waits for the GPU before the buffers go
-  /// back.
+  /// Kernels that received the address may still be running: waits for the GPU before the buffers
+  /// are returned.
   ~DeviceHold();
 
-  /// The address leaves our hands.
+  /// Call when the address is handed out.
   void note_export() noexcept { exported_.store(true, std::memory_order_relaxed); }
-  /// What was launched with the address is done then, or never will be. Takes time only after
-  /// note_export; without the interpreter lock.
+  /// Returns when everything launched with the address has finished or can no longer run. Only
+  /// waits after note_export(). Call without the interpreter lock.
   void wait_for_kernels() const noexcept;
   [[nodiscard]] int gpu() const noexcept { return gpu_; }
-  /// CUDA does not work in a child made by fork(2).
+  /// True in a child of fork(2), where CUDA does not work.
   [[nodiscard]] bool forked() const noexcept { return getpid() != process_; }
 
  private:
@@ -44,17 +44,19 @@ class DeviceHold {
   std::atomic<bool> exported_{false};
 };
 
-/// A frame where it lies, C-contiguous. Immutable; any thread.
+/// A C-contiguous frame in GPU memory. Immutable; safe to use from any thread.
 class DeviceArray {
  public:
   using Shape = std::vector<py::ssize_t>;
-  /// Of DLPack: (type, number).
+  /// Device of DLPack: (type, number).
   using Device = std::pair<int, int>;
 
-  /// Packet 0 of a burst that a GPU has; one -1 in `shape`: as many as there are. Throws Error
-  /// INVALID_PARAMETER if the packet has another size, or the burst is released or not on a GPU.
+  /// Packet 0 of a burst on a GPU. One -1 in `shape` is computed from the size of the packet.
+  /// Throws Error INVALID_PARAMETER if the packet has another size, or if the burst is released or
+  /// not on a GPU.
   DeviceArray(const ReceivedBurst& burst, Shape shape, py::dtype dtype);
-  /// Bytes at `data`, in what `hold` keeps, and with it `owner`, who copies them to the host.
+  /// Bytes at `data`, in memory that `hold` keeps alive; `owner` belongs to that memory and copies
+  /// it to the host.
   DeviceArray(std::shared_ptr<DeviceHold> hold, const memory::BufferOwner& owner, void* data,
               Shape shape);
 
@@ -66,11 +68,11 @@ class DeviceArray {
 
   [[nodiscard]] py::dict cuda_array_interface() const;
   [[nodiscard]] Device dlpack_device() const noexcept;
-  /// Throws buffer_error for what would need a copy, or has no type in DLPack.
+  /// Throws buffer_error if a copy would be needed or DLPack does not have the type.
   [[nodiscard]] py::capsule dlpack(std::optional<std::int64_t> stream,
                                    std::optional<std::pair<int, int>> max_version,
                                    std::optional<Device> device, std::optional<bool> copy) const;
-  /// Copied to the CPU. Throws Error: GENERIC_FAILURE when the GPU does not work any more,
+  /// Copies the frame to the CPU. Throws Error: GENERIC_FAILURE if the GPU has failed,
   /// NOT_SUPPORTED in a forked child.
   [[nodiscard]] py::array get() const;
   [[nodiscard]] std::string repr() const;

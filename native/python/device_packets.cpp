@@ -27,7 +27,7 @@ std::shared_ptr<DeviceHold> hold_of(const ReceivedBurst& burst, const Burst& hel
   return burst.device_hold(segment, copies_of(held, segment).gpu());
 }
 
-/// Memory of a GPU that is an array's alone.
+/// GPU memory of a single array.
 class DeviceBlock final : public memory::BufferOwner {
  public:
   /// Throws Error NO_FREE_PACKET_BUFFERS.
@@ -35,16 +35,16 @@ class DeviceBlock final : public memory::BufferOwner {
     const cuda::Context context(WHAT, gpu_);
     const cuda::Driver& driver = context.driver();
     if (const cuda::Result result = driver.call().allocate(&base_, size); result != 0) {
-      throw Error(Status::NO_FREE_PACKET_BUFFERS,
-                  "gather: GPU " + std::to_string(gpu_) + " cannot allocate " +
-                      std::to_string(size) + " bytes (" + driver.text_of(result) +
-                      "); gather into an array that you have (out)");
+      throw Error(Status::NO_FREE_PACKET_BUFFERS, "gather: GPU " + std::to_string(gpu_) +
+                                                      " cannot allocate " + std::to_string(size) +
+                                                      " bytes (" + driver.text_of(result) +
+                                                      "); gather into an existing array (out)");
     }
   }
   DeviceBlock(const DeviceBlock&) = delete;
   DeviceBlock& operator=(const DeviceBlock&) = delete;
   ~DeviceBlock() override {
-    // A forked child has no CUDA.
+    // CUDA does not work in a forked child.
     if (getpid() == process_) with_gpu([this](const cuda::Functions& call) { call.free(base_); });
   }
 
@@ -72,7 +72,7 @@ class DeviceBlock final : public memory::BufferOwner {
       const cuda::Context context(WHAT, gpu_);
       use(context.driver().call());
     } catch (const std::exception&) {
-      // The GPU is gone, and its memory with it.
+      // The GPU has failed and its memory is lost.
       return;
     }
   }
@@ -82,14 +82,14 @@ class DeviceBlock final : public memory::BufferOwner {
   std::uint64_t base_{0};
 };
 
-/// An array that somebody else has on a GPU, by its `__cuda_array_interface__`.
+/// An array of another library on a GPU, by its `__cuda_array_interface__`.
 struct OutArray {
   std::vector<std::size_t> shape;
   std::string type;
   std::uint64_t base{0};
   bool read_only{false};
   bool contiguous{true};
-  /// What is to be done first; 0: nothing.
+  /// Stream to wait for; 0: none.
   std::uintptr_t stream{0};
 
   explicit OutArray(const py::dict& interface)
@@ -104,14 +104,13 @@ struct OutArray {
   }
 };
 
-/// Where rows are, and how long.
+/// Address and length of rows.
 struct Rows {
   std::uint64_t base;
   std::size_t width;
 };
 
-/// What is wrong with `out` as an array on that GPU for `count` rows of at least `longest` bytes;
-/// empty: nothing.
+/// Why `out` cannot take `count` rows of at least `longest` bytes on that GPU; empty if it can.
 std::string problem_of(const OutArray& out, std::size_t count, std::size_t longest, int gpu) {
   if (out.shape.size() != 2 || out.shape[0] != count || out.shape[1] < longest ||
       out.type != "|u1" || out.read_only || !out.contiguous) {
@@ -120,16 +119,17 @@ std::string problem_of(const OutArray& out, std::size_t count, std::size_t longe
            (out.contiguous ? "" : ", with strides");
   }
   if (count * out.shape[1] == 0) return {};
-  /// CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL; host memory has none unless CUDA knows it.
+  /// CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL. CUDA reports it for host memory only if that is
+  /// registered.
   constexpr int ORDINAL = 9;
   const cuda::Context context("gather", gpu);
   int found = -1;
   if (context.driver().call().pointer_attribute(&found, ORDINAL, out.base) != 0)
-    return "no memory of a GPU";
+    return "not in GPU memory";
   return found == gpu ? std::string() : "on GPU " + std::to_string(found);
 }
 
-/// Throws Error unless `out` is such an array, which nothing is at work on then.
+/// Checks `out` and waits for its stream. Throws Error if it is not such an array.
 Rows rows_of(const py::object& out, std::size_t count, std::size_t longest, int gpu) {
   std::string problem = py::repr(py::type::of(out)).cast<std::string>();
   try {
@@ -146,9 +146,9 @@ Rows rows_of(const py::object& out, std::size_t count, std::size_t longest, int 
       }
     }
   } catch (const py::cast_error&) {
-    problem += " with an __cuda_array_interface__ that is none";
+    problem += " with an invalid __cuda_array_interface__";
   } catch (const py::error_already_set&) {
-    problem += " with an __cuda_array_interface__ that is none";
+    problem += " with an invalid __cuda_array_interface__";
   }
   throw Error(Status::INVALID_PARAMETER,
               "out is " + problem + "; gather needs C-contiguous, writable uint8 of shape (" +

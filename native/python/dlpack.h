@@ -1,5 +1,5 @@
-/// The structs of DLPack (dlpack.h 1.0), which array libraries exchange memory with: a public
-/// binary interface.
+/// The structs of DLPack (dlpack.h 1.0), a public binary interface for sharing memory between array
+/// libraries.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct Tensor {
   std::uint64_t byte_offset;
 };
 
-/// Before DLPack 1.0.
+/// For consumers older than DLPack 1.0.
 struct ManagedTensor {
   static constexpr const char* NAME = "dltensor";
 

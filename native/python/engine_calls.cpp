@@ -1,4 +1,4 @@
-// The documented functions on the engine, its ports and its connections, as Python has them.
+// The documented functions on the engine, its ports and its connections, for Python.
 #include <pybind11/stl.h>
 
 #include <array>
@@ -21,7 +21,7 @@ namespace daqiri::python {
 
 namespace {
 
-/// A function of anything but a burst, without the interpreter lock.
+/// Wraps a function without a burst; it runs without the interpreter lock.
 template <typename Result, typename... Args>
 auto without_lock(Result (*function)(Args...)) {
   return [function](Args... args) {
@@ -37,7 +37,7 @@ auto without_lock(Result (*function)(Args...)) {
   };
 }
 
-/// Which may have been cut within a character.
+/// The message may have been cut within a character.
 py::str reason_text() {
   const std::string_view text = last_error();
   auto decoded = py::reinterpret_steal<py::str>(
@@ -50,7 +50,7 @@ void print_table() {
   std::string table;
   api::with_session("print_stats",
                     [&](const Session& session) { table = SessionSnapshot::of(session).table(); });
-  // Where the program prints.
+  // Print to sys.stdout.
   py::print(table, py::arg("end") = "", py::arg("flush") = true);
 }
 
@@ -129,7 +129,7 @@ auto finding_queue(FindQueue find) {
   };
 }
 
-/// A number is an int in C, text its bytes.
+/// A number becomes an int in C; text becomes its bytes.
 py::object set_any_option(std::uintptr_t connection, int level, int option,
                           const py::object& value) {
   const auto set = [&](const void* data, std::size_t size) {
@@ -198,8 +198,8 @@ void bind_engine_calls(py::module_& m) {
         return with_engine(status, std::move(completed)) + py::make_tuple(sizes);
       },
       py::arg("config"),
-      "Start the engine; return the status, the adjustments, the engine's number, and bytes from "
-      "one buffer to the next and of all buffers, by memory region.");
+      "Start the engine; return the status, the adjustments, the engine's number, and the "
+      "distance of buffers and the total bytes, by memory region.");
   m.def("parse_network_config", reading(&parse_network_config), py::arg("yaml_string_or_path"),
         "Return the status, the configuration, and the engine's number.");
   m.def("parse_network_config_from_yaml_string", reading(&parse_network_config_from_yaml_string),

@@ -22,14 +22,14 @@ void check_signals() {
 
 namespace {
 
-/// The exception class of each status, by its number; engine/_errors.py hands them over. Kept for
-/// the life of the process: errors are raised until its very end.
+/// The exception class of each status, indexed by its number and set by engine/_errors.py. Never
+/// freed: errors can be raised until the process ends.
 PyObject* classes = nullptr;
 
-/// Members of Status by their numbers; kept as long.
+/// Members of Status, indexed by their numbers. Never freed.
 std::array<PyObject*, static_cast<std::size_t>(Status::INTERNAL_ERROR) + 1> members{};
 
-/// Runs none of Python's code, which may be gone already.
+/// Does not run Python code, which may already be unloaded.
 void raise(const Error& error) noexcept {
   const auto number = static_cast<Py_ssize_t>(error.status());
   PyObject* kind = classes == nullptr ? nullptr : PyTuple_GetItem(classes, number);
@@ -52,7 +52,7 @@ void bind_errors(py::module_& m) {
   }
   status.finalize();
   const py::object all = m.attr("Status");
-  // A status in a text is its name, as that of any other enumeration.
+  // In text, a status appears as its name, like a member of any other enumeration.
   const py::object plain = py::module_::import("enum").attr("Enum");
   for (const char* name : {"__str__", "__format__"}) py::setattr(all, name, plain.attr(name));
   for (std::size_t i = 0; i < members.size(); ++i) Py_XSETREF(members[i], all(i).release().ptr());

@@ -174,7 +174,7 @@ void bind_reorder(py::module_& m) {
   };
   Struct<ReorderConfig>(
       m, "ReorderConfig",
-      "A reorder plan of the configuration; values that its method does not have are None.")
+      "A reorder plan of the configuration; values that its method does not use are None.")
       .member("name", &ReorderConfig::name_)
       .member("reorder_type", &ReorderConfig::reorder_type_)
       .member("memory_region", &ReorderConfig::memory_region_)

@@ -22,8 +22,8 @@ namespace {
 
 using Rules = std::vector<FlowRuleConfig>;
 
-/// `text`: a map `flows`, a list of flows as a configuration file has them. `names`: theirs, which
-/// may be empty. Throws Error INVALID_PARAMETER that lists all errors.
+/// `text` is YAML: a map `flows` with a list of flows, as in a configuration file. `names` are the
+/// names of the flows and may be empty. Throws Error INVALID_PARAMETER with all errors.
 Rules read_rules(const std::string& text, const std::vector<std::string>& names) {
   config::Findings findings("<flows>");
   config::Document document;

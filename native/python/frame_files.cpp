@@ -1,4 +1,4 @@
-// Files of frames as they are found.
+// Checks and repairs files of frames.
 #include <pybind11/stl.h>
 
 #include "bindings.h"

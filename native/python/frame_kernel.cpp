@@ -1,4 +1,4 @@
-// Kernels that process frames, and the streams that they are made in, set from Python.
+// Kernels that process frames and the streams of reorder plans, set from Python.
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
@@ -55,7 +55,7 @@ void bind_frame_kernel(py::class_<OpenSession, std::shared_ptr<OpenSession>>& se
           [](const OpenSession& open, int port, std::size_t position, std::uintptr_t stream) {
             reorder::RunningPlan& plan = open.session().reorder_plans(port).at(position);
             const GilRelease unlocked;
-            // NOLINTNEXTLINE(performance-no-int-to-ptr): an address is what Python has
+            // NOLINTNEXTLINE(performance-no-int-to-ptr): Python gives the address as an integer
             plan.set_stream(reinterpret_cast<void*>(stream));
           },
           py::arg("port"), py::arg("position"), py::arg("stream"));

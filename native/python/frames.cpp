@@ -23,13 +23,13 @@ py::object FrameTaker::receive(std::optional<double> timeout) {
   static_cast<void>(open_->session());
   const Deadline deadline(timeout);
   for (;;) {
-    // In this order: what was handed over before the plan finished is seen.
+    // Check `finished` first, so that frames queued before the plan finished are returned.
     const bool finished = plan_->finished();
     if (Burst* burst = held_.load(std::memory_order_acquire) ? plan_->pop() : nullptr)
       return py::cast(std::make_unique<ReceivedBurst>(burst));
     if (finished || !held_.load(std::memory_order_acquire)) {
       throw Error(Status::NOT_READY, "reorder plan '" + plan_->name() +
-                                         "' has ended and all its frames were taken; open the "
+                                         "' has ended and has no frames left; open the "
                                          "engine again");
     }
     if (deadline.passed()) return py::none();
@@ -106,8 +106,8 @@ void bind_record_frames(py::class_<OpenSession, std::shared_ptr<OpenSession>>& s
 }
 
 void bind_frames(py::module_& m) {
-  py::class_<FrameTaker>(m, "FrameTaker",
-                         "Takes a plan's frames; wrapped by daqiri_ophyd.engine.ReorderPlan.")
+  py::class_<FrameTaker>(
+      m, "FrameTaker", "Receives the frames of a plan; wrapped by daqiri_ophyd.engine.ReorderPlan.")
       .def("receive", &FrameTaker::receive, py::arg("timeout"))
       .def("release", &FrameTaker::release);
   m.def("require_binning", &reorder::require_binning, py::arg("config"), py::arg("binning"));

@@ -1,4 +1,4 @@
-/// Frames of a reorder plan in Python's hands.
+/// Frames of a reorder plan, as Python receives them.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@
 
 namespace daqiri::python {
 
-/// Has the frames of a plan to itself for as long as it lives. Any thread.
+/// Takes the frames of a plan exclusively while it exists. Any thread may use it.
 class FrameTaker {
  public:
   FrameTaker(std::shared_ptr<OpenSession> open, reorder::RunningPlan& plan);
@@ -20,7 +20,7 @@ class FrameTaker {
   ~FrameTaker() { release(); }
 
   /// The next frame as a burst, or None after `timeout` seconds (None: no limit). Throws Error
-  /// NOT_READY when the engine is closed and all frames were taken.
+  /// NOT_READY when the engine is closed and no frames are left.
   [[nodiscard]] py::object receive(std::optional<double> timeout);
   /// Idempotent.
   void release() noexcept;
@@ -31,8 +31,8 @@ class FrameTaker {
   std::atomic<bool> held_{true};
 };
 
-/// A copy of a frame with a binning, newer than copy number `after`, as (number, data, batch,
-/// packets, missing, time of the first packet, of the last), or None.
+/// A copy of a binned frame with a number above `after`, as (number, data, batch, packets, missing,
+/// time of the first packet, time of the last packet), or None.
 [[nodiscard]] py::object preview_frame(reorder::RunningPlan& plan, std::uint64_t after,
                                        std::int64_t binning);
 

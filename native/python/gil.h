@@ -1,4 +1,4 @@
-/// The interpreter lock around work that waits or copies.
+/// Releases the interpreter lock around work that waits or copies.
 #pragma once
 
 #include <Python.h>
@@ -14,11 +14,11 @@
 
 namespace daqiri::python {
 
-/// Without the lock for a scope.
+/// Releases the lock for a scope.
 ///
-/// Taking the lock back while the interpreter is being finalized ends the thread by unwinding its
-/// stack (CPython before 3.14), which must not run through C++ destructors. Such a thread stays
-/// where it is, as it does from 3.14 on; it ends with the process.
+/// Until CPython 3.14, taking the lock back during finalization ends the thread by unwinding its
+/// stack, which must not run through C++ destructors. Such a thread sleeps until the process ends
+/// instead, as it does in CPython 3.14.
 class GilRelease {
  public:
   GilRelease() : state_(PyEval_SaveThread()) {}
@@ -28,7 +28,7 @@ class GilRelease {
     try {
       PyEval_RestoreThread(state_);
     } catch (...) {
-      // Nothing else comes out of C.
+      // C code throws nothing else.
       for (;;) pause();
     }
   }
@@ -37,17 +37,17 @@ class GilRelease {
   PyThreadState* state_;
 };
 
-/// Run pending signal handlers; throws what they raise. Needs the lock.
+/// Runs pending signal handlers and throws what they raise. Needs the lock.
 void check_signals();
 
-/// End of a wait, given in seconds as Python gives it.
+/// The end of a wait, given in seconds.
 class Deadline {
  public:
-  /// A signal ends a sleep of the main thread, which runs its handlers; this is how often a thread
-  /// looks anyway, for signals that came just before it slept or that were only simulated.
+  /// A signal interrupts a sleep of the main thread, which then runs the handlers. Threads also
+  /// wake at this interval, for signals that came just before the sleep or were only simulated.
   static constexpr std::int64_t SLICE_NS = 1'000'000'000;
 
-  /// None: never. Throws Error INVALID_PARAMETER for a negative number or NaN.
+  /// None waits without limit. Throws Error INVALID_PARAMETER for a negative number or NaN.
   explicit Deadline(std::optional<double> seconds) : timeout_(seconds) {
     if (!seconds) return;
     if (!(*seconds >= 0.0)) {
@@ -58,7 +58,7 @@ class Deadline {
     restart();
   }
 
-  /// Count from now.
+  /// Restarts the timeout from now.
   void restart() noexcept {
     constexpr double LONGEST_S = 1e9;
     if (timeout_)
@@ -67,7 +67,7 @@ class Deadline {
   [[nodiscard]] bool passed() const noexcept {
     return timeout_ && (*timeout_ == 0.0 || monotonic_ns() >= end_ns_);
   }
-  /// ns to sleep before looking again.
+  /// How long to sleep before the next check, in ns.
   [[nodiscard]] std::int64_t slice(std::int64_t longest = SLICE_NS) const noexcept {
     if (!timeout_) return longest;
     const std::uint64_t now = monotonic_ns();
@@ -79,7 +79,7 @@ class Deadline {
   std::uint64_t end_ns_{0};
 };
 
-/// Call `step` without the lock until it returns false; Ctrl-C is heard meanwhile.
+/// Calls `step` without the lock until it returns false. Ctrl-C interrupts it.
 template <typename Step>
 void run_steps(Step&& step) {
   for (bool more = true; more;) {

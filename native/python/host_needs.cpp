@@ -1,4 +1,4 @@
-// What a configuration asks of a host, by the engine's own rules, for daqiri_ophyd.host.
+// What a configuration requires of the host, computed by the engine for daqiri_ophyd.host.
 #include <pybind11/stl.h>
 
 #include <cstdint>
@@ -52,7 +52,7 @@ py::dict interface_needs(const NetworkConfig& config, const InterfaceConfig& int
   return needs;
 }
 
-/// (name, why this build has it not, whether its NICs write to the memory of GPUs)
+/// (name, why this build does not have it, whether its NICs write to GPU memory)
 py::list known_engines() {
   py::list known;
   for (const EngineEntry& each : engines())
@@ -118,17 +118,17 @@ py::tuple hugepages_of(const std::string& meminfo, const std::string& overcommit
 
 void bind_host_needs(py::module_& m) {
   m.def("known_engines", &known_engines,
-        "Return name, why this build has it not, and whether its NICs write to the memory of GPUs, "
-        "of each engine.");
+        "Return the name of each engine, why this build does not have it, and whether its NICs "
+        "write to GPU memory.");
   m.def("host_needs", &host_needs, py::arg("text"),
-        "Return what a configuration asks of a host. Raises ValueError for one with errors.");
+        "Return what a configuration requires of the host. Raises ValueError if it has errors.");
   m.def("rejected_here", &rejected_here, py::arg("text"),
         "Return what the engine rejects of a configuration on this host, as it is now. Raises "
-        "ValueError for one with errors.");
+        "ValueError if it has errors.");
   m.def("hugepages_needed", &hugepages_needed, py::arg("text"), py::arg("page"),
         "Return name, NUMA node and number of pages of each memory region on hugepages.");
   m.def("hugepages_of", &hugepages_of, py::arg("meminfo"), py::arg("overcommitted"),
-        "Return bytes of a hugepage of the default size, their number, and how many can be had, "
+        "Return the default size of hugepages in bytes, their number, and how many are available, "
         "from the texts of /proc/meminfo and /proc/sys/vm/nr_overcommit_hugepages.");
   m.def("available_cores", &available_cores, "Return the cores that threads may be pinned to.");
   m.def(
@@ -138,7 +138,7 @@ void bind_host_needs(py::module_& m) {
         const std::string memory = memory::why_absent(MemoryKind::HOST_PINNED);
         return std::pair(memory, memory.empty() ? cuda::why_no_compiler() : memory);
       },
-      "Return why this host has no memory that a GPU uses, and no kernels; empty: it has.");
+      "Return why this host has no GPU memory, and why it has no kernels; empty if it has.");
 }
 
 }  // namespace daqiri::python

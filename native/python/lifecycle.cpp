@@ -18,7 +18,7 @@ namespace {
 
 std::atomic<std::uint64_t> generation{0};
 
-/// Never destroyed: threads that outlive the interpreter may still look.
+/// Never destroyed: threads that outlive the interpreter may still access it.
 struct Registry {
   std::mutex mutex;
   bool exiting{false};
@@ -30,7 +30,7 @@ Registry*& registry_pointer() noexcept {
   return registry;
 }
 
-/// In the child: a registry whose mutex nobody holds.
+/// In the child: a new registry with an unlocked mutex.
 void renew_registry() { registry_pointer() = std::make_unique<Registry>().release(); }
 
 }  // namespace
@@ -51,7 +51,7 @@ OpenSession::OpenSession(std::shared_ptr<Session> session)
     : session_(forgotten_after_fork(std::move(session))) {}
 
 OpenSession::~OpenSession() {
-  // Giving memory back takes a while. Python drops its last reference with the lock.
+  // Freeing memory takes a while. Python drops its last reference with the lock held.
   std::optional<GilRelease> unlocked;
   PyThreadState* const own = PyGILState_GetThisThreadState();
   if (own != nullptr && own == pybind11::detail::get_thread_state_unchecked()) unlocked.emplace();

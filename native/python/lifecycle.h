@@ -1,4 +1,5 @@
-/// Sessions that Python opened: closed at interpreter exit, forgotten in a forked child.
+/// Sessions opened from Python. They are closed at interpreter exit and abandoned in a forked
+/// child.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +12,11 @@
 
 namespace daqiri::python {
 
-/// Number of forks between this process and the one that imported the module.
+/// Number of forks between the process that imported the module and this one.
 std::uint64_t fork_generation() noexcept;
 
-/// `owned`, which in a forked child is leaked instead of destroyed: its threads exist in the parent
-/// only, and joining them would never return.
+/// Leaks `owned` in a forked child instead of destroying it: its threads exist only in the parent,
+/// and joining them would never return.
 template <typename T>
 std::shared_ptr<T> forgotten_after_fork(std::shared_ptr<T> owned) {
   T* raw = owned.get();
@@ -28,30 +29,30 @@ std::shared_ptr<T> forgotten_after_fork(std::shared_ptr<T> owned) {
   });
 }
 
-/// A session with what Python attached to it. Shared by the objects of its ports and queues.
+/// A session and the recorders attached to it, shared by the objects of its ports and queues.
 class OpenSession {
  public:
   OpenSession(const OpenSession&) = delete;
   OpenSession& operator=(const OpenSession&) = delete;
   ~OpenSession();
 
-  /// Opens and registers it. Throws Error. Without the interpreter lock.
+  /// Opens and registers a session. Throws Error. Call without the interpreter lock.
   static std::shared_ptr<OpenSession> open(NetworkConfig config);
 
-  /// Throws Error NOT_READY in a process that was forked from the one that opened it.
+  /// Throws Error NOT_READY in a process forked from the one that opened the session.
   [[nodiscard]] Session& session() const;
-  /// Closed, or not of this process.
+  /// Also true in a process other than the one that opened the session.
   [[nodiscard]] bool closed() const noexcept;
 
-  /// A receive queue, or a reorder plan.
+  /// `source` is a receive queue or a reorder plan.
   template <typename Source>
   std::shared_ptr<Recorder> record(Source& source, const RecorderOptions& options) {
     require_recordable();
     return remember(std::make_shared<Recorder>(session_, source, options));
   }
 
-  /// Close the session, let its recorders write what is left. Idempotent; without the interpreter
-  /// lock.
+  /// Closes the session and lets its recorders write the remaining data. Idempotent. Call without
+  /// the interpreter lock.
   void close() noexcept;
 
  private:
@@ -66,9 +67,9 @@ class OpenSession {
   std::vector<std::weak_ptr<Recorder>> recorders_;
 };
 
-/// Close all that is open; nothing can be opened after. Without the interpreter lock.
+/// Closes all open sessions and prevents new ones. Call without the interpreter lock.
 void close_all_sessions() noexcept;
-/// Must be called once, when the module is loaded.
+/// Call once, when the module is loaded.
 void watch_forks();
 
 }  // namespace daqiri::python

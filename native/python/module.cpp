@@ -1,10 +1,11 @@
-// The extension daqiri_ophyd._native. Its users import daqiri_ophyd.engine, or .compat.
+// The extension module daqiri_ophyd._native. Users import daqiri_ophyd.engine or
+// daqiri_ophyd.compat.
 #include <string>
 
 #include "bindings.h"
 #include "daqiri/version.h"
 
-// What objects share between threads is atomic or behind a mutex of their own.
+// State shared between threads is atomic or guarded by a mutex.
 PYBIND11_MODULE(_native, m, pybind11::mod_gil_not_used()) {
   m.doc() = "The packet engine. Private: import daqiri_ophyd.engine or daqiri_ophyd.compat.";
   using namespace daqiri::python;

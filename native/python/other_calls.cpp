@@ -1,4 +1,4 @@
-// The documented functions on reordered bursts, RDMA and S3, as Python has them.
+// The documented functions on reordered bursts, RDMA and S3, for Python.
 #include <pybind11/stl.h>
 
 #include <cstdint>
@@ -30,7 +30,7 @@ py::tuple reorder_info(BurstHandle* handle) {
 
 py::object set_stream(const std::string& interface, const std::string& reorder,
                       std::uintptr_t stream) {
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): an address is what Python has
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): Python gives the address as an integer
   return status_object(
       set_reorder_cuda_stream(interface, reorder, reinterpret_cast<cudaStream_t>(stream)));
 }
@@ -40,7 +40,7 @@ py::object wait_for_event(BurstHandle* handle) {
   constexpr const char* CALL = "synchronize_burst_event";
   const api::Held burst(CALL, use.get());
   if (!burst) return status_object(burst.status());
-  // Frames are complete; packets may be on their way to a GPU.
+  // Frames are complete; packets may still be copied to a GPU.
   return status_object(api::guarded(CALL, [&] {
     for (int s = 0; s < burst->hdr.hdr.num_segs && s < MAX_NUM_SEGS; ++s) {
       if (burst->is_on_device(s)) wait_for_packets(*burst, s);
@@ -55,7 +55,7 @@ py::object wait_for_event(BurstHandle* handle) {
                            ")");
 }
 
-/// A write that goes on. It ends with destroy, or with the object.
+/// An upload in progress. destroy() or the destructor ends it.
 class S3Write {
  public:
   explicit S3Write(S3WriteHandle* handle) : handle_(handle) {}
@@ -143,7 +143,7 @@ void bind_s3(py::module_& m) {
       .def("wait", &S3Write::wait, "Wait for the end; raises RuntimeError if it failed.")
       .def("destroy", [](S3Write& write) { return status_object(write.destroy()); });
   py::class_<S3Client>(m, "S3Writer",
-                       "A client of one bucket; raises RuntimeError if there is none.")
+                       "A client for one bucket; raises RuntimeError if it cannot be created.")
       .def(py::init<const S3WriterConfig&>(), py::arg("config"))
       .def("write_raw_objects_async", &S3Client::write_async, py::arg("burst"),
            py::arg("object_prefix"), py::arg("packet_data_offset") = 0,

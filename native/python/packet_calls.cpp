@@ -1,4 +1,4 @@
-// The documented functions on bursts and packets, receiving and files, as Python has them.
+// The documented functions on bursts, packets, receiving and files, for Python.
 #include <pybind11/stl.h>
 #include <pybind11/stl/filesystem.h>
 
@@ -23,7 +23,7 @@ namespace {
 
 using Path = std::filesystem::path;
 
-/// Where a call says nothing of a length.
+/// None if the call does not give a length.
 using Length = std::optional<std::size_t>;
 
 /// (status, burst or None)
@@ -56,14 +56,14 @@ py::tuple next_of_connection(std::uintptr_t connection, bool server) {
 }
 
 void copy_bytes(void* to, const void* from, std::size_t n) {
-  // Below, taking the lock back costs more than what others gain.
+  // For shorter copies, taking the lock back costs more than other threads gain.
   constexpr std::size_t LONG = 16384;
   std::optional<GilRelease> unlocked;
   if (n >= LONG) unlocked.emplace();
   if (n > 0) std::memcpy(to, from, n);
 }
 
-/// The burst, if the CPU reaches the bytes of this packet.
+/// The burst, if the CPU can access the bytes of this packet.
 api::Held packet_of(const char* call, BurstParams* params, int segment, int index) noexcept {
   api::Held burst(call, params);
   burst.segment(segment).packet(index);
@@ -100,7 +100,7 @@ Status copy_into(const char* call, BurstHandle* handle, int segment, int index,
   return Status::SUCCESS;
 }
 
-/// (status, bytes), of no more than the packet has.
+/// (status, bytes), at most the bytes of the packet.
 py::tuple bytes_of(const char* call, BurstHandle* handle, int segment, int index, Length nbytes,
                    std::size_t src_offset) {
   py::bytes copied;
@@ -108,7 +108,7 @@ py::tuple bytes_of(const char* call, BurstHandle* handle, int segment, int index
     const BurstHandle::Use use(handle);
     api::Held burst = packet_of(call, use.get(), segment, index);
     if (!burst) return burst.status();
-    // What was written to a packet to send may be read before its length is set.
+    // In a packet to send, written bytes may be read before the length is set.
     const std::size_t size = burst->transmit && nbytes ? burst->owners[segment]->buf_size()
                                                        : burst->pkt_lens[segment][index];
     if (src_offset > size) {
@@ -116,7 +116,7 @@ py::tuple bytes_of(const char* call, BurstHandle* handle, int segment, int index
                           ", which has ", size);
     }
     const std::size_t n = std::min(nbytes.value_or(size), size - src_offset);
-    // Not tracked by the garbage collector, so that no other code runs here.
+    // The garbage collector does not track bytes, so no other code runs here.
     PyObject* object = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(n));
     if (object == nullptr) throw py::error_already_set();
     copied = py::reinterpret_steal<py::bytes>(object);
@@ -127,7 +127,7 @@ py::tuple bytes_of(const char* call, BurstHandle* handle, int segment, int index
   return py::make_tuple(status_object(status), copied);
 }
 
-/// A function that frees a burst.
+/// Wraps a function that frees a burst.
 auto freeing(void (*function)(BurstParams*)) {
   return [function](BurstHandle* handle) {
     const BurstHandle::Use use(handle);
@@ -135,7 +135,7 @@ auto freeing(void (*function)(BurstParams*)) {
   };
 }
 
-/// Which does so only where it has the segment.
+/// Frees the burst only if it has the segment.
 void free_segment_and_burst(BurstHandle* handle, int segment) {
   const BurstHandle::Use use(handle);
   if (api::Held("free_segment_packets_and_burst", use.get()).segment(segment))
@@ -251,7 +251,7 @@ void bind_copying(py::module_& m) {
       "Copy bytes to the first segment of a packet to send.");
 }
 
-/// A port or queue that there cannot be, such as the -1 of get_port_id, is one that there is not.
+/// An impossible port or queue, such as the -1 of get_port_id, becomes one that does not exist.
 void set_header_of(BurstParams* burst, std::int64_t port, std::int64_t queue, std::int64_t packets,
                    int segments) {
   const auto number = [](std::int64_t value) {

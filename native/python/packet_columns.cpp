@@ -22,7 +22,7 @@ using Bytes = py::array_t<std::uint8_t, py::array::c_style>;
 using Offsets = py::array_t<std::int64_t, py::array::c_style>;
 using Lengths = py::array_t<std::uint32_t, py::array::c_style>;
 
-/// Packets that are taken apart before their fields are put in columns: both stay in the cache.
+/// Packets parsed per block before their fields are stored in columns; both stay in the cache.
 constexpr std::size_t BLOCK = 1024;
 
 struct Block {
@@ -34,7 +34,7 @@ struct Block {
 struct Column {
   const char* name;
   py::array (*make)(std::size_t packets);
-  /// To elements from `first` on.
+  /// Writes the elements from `first` on.
   void (*store)(const Block& block, void* column, std::size_t first);
 };
 
@@ -100,13 +100,13 @@ const Column& column_named(const std::string& name) {
   throw Error(Status::INVALID_PARAMETER, "there is no column '" + name + "'; there are " + known);
 }
 
-/// `names`: which columns; none: all.
+/// `names` selects columns; empty for all.
 py::dict packet_columns(const Bytes& data, std::uint32_t link_type, const Offsets& offsets,
                         const Lengths& lengths, const std::vector<std::string>& names) {
   if (!has_fields(link_type)) {
     throw Error(Status::INVALID_PARAMETER,
                 "headers of link type " + std::to_string(link_type) +
-                    " are not taken apart; accepted are 1 (Ethernet), 101, 228 and 229 (IP), 113 "
+                    " are not parsed; accepted are 1 (Ethernet), 101, 228 and 229 (IP), 113 "
                     "and 276 (Linux cooked)");
   }
   std::vector<const Column*> wanted;

@@ -107,7 +107,7 @@ void PacketSource::check(std::size_t longest, const std::string& queue) const {
     }
     if (launch_times_ != nullptr && launch_times_[i] < 0) {
       invalid("launch_times[" + std::to_string(i) + "] is " + std::to_string(launch_times_[i]) +
-              "; give ns on the port's clock (port.now()), or 0 for at once");
+              "; give ns on the port's clock (port.now()), or 0 to send immediately");
     }
   }
 }
@@ -151,7 +151,7 @@ Status Sender::refuse(Status status, const std::string& what, const char* why) {
 }
 
 std::optional<Status> Sender::step(Deadline& deadline, const Deadline& end) {
-  // Room that other queues make is not announced here.
+  // This queue is not notified when other queues free buffers.
   constexpr std::int64_t NAP_NS = 5'000'000;
   const std::uint64_t until = monotonic_ns() + Deadline::SLICE_NS;
   while (submitted_ < packets_.size()) {
@@ -165,7 +165,7 @@ std::optional<Status> Sender::step(Deadline& deadline, const Deadline& end) {
     if (status == Status::SUCCESS) {
       fill(*burst);
       status = queue_.send(burst);
-      // What the queue refuses stays ours, except for want of room.
+      // A rejected burst is released here, except with NO_SPACE_AVAILABLE, where send() does it.
       if (status != Status::SUCCESS && status != Status::NO_SPACE_AVAILABLE) burst->release();
     }
     const bool full = status == Status::NO_FREE_BURST_BUFFERS ||
@@ -178,7 +178,7 @@ std::optional<Status> Sender::step(Deadline& deadline, const Deadline& end) {
       return refuse(status, status == Status::NOT_READY ? "is closed" : "rejected the burst");
     } else {
       if (deadline.passed()) return status;
-      // A signal's handler is to run now.
+      // Returns early so that signal handlers can run.
       if (!queue_.wait_free(end.slice(deadline.slice(NAP_NS)))) return std::nullopt;
     }
     if (end.passed()) return Status::SUCCESS;

@@ -1,4 +1,4 @@
-/// Packets that Python gives, on their way into bursts.
+/// Packets given by Python, copied into bursts.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@
 
 namespace daqiri::python {
 
-/// Where packets lie and when they are to leave. Keeps what it points to.
+/// The packets to send and their launch times. Keeps references to the data.
 class PacketSource {
  public:
-  /// Rows of a 2-D uint8 array, cut to `lengths`, or parts of a 1-D array at `offsets`; the arrays
-  /// are int64 and contiguous (None: not given). Throws Error INVALID_PARAMETER.
+  /// Rows of a 2-D uint8 array, shortened to `lengths`, or parts of a 1-D array at `offsets`. The
+  /// other arrays are int64 and contiguous (None: not given). Throws Error INVALID_PARAMETER.
   PacketSource(const py::array& data, const py::object& offsets, const py::object& lengths,
                const py::object& launch_times);
   /// Bytes-like objects.
@@ -28,13 +28,13 @@ class PacketSource {
   struct Packet {
     const std::uint8_t* data;
     std::size_t length;
-    /// ns on the port's clock; 0: at once.
+    /// ns on the clock of the port; 0 sends immediately.
     std::uint64_t launch;
   };
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] Packet operator[](std::size_t i) const noexcept;
-  /// Throws Error INVALID_PARAMETER naming the first packet that does not lie in the data, is
-  /// longer than `longest`, or is to leave before the epoch.
+  /// Throws Error INVALID_PARAMETER with the first packet that lies outside the data, is longer
+  /// than `longest`, or has a negative launch time.
   void check(std::size_t longest, const std::string& queue) const;
 
  private:
@@ -53,20 +53,20 @@ class PacketSource {
   const std::int64_t* launch_times_{nullptr};
 };
 
-/// Copies packets into bursts of a queue, some at a time.
+/// Copies packets into bursts of a queue, some per step.
 class Sender {
  public:
-  /// Throws Error INVALID_PARAMETER for packets that cannot be sent, or are longer than `longest`.
+  /// Throws Error INVALID_PARAMETER for packets that cannot be sent or are longer than `longest`.
   Sender(TxQueue& queue, const PacketSource& packets, std::size_t longest,
          std::uintptr_t connection);
   [[nodiscard]] std::size_t submitted() const noexcept { return submitted_; }
 
-  /// Go on until all is submitted or the time `end` has come (SUCCESS), for a while (nothing: call
-  /// again), until nothing was free up to the deadline, which begins anew with each burst
-  /// (NO_FREE_BURST_BUFFERS, NO_FREE_PACKET_BUFFERS, NO_SPACE_AVAILABLE), or until the queue
-  /// refuses. Without the interpreter lock.
+  /// Sends for a while. Returns nothing if it should be called again; SUCCESS when all packets are
+  /// submitted or the time `end` has passed; NO_FREE_BURST_BUFFERS, NO_FREE_PACKET_BUFFERS or
+  /// NO_SPACE_AVAILABLE when nothing became free before `deadline`, which restarts with each burst;
+  /// or the error of the queue. Call without the interpreter lock.
   std::optional<Status> step(Deadline& deadline, const Deadline& end);
-  /// Why the queue refused; empty while it did not.
+  /// The error message of the queue; empty without an error.
   [[nodiscard]] const std::string& reason() const noexcept { return reason_; }
 
  private:

@@ -1,4 +1,4 @@
-// Index of pcap files, and copies of packets out of flat data.
+// Index of pcap files, and copies of packets from flat data.
 #include "storage/pcap_index.h"
 
 #include <algorithm>
@@ -33,8 +33,8 @@ py::tuple index(const MappedFile& file) {
                         take_vector<std::int64_t>(std::move(found.timestamps)));
 }
 
-/// Packets at `offsets` in `data`, padded with 0 to rows. The caller has checked that they lie
-/// inside.
+/// Copies the packets at `offsets` in `data` to rows, padded with zeros. The caller has checked
+/// that they lie inside `data`.
 py::array gather(const Bytes& data, const Offsets& offsets, const Lengths& lengths,
                  const py::object& out) {
   const auto n = static_cast<std::size_t>(offsets.size());
@@ -56,7 +56,7 @@ void unpack_pcapng(int from, int to, const std::string& name) {
 
 void bind_pcap(py::module_& m) {
   py::class_<MappedFile>(m, "MappedFile",
-                         "A file in memory that other processes may cut meanwhile.")
+                         "A file mapped into memory; other processes may truncate it.")
       .def_property_readonly("data",
                              [](const py::object& self) {
                                const auto& file = self.cast<const MappedFile&>();

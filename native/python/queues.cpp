@@ -35,7 +35,7 @@ py::dict by_name(const Group& group) {
 }
 
 Burst* receive_now(RxQueue& queue, std::uintptr_t connection) {
-  // For packets that are copied to a GPU, that may be waited for.
+  // Packets that are copied to a GPU may require a wait.
   std::optional<GilRelease> unlocked;
   if (queue.staged()) unlocked.emplace();
   return queue.receive_unrecorded(connection);
@@ -47,14 +47,13 @@ py::object ReceiveQueue::receive(std::uintptr_t connection, std::optional<double
   RxQueue& queue = get();
   const Deadline deadline(timeout);
   for (;;) {
-    // In this order: what was handed over before the queue closed is seen.
+    // Check `closed` first, so that bursts queued before the queue closed are returned.
     const bool closed = queue.closed();
     if (Burst* burst = receive_now(queue, connection))
       return py::cast(std::make_unique<ReceivedBurst>(burst));
     if (closed) {
-      throw Error(Status::NOT_READY,
-                  "receive queue '" + queue.config().common_.name_ +
-                      "' is closed and all it held was received; open the engine again");
+      throw Error(Status::NOT_READY, "receive queue '" + queue.config().common_.name_ +
+                                         "' is closed and empty; open the engine again");
     }
     if (deadline.passed()) return py::none();
     {
@@ -66,7 +65,7 @@ py::object ReceiveQueue::receive(std::uintptr_t connection, std::optional<double
 }
 
 py::object ReceiveQueue::receive_from(std::uintptr_t connection, std::optional<double> timeout) {
-  // Throws for a connection that there is not.
+  // Throws if the connection does not exist.
   static_cast<void>(open_->session().connections().queue_of(connection));
   return receive(connection, timeout);
 }
@@ -162,7 +161,7 @@ py::tuple TransmitQueue::lateness() const {
   for (std::uint32_t i = 0; i < Histogram::NUM_BUCKETS; ++i) {
     const std::uint64_t count = histogram.bucket_count(i);
     if (count == 0) continue;
-    // Empty buckets in between are needed; those behind the last are not.
+    // Fill empty buckets in between, but not after the last one.
     for (auto k = static_cast<std::uint32_t>(counts.size()); k <= i; ++k) {
       counts.push_back(0);
       edges.push_back(Histogram::upper_edge(k) + 1);

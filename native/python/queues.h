@@ -15,17 +15,17 @@ class ReceiveQueue {
   ReceiveQueue(std::shared_ptr<OpenSession> open, RxQueue& queue)
       : open_(std::move(open)), queue_(&queue) {}
 
-  /// The next burst (of a connection other than 0: its next), or None after `timeout` seconds
-  /// (None: no limit). Throws Error NOT_READY when the queue is closed and empty, or being
-  /// recorded.
+  /// The next burst, or None after `timeout` seconds (None: no limit). With a connection other than
+  /// 0, the next burst of that connection. Throws Error NOT_READY when the queue is closed and
+  /// empty, or is being recorded.
   [[nodiscard]] py::object receive(std::uintptr_t connection, std::optional<double> timeout);
-  /// As above, of a connection that there is.
+  /// As above, for a connection that must exist.
   [[nodiscard]] py::object receive_from(std::uintptr_t connection, std::optional<double> timeout);
   [[nodiscard]] py::dict counters() const;
   void flush();
   [[nodiscard]] std::shared_ptr<Recorder> record(const RecorderOptions& options);
 
-  /// Nothing more will come than what the queue holds.
+  /// True if no more packets will arrive; bursts may still be in the queue.
   [[nodiscard]] bool closed() const { return open_->closed() || queue_->closed(); }
   /// The queue, after a check that this process may use it.
   [[nodiscard]] RxQueue& get() const {
@@ -43,10 +43,10 @@ class TransmitQueue {
   TransmitQueue(std::shared_ptr<OpenSession> open, TxQueue& queue)
       : open_(std::move(open)), queue_(&queue) {}
 
-  /// Packets are the rows of a 2-D uint8 array, cut to `lengths`, or parts of a 1-D array at
-  /// `offsets`. Returns how many were submitted, SUCCESS (all, or what there was room
-  /// for `within` so many seconds) or what stopped the rest, and why the
-  /// queue refused, if it did.
+  /// Packets are the rows of a 2-D uint8 array, shortened to `lengths`, or parts of a 1-D array at
+  /// `offsets`. Returns the number of submitted packets, a status, and the error message of the
+  /// queue, if any. The status is SUCCESS (all packets, or as many as could be sent `within` so
+  /// many seconds) or the reason why sending stopped.
   [[nodiscard]] py::tuple send_array(const py::array& data, const py::object& offsets,
                                      const py::object& lengths, const py::object& launch_times,
                                      std::uintptr_t connection, std::optional<double> timeout,
@@ -56,11 +56,11 @@ class TransmitQueue {
                                     std::uintptr_t connection, std::optional<double> timeout,
                                     std::optional<double> within);
   [[nodiscard]] bool wait_sent(std::optional<double> timeout);
-  /// Packets dropped.
+  /// Returns the number of dropped packets.
   std::uint64_t flush();
   [[nodiscard]] py::dict counters() const;
   [[nodiscard]] py::tuple lateness() const;
-  /// What fits the buffers and, of a socket, a datagram as configured.
+  /// Limited by the buffers and, for a socket, by the configured datagram size.
   [[nodiscard]] std::uint32_t max_packet_size() const;
 
   [[nodiscard]] TxQueue& get() const {

@@ -100,7 +100,8 @@ bool RecorderHandle::wait(std::optional<double> timeout) {
     if (deadline.passed()) return false;
     {
       const GilRelease unlocked;
-      // Rung for news that was seen already: the one who watches has not read it yet.
+      // The doorbell is still set for news already seen, because the event loop has not read it
+      // yet.
       if (look(deadline.slice()) && news_->watched && news_of(*recorder_) == news)
         nanosleep(&BREATH, nullptr);
     }

@@ -1,4 +1,4 @@
-/// A recorder in Python's hands.
+/// A recorder, as Python sees it.
 #pragma once
 
 #include <atomic>
@@ -15,27 +15,29 @@
 
 namespace daqiri::python {
 
-/// What a waiter compares: complete files, running, failing, acquisitions that are done.
+/// What wait() compares: complete files, running, failing, finished acquisitions.
 using RecorderNews = std::tuple<std::uint64_t, bool, bool, std::uint64_t>;
 
-/// A recorder whose doorbell stays armed, so that event loops can watch it.
+/// A recorder with an armed doorbell, so that event loops can watch it.
 class RecorderHandle {
  public:
   explicit RecorderHandle(std::shared_ptr<Recorder> recorder) : recorder_(std::move(recorder)) {
     recorder_->doorbell().prepare();
   }
 
-  /// Throws Error NOT_READY in a process that was forked from the one that started it.
+  /// Throws Error NOT_READY in a process forked from the one that started the recorder.
   [[nodiscard]] Recorder& get() const;
   [[nodiscard]] bool running() const {
     return born_ == fork_generation() && recorder_->snapshot().running;
   }
-  /// The doorbell's descriptor. Whoever asks for it reads it; `wait` then only looks.
+  /// The file descriptor of the doorbell. After this call the caller has to read it; `wait` then
+  /// only polls.
   [[nodiscard]] int fileno() {
     news_->watched = true;
     return get().doorbell().fd();
   }
-  /// True once a file was completed, the recorder ended or an error occurred since the last True.
+  /// True if a file was completed, the recorder ended or an error occurred since it last returned
+  /// True.
   bool wait(std::optional<double> timeout);
 
  private:
@@ -52,7 +54,7 @@ class RecorderHandle {
   std::unique_ptr<News> news_{std::make_unique<News>()};
 };
 
-// Options in words. Throw Error INVALID_PARAMETER with what is accepted.
+// Options given as words. Throw Error INVALID_PARAMETER with the accepted words.
 CaptureFormat capture_format(const std::string& word);
 FrameLayout frame_layout(const std::string& word);
 FrameCompression frame_compression(const std::string& word);

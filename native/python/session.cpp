@@ -35,7 +35,7 @@ void close_session(OpenSession& open) {
   open.close();
 }
 
-/// What the configuration was adjusted in.
+/// Values of the configuration that were adjusted.
 py::list warnings(const OpenSession& open) {
   py::list lines;
   for (const ConfigProblem& problem : open.session().report().problems_) {
@@ -89,7 +89,7 @@ void set_drop_all(const OpenSession& open, int port, bool on) {
   for (const auto& queue : found.rx) queue->set_drop_all(on);
 }
 
-/// For each io engine, "available" or why it is not.
+/// For each io engine, "available" or the reason why it is not.
 py::dict capabilities() {
   py::dict states;
   for (const EngineEntry& engine : engines()) {
@@ -99,8 +99,8 @@ py::dict capabilities() {
   return states;
 }
 
-/// (numbers of a receive queue, of a transmit queue, of a flow, of a reorder plan, reasons for
-/// drops)
+/// (names of the counters of a receive queue, of a transmit queue, of a flow and of a reorder plan,
+/// drop reasons)
 py::tuple counter_names() {
   std::vector<std::string_view> reasons;
   reasons.reserve(NUM_DROP_REASONS);
@@ -110,7 +110,7 @@ py::tuple counter_names() {
                         SessionSnapshot::flow_names(), SessionSnapshot::reorder_names(), reasons);
 }
 
-/// A line may have been cut within a character.
+/// The line may have been cut within a character.
 py::str text_of(std::string_view line) {
   auto text = py::reinterpret_steal<py::str>(
       PyUnicode_DecodeUTF8(line.data(), static_cast<py::ssize_t>(line.size()), "replace"));
@@ -176,7 +176,7 @@ void bind_session(py::module_& m) {
           [](const OpenSession& open, int port, std::size_t position) {
             auto& plan = open.session().reorder_plans(port).at(position);
             std::vector<std::uint64_t> values;
-            // Pollers have the plan's lock, too.
+            // Pollers also take the lock of the plan.
             const GilRelease unlocked;
             const auto counters = plan.counters();
             for (const Counter& counter : counters_of(counters)) values.push_back(counter);

@@ -23,17 +23,17 @@ class Struct {
     class_.attr("__hash__") = py::none();
   }
 
-  /// A member as it is; lists become tuples.
+  /// A member without conversion; vectors become tuples.
   template <typename Member>
   Struct& member(const char* name, Member T::* at) {
     return value(name, [at](const T& of) { return of.*at; });
   }
-  /// A word of the configuration file.
+  /// An enumeration, shown as the word in the configuration file.
   template <typename Enum>
   Struct& word(const char* name, Enum T::* at, config::Names names) {
     return value(name, [at, names](const T& of) { return config::text_of(names, of.*at); });
   }
-  /// What `get` returns.
+  /// The value that `get` returns.
   template <typename Get>
   Struct& value(const char* name, Get get) {
     class_.def_property_readonly(name, [get](const T& of) { return as_python(get(of)); });
@@ -41,7 +41,7 @@ class Struct {
     return *this;
   }
 
-  /// To be called last: what repr shows.
+  /// Call last: it defines repr from the members above.
   py::class_<T>& finish() {
     class_.def("__repr__", [names = names_](const py::object& self) {
       std::string text = py::type::of(self).attr("__name__").template cast<std::string>() + "(";
@@ -71,13 +71,13 @@ class Struct {
   std::vector<std::string> names_;
 };
 
-/// None where the configuration has no such key.
+/// None if the configuration does not have the key.
 template <typename V>
 py::object optional_value(bool given, const V& value) {
   return given ? py::cast(value) : py::none();
 }
 
-/// None where the configuration gives none.
+/// None if the text is empty.
 inline py::object given_text(const std::string& text) {
   return optional_value(!text.empty(), text);
 }

@@ -1,4 +1,4 @@
-// The documented functions that fill and send bursts, as Python has them.
+// The documented functions that fill and send bursts, for Python.
 #include <pybind11/stl.h>
 
 #include <algorithm>
@@ -16,7 +16,8 @@ namespace daqiri::python {
 
 namespace {
 
-/// What no packet has, -1, of an integer that is too large. Raises TypeError of anything else.
+/// -1, which no packet has, for an integer that is too large. Raises TypeError for anything but an
+/// integer.
 std::int64_t length_of(const py::object& item) {
   if (PyIndex_Check(item.ptr()) == 0) {
     throw py::type_error("found " + std::string(py::repr(item)) +
@@ -29,7 +30,8 @@ std::int64_t length_of(const py::object& item) {
   return too_large != 0 ? -1 : length;
 }
 
-/// Lengths of segments, of any sequence of integers; too many are told from too few.
+/// Lengths of segments, from any sequence of integers. `count` is the real number, also if it is
+/// too large.
 struct SegmentValues {
   explicit SegmentValues(const py::sequence& lengths) : count(lengths.size()) {
     for (std::size_t i = 0; i < count && i < values.size(); ++i) values[i] = length_of(lengths[i]);
@@ -51,7 +53,7 @@ py::object set_all_lengths(BurstHandle* handle, const py::sequence& lengths) {
 py::object set_ethernet(BurstHandle* handle, int index, const std::string& destination) {
   std::array<char, 6> mac{};
   format_eth_addr(mac.data(), destination);
-  // Not to an address of zeros instead; the reason is told already.
+  // Do not set an address of zeros: format_eth_addr has already reported the reason.
   if (mac == std::array<char, 6>{} && destination != "00:00:00:00:00:00")
     return status_object(Status::INVALID_PARAMETER);
   return on_burst(&set_eth_header)(handle, index, mac.data());
@@ -59,7 +61,7 @@ py::object set_ethernet(BurstHandle* handle, int index, const std::string& desti
 
 py::object set_payload(BurstHandle* handle, int index, const py::buffer& data) {
   const BufferBytes bytes(data);
-  // More than fits anywhere is refused as what it is.
+  // A size above INT_MAX is reduced to it; the call then rejects it as too long.
   constexpr std::size_t MOST = std::numeric_limits<int>::max();
   return on_burst(&set_udp_payload)(handle, index, bytes.data(),
                                     static_cast<int>(std::min(bytes.size(), MOST)));
@@ -102,7 +104,7 @@ void bind_transmit_calls(py::module_& m) {
   m.def("set_all_packet_lengths", &set_all_lengths, py::arg("burst"), py::arg("lens"),
         "Set the number of bytes to send of every packet, for each segment.");
   m.def("set_packet_tx_time", on_burst(&set_packet_tx_time), py::arg("burst"), py::arg("idx"),
-        py::arg("time"), "Set a packet's launch time, ns; 0: at once.");
+        py::arg("time"), "Set a packet's launch time in ns; 0 sends it immediately.");
   m.def("send_tx_burst", &send_burst, py::arg("burst"),
         "Send a burst, which is empty after SUCCESS, NO_SPACE_AVAILABLE and CONNECT_FAILURE.");
 }

@@ -50,7 +50,7 @@ inline std::vector<std::uint8_t> make_frame(const FrameFields& f) {
   return frame;
 }
 
-/// With VLAN tags of 4 bytes behind the addresses.
+/// Adds VLAN tags of 4 bytes after the addresses.
 inline std::vector<std::uint8_t> tagged(std::vector<std::uint8_t> frame,
                                         const std::vector<std::uint16_t>& tags) {
   frame.insert(frame.begin() + 12, 4 * tags.size(), 0);
@@ -61,7 +61,7 @@ inline std::vector<std::uint8_t> tagged(std::vector<std::uint8_t> frame,
   return frame;
 }
 
-/// An eCPRI message of `size` bytes behind the common header, which begin with a 16-bit id.
+/// An eCPRI message with `size` bytes after the common header, beginning with a 16-bit id.
 inline std::vector<std::uint8_t> ecpri_frame(std::uint8_t type, std::uint16_t id,
                                              std::uint16_t size = 8) {
   std::vector<std::uint8_t> frame(14U + 4U + size, 0);
@@ -73,27 +73,27 @@ inline std::vector<std::uint8_t> ecpri_frame(std::uint8_t type, std::uint16_t id
   return frame;
 }
 
-/// Outer headers of a tunnel, and what to get wrong about them.
+/// Outer headers of a tunnel, and errors to add to them.
 struct OuterFields {
   TunnelType type{TunnelType::VXLAN};
   std::uint32_t src{0xC0A80001};
   std::uint32_t dst{0xC0A80002};
   std::uint16_t udp_src{50000};
   std::uint16_t udp_dst{4789};
-  /// VNI, or TNI.
+  /// VNI or TNI.
   std::uint32_t network{77};
   std::uint8_t flow_id{0};
-  /// Of GRE.
+  /// Protocol of GRE.
   std::uint16_t protocol{0x6558};
   std::uint16_t gre_flags{0};
   std::uint8_t header_words{5};
   std::uint16_t fragment{0};
-  /// Added to lengths that are right.
+  /// Added to the correct lengths.
   int ipv4_length{0};
   int udp_length{0};
 };
 
-/// `inner` in a tunnel; GRE flags with their fields, filled with 0xDD.
+/// `inner` in a tunnel; the optional GRE fields are filled with 0xDD.
 inline std::vector<std::uint8_t> in_tunnel(const std::vector<std::uint8_t>& inner,
                                            const OuterFields& f = {}) {
   const bool vxlan = f.type == TunnelType::VXLAN;
@@ -162,7 +162,7 @@ inline FlowAction push_of(std::uint16_t id, std::uint16_t ethertype = 0x8100) {
   return action;
 }
 
-/// All of the outer addresses, those of OuterFields.
+/// A tunnel with all outer addresses of OuterFields.
 inline TunnelConfig tunnel_of(TunnelType type) {
   TunnelConfig tunnel;
   tunnel.type_ = type;
@@ -175,7 +175,7 @@ inline TunnelConfig tunnel_of(TunnelType type) {
   return tunnel;
 }
 
-/// A flow that takes off what `transforms` say.
+/// A flow that removes what `transforms` describe.
 inline FlowConfig& add_flow(InterfaceConfig& interface, FlowId id, std::uint16_t queue,
                             const std::vector<FlowAction>& transforms) {
   FlowConfig& flow = add_flow(interface, id, queue);

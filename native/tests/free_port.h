@@ -1,4 +1,4 @@
-/// Ports for servers that are told theirs.
+/// Ports for servers with a fixed port.
 #pragma once
 
 #include <sys/socket.h>
@@ -14,9 +14,9 @@
 
 namespace daqiri::test {
 
-/// A port that nobody has, for a socket of `type` (SOCK_DGRAM, SOCK_STREAM); each is given once. It
-/// is below those that Linux gives to whoever asks for any (ip_local_port_range), so that nobody
-/// gets it by chance before it is used.
+/// An unused port for a socket of `type` (SOCK_DGRAM, SOCK_STREAM); never the same port twice. It
+/// is below the range of ephemeral ports (ip_local_port_range), so that no other program gets it by
+/// chance.
 inline std::uint16_t free_port_for(int type, const std::string& host = "127.0.0.1") {
   static std::mt19937 random{std::random_device{}()};
   static std::set<std::uint16_t> given;

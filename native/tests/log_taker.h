@@ -1,4 +1,4 @@
-/// Log lines for a test to look at.
+/// Reads log lines in a test.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace daqiri::test {
 
-/// Takes the log's lines while it lives; the level is a session's.
+/// Takes the log lines while it exists. The session sets the level.
 class LogTaker {
  public:
   LogTaker() {
@@ -22,7 +22,7 @@ class LogTaker {
     take_log_records();
     detach_log();
   }
-  /// Lines since the last call of `forget`, and those of them that have a text.
+  /// Lines since the last call of `forget`, and those of them that contain a text.
   const std::vector<std::string>& lines() {
     for (const LogRecord& record : take_log_records().records) lines_.push_back(record.text);
     return lines_;

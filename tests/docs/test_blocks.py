@@ -1,4 +1,4 @@
-"""Every block of every page is tested, or a comment before it says why not.
+"""Every block of every page is tested, or a comment before it gives the reason why not.
 
 Python runs, in the tests named here. C++ is compiled and run by `test_guide_blocks.py`. Commands of
 `daqiri-ophyd` are parsed as the command parses them, and configurations are checked.
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
-# Pages whose blocks a test runs, by language: all those that have no reason beside them.
+# Pages whose blocks a test runs, by language: all without a comment.
 TESTED = {
     "README.md": {"python": "integration/test_readme.py"},
     "docs/how-to/capture-in-your-own-plan.md": {"python": "integration/test_how_to.py"},
@@ -58,7 +58,7 @@ TESTED = {
 }
 CPP = {"cpp", "c++", "cxx", "cuda"}
 SHELL = {"console", "sh", "bash"}
-# What is printed, drawn, or written to a file as it is.
+# Printed, drawn, or written to a file unchanged.
 NOT_CODE = {"text"}
 
 BLOCKS = [block for page in PAGES for block in page_blocks(page)]

@@ -10,7 +10,7 @@ from daqiri_ophyd import profiles
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
-# Modules with a section of their own, what only checks use, and a type of documents.
+# Modules with a separate section, modules for checks only, and a type of documents.
 LEFT_OUT = {
     "documents": {"StreamAsset"},
     "engine": {"events", "frames"},

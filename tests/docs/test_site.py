@@ -10,7 +10,7 @@ import pytest
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: run `make docs`")
 
-# Debian's, of packages.apt; playwright would download one of its own.
+# The one of Debian, from packages.apt; playwright would download another.
 CHROMIUM = "/usr/bin/chromium"
 DESKTOP = {"width": 1280, "height": 1000}
 PHONE = {"width": 390, "height": 844}
@@ -94,7 +94,7 @@ def test_every_page_fits_a_desktop_and_a_phone(
         page.goto(file.as_uri())
         for size in (DESKTOP, PHONE):
             page.set_viewport_size(size)
-            # Source code is as wide as it is.
+            # Source code may be wider.
             text = "_modules" not in file.parts
             faults = page.evaluate(FAULTS, text and size is DESKTOP)
             found += [f"{file.relative_to(site)} at {size['width']}: {fault}" for fault in faults]

@@ -36,7 +36,7 @@ SERVER = Path(__file__).with_name("frame_file_server.py")
 RECORDING = ROOT / "tests" / "integration" / "engine" / "frame_recording_process.py"
 FRAMES = 3
 DETECTOR = "entry/instrument/camera"
-STRUCTURE = 4096  # most of what HDF5 itself reads lies before
+STRUCTURE = 4096  # most of what HDF5 itself reads comes before
 METADATA = {"packets": 3, "bytes": 300, "t_first_ns": 1, "t_last_ns": 2, "dropped": 0, "queue": "q"}
 
 
@@ -212,7 +212,7 @@ def inputs(chance: random.Random, folder: Path) -> Iterator[bytes]:
 
 
 def require_report(data: bytes, folder: Path, said: bool) -> str:
-    """A file is told what it is, and repaired to that, or refused; with or without metadata.
+    """The content of a file is reported and repaired, or it is rejected; with or without metadata.
 
     Returns which of them.
     """

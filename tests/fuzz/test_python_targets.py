@@ -49,7 +49,7 @@ def config(data: bytes) -> None:
 
 
 def pcap(data: bytes) -> None:
-    """A file is refused, or its packets lie in it one behind the other, and payloads in them."""
+    """A file is rejected, or its packets are in it one after the other, and payloads in them."""
     path = scratch("a.pcap", data)
     try:
         file = PcapFile(path)
@@ -64,7 +64,7 @@ def pcap(data: bytes) -> None:
             at, sizes = frames.udp_payload(file)
             inside = (at >= file.offsets) & (at + sizes <= ends)
             assert inside[sizes >= 0].all()
-        # Lengths are no more than the file's, so that a matrix of them is small enough.
+        # Lengths are limited to that of the file, so that a matrix of them is small enough.
         if len(file) * len(data) < 1 << 22:
             rows = file.gather()
             assert rows.shape == (len(file), max(file.lengths, default=0))
@@ -123,7 +123,7 @@ def sidecar(data: bytes) -> None:
 
 
 def steering(data: bytes) -> None:
-    """A payload lies in its frame."""
+    """A payload is within its frame."""
     if not data:
         return
     rows = np.frombuffer(data, np.uint8)[None, :]

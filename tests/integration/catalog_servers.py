@@ -1,4 +1,4 @@
-"""Tiled servers in processes of their own, for tests that end them."""
+"""Tiled servers in separate processes, for tests that end them."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""What has to hold after every run: documents, files and counters agree, and nothing goes on."""
+"""Checks after every run: documents, files and counters agree, and nothing is still running."""
 
 import threading
 from pathlib import Path
@@ -141,7 +141,7 @@ def check_file(file: Path, row: dict[str, Any], stem: str) -> None:
             assert pcap.timestamps[-1] == sidecar.t_last_ns
     assert sidecar.dropped == 0
     columns = {name: row[f"{stem}_{name}"] for name in COUNTERS if f"{stem}_{name}" in row}
-    assert columns  # there is at least one counter, whatever `read_attrs` are
+    assert columns  # there is at least one counter, independent of `read_attrs`
     assert columns == {name: getattr(sidecar, name) for name in columns}
 
 

@@ -1,4 +1,4 @@
-"""What tests of several parts share."""
+"""Shared by tests of several parts."""
 
 import contextlib
 import ctypes
@@ -64,7 +64,7 @@ def networks() -> Iterator[Callable[[], Network]]:
 
 @pytest.fixture
 def cable(networks: Callable[[], Network]) -> Network:
-    """A namespace with the two ends of a cable, ``near`` and ``far``, that only tests send on."""
+    """A namespace with a veth pair, ``near`` and ``far``, that only tests send on."""
     network = networks()
     network.run("ip link add near mtu 9000 type veth peer name far mtu 9000")
     for end in ("near", "far"):
@@ -94,7 +94,7 @@ def empty_catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def made_catalog(tmp_path: Path, empty_catalog: Path) -> None:
-    """The catalogs of the commands, which take seconds to make."""
+    """The catalogs of the commands, which take seconds to create."""
     for folder in ("daqiri-demo", "daqiri-data"):
         shutil.copytree(empty_catalog, tmp_path / folder / "catalog")
 

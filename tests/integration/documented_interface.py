@@ -4,7 +4,7 @@ What is the same here, what differs and why, and what this build lacks is found 
 running against the installed library; `docs/reference/coming-from-daqiri.md` shows it.
 """
 
-# Declarations without the namespace `daqiri`.
+# Declarations, without the namespace `daqiri`.
 FUNCTIONS = {
     "Initialization": """
         Status daqiri_init(NetworkConfig&)
@@ -129,7 +129,7 @@ FUNCTIONS = {
     """,
 }
 
-# Why a declaration is not the documented one, though all documented calls compile.
+# Why a declaration differs from the documented one, although all documented calls compile.
 CONST = "takes a pointer to `const`"
 DECLARED_OTHERWISE = {
     **dict.fromkeys(
@@ -156,7 +156,7 @@ DECLARED_OTHERWISE = {
     "set_log_level": "takes the class; a level converts to it",
 }
 
-# Calls of functions that may be missing in a build; the reason is the library's own.
+# Calls of functions that may be missing in a build; the library reports the reason.
 MAY_BE_MISSING = {
     "get_reorder_burst_info": "(burst, &info)",
     "add_rx_flow_async": "(0, {}, &op)",
@@ -176,7 +176,7 @@ MAY_BE_MISSING = {
     "rdma_get_opcode": "(burst)",
 }
 
-# Enumerators by their numbers, beginning with the number given.
+# Enumerators by number, starting with the given number.
 ENUMS = {
     "Status": "SUCCESS NULL_PTR NO_FREE_BURST_BUFFERS NO_FREE_PACKET_BUFFERS NOT_READY "
     "INVALID_PARAMETER NO_SPACE_AVAILABLE NOT_SUPPORTED GENERIC_FAILURE CONNECT_FAILURE "
@@ -205,7 +205,7 @@ ENUMS = {
     "LogLevel": "TRACE DEBUG INFO WARN ERROR CRITICAL OFF",
 }
 
-# Members of structs, with their types where the documents fix them.
+# Members of structs, with their types if the documents specify them.
 STRUCTS = {
     "BurstParams": "hdr:BurstHeader transport_hdr event:cudaEvent_t pkts pkt_lens pkt_extra_info "
     "custom_pkt_data:std::shared_ptr<void>",
@@ -281,7 +281,7 @@ STRUCTS = {
     "S3WriteHandle": "",
 }
 
-# Why a member's type, or what belongs to a type, is not the documented one.
+# Why the type of a member, or a member of a type, differs from the documented one.
 MEMBERS_OTHERWISE = {
     "FlowMatch.udp_src_": "`PortRange` (accepts a port or a range)",
     "FlowMatch.udp_dst_": "`PortRange` (accepts a port or a range)",
@@ -303,7 +303,7 @@ CONSTANTS = {
     "DAQIRI_BURST_FLAG_REORDERED": "1U << 28",
     "DAQIRI_BURST_FLAG_REORDER_TIMEOUT": "1U << 29",
 }
-# Macros; the value, where it is not the library's own.
+# Macros, with their value if it differs from that of the library.
 MACROS = {
     "DAQIRI_VERSION": "",
     "DAQIRI_VERSION_YEAR": "",
@@ -363,7 +363,7 @@ RAW = {
 
 
 def socket(**socket_config: object) -> dict[str, object]:
-    """Return a configuration of a UDP client, or of what is given."""
+    """Return a configuration of a UDP client, or of the given values."""
     given = {"mode": "client", "remote_addr": "udp://127.0.0.1:9"} | socket_config
     given = {key: value for key, value in given.items() if value is not None}
     (interface,) = RAW["interfaces"]
@@ -392,7 +392,7 @@ def flow(**match: object) -> list[dict[str, object]]:
     return [{"name": "f", "id": 7, "match": match, "action": {"type": "queue", "id": 0}}]
 
 
-# An older spelling of one end, beside the other.
+# An older spelling of one endpoint, together with the new one of the other.
 OLD_LOCAL = {"local_ip": "127.45.67.89", "local_port": 47001}
 OLD_REMOTE = {
     "remote_addr": None,
@@ -435,7 +435,7 @@ def reorder(**changed: object) -> dict[str, object]:
 
 RX = "interfaces[].rx"
 TX = "interfaces[].tx"
-# Of every key: a configuration that has it, or where its value goes in RAW, and the value.
+# For every key: a configuration that has it, or the place of its value in RAW, and the value.
 KEYS = {
     "version": 1,
     "master_core": 0,
@@ -566,7 +566,7 @@ KEYS = {
     ),
 }
 
-# How a key that is accepted differs.
+# How the meaning of an accepted key differs.
 KEYS_OTHERWISE = {
     "version": "only 1, as documented; DAQIRI reads any number",
     "engine": "also `packet`, and names of engines that the program registers",

@@ -1,4 +1,4 @@
-"""Programs of the documents, run as their readers run them."""
+"""Programs of the documentation, run like a reader would."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ COMMANDS = re.compile(r"^(% not run: \S[^\n]*\n)?```console\n(.*?)^```$", re.MUL
 
 
 def commands_of(page: Path) -> list[str]:
-    """Return what a page types in a terminal, but for what it says is not run."""
+    """Return the terminal commands of a page, except those marked as not run."""
     blocks = COMMANDS.findall(page.read_text())
     return [
         command.replace("\n> ", "\n").rstrip("\n")

@@ -1,18 +1,18 @@
-"""Ports for servers that are told theirs."""
+"""Ports for servers with a fixed port."""
 
 import random
 import socket
 from typing import Literal
 
-# Below those that Linux gives to whoever asks for any (ip_local_port_range): between the choice and
-# the server's start, nobody gets one by chance.
+# Below the range of ephemeral ports (ip_local_port_range), so that no other program gets the port
+# by chance before the server starts.
 _PORTS = range(15_000, 32_768)
-_random = random.SystemRandom()  # processes differ, also with a seed of their own
+_random = random.SystemRandom()  # processes differ, even with a fixed seed
 _given: set[int] = set()
 
 
 def free_port(protocol: Literal["tcp", "udp"], host: str = "127.0.0.1") -> int:
-    """Return a port of this host that nobody has; each is given once."""
+    """Return an unused port of this host; never the same port twice."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     kind = socket.SOCK_STREAM if protocol == "tcp" else socket.SOCK_DGRAM
     for port in _random.sample(_PORTS, len(_PORTS)):

@@ -1,4 +1,4 @@
-"""Packets as bytes, to compare what was sent with what came."""
+"""Packets as bytes, to compare sent and received ones."""
 
 import numpy as np
 from numpy.typing import NDArray

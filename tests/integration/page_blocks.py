@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-# A comment on the line before says why a block does not run: MyST's, or, in the README, HTML's.
+# A comment on the line before gives the reason why a block is not run: MyST's, or, in the README,
+# HTML's.
 WHY = r"(?:(?:% not run: (?P<why>[^\n]+)|<!-- not run: (?P<why_html>[^\n]+?) -->)\n+)?"
 FENCE = re.compile(
     rf"^{WHY}(?P<indent> *)```(?P<language>[^\s`]*)[^\n`]*\n(?P<code>.*?)^(?P=indent)```$",
@@ -45,6 +46,6 @@ def page_blocks(page: Path) -> list[PageBlock]:
 
 
 def program(page: Path) -> str:
-    """Return the Python of a page as one program, without what does not run."""
+    """Return the Python code of a page as one program, without the blocks that are not run."""
     blocks = page_blocks(page)
     return "\n".join(b.code for b in blocks if b.language == "python" and not b.why_not_run)

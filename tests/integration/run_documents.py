@@ -14,11 +14,11 @@ from daqiri_ophyd.documents import COUNTER_MIMETYPE
 
 
 class Documents(list):
-    """The documents of runs, each checked against its schema as it comes."""
+    """The documents of runs, each validated against its schema on arrival."""
 
     def take(self, name: str, doc: dict[str, Any]) -> None:
         event_model.schema_validators[event_model.DocumentNames[name]].validate(doc)
-        json.dumps(doc)  # what a server is sent
+        json.dumps(doc)  # as sent to a server
         self.append((name, doc))
 
     def of(self, name: str) -> list[dict[str, Any]]:
@@ -67,7 +67,7 @@ class Documents(list):
 
 
 def until(condition: Callable[[], object]) -> MsgGenerator[None]:
-    """Let the RunEngine go on until a condition holds."""
+    """Let the RunEngine continue until a condition holds."""
     end = time.monotonic() + 20
     while not condition():
         assert time.monotonic() < end

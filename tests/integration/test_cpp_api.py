@@ -1,4 +1,4 @@
-"""The C++ interface as a user's program has it: installed, found by CMake and pkg-config, run."""
+"""The C++ interface in a user's program: installed, found by CMake and pkg-config, run."""
 
 import os
 import re
@@ -46,7 +46,7 @@ daqiri:
 
 
 def run(*command: str | Path, cwd: Path, **environment: str) -> str:
-    """Run a command that must succeed; what it printed."""
+    """Run a command that must succeed; return its output."""
     done = subprocess.run(
         command,
         cwd=cwd,
@@ -106,7 +106,7 @@ def test_frames_are_sent_received_and_recorded(
 ) -> None:
     printed = run(program, "frames", loopback, tmp_path, cwd=tmp_path)
     assert "frames: done" in printed
-    # The table of print_stats: received by the one queue, submitted and sent by the other.
+    # The table of print_stats: received by one queue, submitted and sent by the other.
     assert re.search(rf"^camera/rx +{FRAMES} ", printed, re.MULTILINE)
     assert re.search(rf"^camera/tx +{FRAMES} +{FRAMES} ", printed, re.MULTILINE)
 

@@ -168,12 +168,12 @@ def start(programs: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Sta
 
 
 class Way:
-    """How frames come from the sender to the receiver of a raw stream."""
+    """The path of frames from the sender to the receiver of a raw stream."""
 
     def __init__(self, path: str | None = None, cable: Any | None = None) -> None:
         self._path = path
         self.network = cable
-        # More sessions than one may have the interface.
+        # More sessions than may share the interface.
         self.shared = path != "af_xdp"
 
     def __call__(self, text: str) -> str:
@@ -207,7 +207,7 @@ def way(request: pytest.FixtureRequest) -> Way:
 
 
 def ended(process: subprocess.Popen[str], status: int = 0) -> str:
-    """Wait for a program; what it printed."""
+    """Wait for a program; return its output."""
     printed = process.communicate(timeout=120)[0]
     assert process.returncode == status, printed
     return printed
@@ -227,7 +227,7 @@ def test_frames_are_sent_and_received(start: Start, config: Callable[[str], Path
     printed = ended(start("send_and_receive", config(WHOLE)))
     assert printed.endswith("done\n")
     assert re.search(r"^camera/rx +3200 ", printed, re.MULTILINE)
-    # The last may be received before their sender has counted them.
+    # The last may be received before the sender has counted them.
     row = re.search(r"^camera/tx +3200 +(\d+) +\d+ +(\d+) ", printed, re.MULTILINE)
     assert row is not None
     assert sum(map(int, row.groups())) == 3200
@@ -291,7 +291,7 @@ def test_queues_share_the_packets(start: Start, config: Callable[[str], Path], w
         "action: {type: queue, ids: [0, 1, 2, 3]}}\n"
         "    - {name: one, id: 8, match: {udp_dst: 5001}, action: {type: queue, id: 1}}",
     )
-    # Room for all: a queue of several lets none wait.
+    # Buffers for all: with several queues, none waits.
     text = text.replace(
         "name: rx, kind: host, num_bufs: 256", "name: rx, kind: host, num_bufs: 4096"
     )
@@ -324,7 +324,7 @@ def test_a_server_and_a_client_in_two_processes(
     second = "client" if first == "server" else "server"
     arguments = (protocol, str(free_port(protocol)), str(MESSAGES))
     processes = {first: start("sockets", first, *arguments)}
-    # Its engine runs, and there is nobody yet.
+    # The engine is running without a peer.
     stdout = processes[first].stdout
     assert stdout
     assert "ready\n" in iter(stdout.readline, "")

@@ -1,4 +1,4 @@
-"""The demonstration, as a newcomer runs it."""
+"""The demonstration, as run by a new user."""
 
 import contextlib
 import json
@@ -39,7 +39,7 @@ interfaces:
 
 
 def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run the command in a process of its own."""
+    """Run the command in a separate process."""
     return subprocess.run(
         [*COMMAND, *arguments], cwd=cwd, capture_output=True, text=True, timeout=150, check=False
     )
@@ -160,7 +160,7 @@ def test_ctrl_c_ends_the_demo_with_its_files_complete(profile: str, tmp_path: Pa
         assert process.returncode == 1, messages
         assert "interrupted" in messages
         assert "Traceback" not in messages
-        with pytest.raises(ProcessLookupError):  # nobody is left
+        with pytest.raises(ProcessLookupError):  # no process is left
             os.killpg(process.pid, 0)
     finally:
         with contextlib.suppress(ProcessLookupError):

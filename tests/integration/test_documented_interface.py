@@ -41,7 +41,7 @@ class Compiler:
         return ["g++", "-std=c++17", "-w", "-fmax-errors=0", *search, str(source)]
 
     def failing(self, lines: list[str]) -> set[int]:
-        """Return which of these declarations do not compile, each for itself."""
+        """Return the declarations that do not compile, each tested separately."""
         source = self.folder / "names.cpp"
         source.write_text(PRELUDE + '#line 1 "names"\n' + "\n".join(lines) + "\n")
         done = subprocess.run(
@@ -52,7 +52,7 @@ class Compiler:
         return {n - 1 for n in found}
 
     def run(self, statements: list[str], *arguments: str) -> str:
-        """Run a program that has these statements; what it printed."""
+        """Run a program with these statements; return its output."""
         source = self.folder / "calls.cpp"
         body = "\n".join(statements)
         source.write_text(f"{PRELUDE}int main(int, char** argv) {{\n{body}\n}}\n")
@@ -101,7 +101,7 @@ def functions() -> Iterator[Function]:
 
 
 def reasons(compiler: Compiler) -> dict[str, str]:
-    """Functions that this build declares and does not do, and what it says of them."""
+    """Functions that this build declares but does not implement, and the reported reasons."""
     statements = [
         "if (daqiri_init(argv[1]) != Status::SUCCESS) { puts(last_error()); exit(1); }",
         "auto* burst = create_tx_burst_params();",
@@ -128,7 +128,7 @@ def table(heading: str, rows: list[tuple[str, str]]) -> str:
 
 
 def told_above(name: str, differences: str) -> bool:
-    """Whether the page's own tables say in what a function differs."""
+    """Whether the tables of the page describe how a function differs."""
     cells = re.findall(r"^\| ([^|]*) \|", differences, re.MULTILINE)
     return any(re.search(rf"`{name}\b", cell) for cell in cells)
 
@@ -224,7 +224,7 @@ def with_value(path: str, value: object) -> dict[str, object]:
 
 
 def key_verdict(key: str, given: object) -> str:
-    """What becomes of a configuration that has the key."""
+    """The result of a configuration with the key."""
     otherwise = documented.KEYS_OTHERWISE.get(key, "")
     told = f"different: {otherwise}" if otherwise else SAME
     if given is None:  # depends on the machine
@@ -244,7 +244,7 @@ def key_verdict(key: str, given: object) -> str:
     try:
         Engine.open(config).close()
     except NotSupportedError as error:
-        # Without the interface that asks for it, and without what to do instead.
+        # Without the interface that requires it, and without a proposed fix.
         lacking = re.sub(r"^interface '\w+': ", "", str(error).partition("; ")[0])
         return f"not in this build: {lacking}"
     return told

@@ -1,4 +1,4 @@
-"""Every C++ block of a guide compiles as C++17 and runs, or says which part this build lacks.
+"""Every C++ block of a guide compiles as C++17 and runs, or names the part that this build lacks.
 
 The project's own guides, and others with `--guides PATH`. The blocks are found in the text. Those
 of a document are functions of one program, which runs each by itself around bursts of its own; a
@@ -28,7 +28,7 @@ MISSING = re.compile(
     r"this build has no [^;:]*"
     r"|which (?:this build|engine '\w+') does not have"
 )
-# Bursts that a block can be about: received, that can be sent, without buffers yet; segments.
+# Bursts for a block: received, to send, without buffers yet; segments.
 KINDS = ["r1", "r2", "t1", "t2", "h1"]
 
 CONFIG = """
@@ -205,7 +205,7 @@ def run(compiler: Compiler, folder: Path, *command: str | Path) -> str:
 
 
 def refusal(compiler: Compiler, program: Path, block: Block, kind: str, folder: Path) -> str:
-    """Run a block; why the last of its calls that was refused was refused, or ''."""
+    """Run a block; return the reason of the last rejected call, or ''."""
     (folder / "path" / "to").mkdir(parents=True)
     for file in ("path/to/config.yaml", "recorder.yaml"):
         (folder / file).write_text(config(int(kind[1])))
@@ -218,7 +218,7 @@ def refusal(compiler: Compiler, program: Path, block: Block, kind: str, folder: 
 
 
 def missing_part(compiler: Compiler, program: Path, block: Block, folder: Path) -> str:
-    """Run a block with the kind of burst that it is about; the part that it lacks here, or ''."""
+    """Run a block with a suitable burst; return the part that it lacks here, or ''."""
     whys = []
     for kind in KINDS:
         why = refusal(compiler, program, block, kind, folder / kind)
@@ -276,7 +276,7 @@ def test_the_program_that_receives_records_what_arrives(compiler: Compiler, tmp_
             env=compiler.environment(),
         )
         try:
-            # Until it is there, and has ten.
+            # Until it exists and has ten.
             end = time.monotonic() + 60
             while receiving.poll() is None and time.monotonic() < end:
                 with contextlib.suppress(ConnectionRefusedError):

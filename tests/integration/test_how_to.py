@@ -1,4 +1,4 @@
-"""The Python of how-to guides runs as it is written."""
+"""The Python code of how-to guides runs unchanged."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The page on installing says what the package needs, and its commands run."""
+"""The commands of the page on installing run, and its requirements are those of the package."""
 
 import re
 import tomllib

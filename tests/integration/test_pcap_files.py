@@ -1,4 +1,4 @@
-"""Captures of both engines as tcpdump, tshark and the package itself read them."""
+"""Captures of both engines, read by tcpdump, tshark and the package."""
 
 import os
 import subprocess
@@ -163,7 +163,7 @@ def test_bursts_are_appended_to_one_file(loopback: Engine, tmp_path: Path) -> No
     with pytest.raises(InvalidParameterError, match=r"nanoseconds, not microseconds"):
         bursts[0].write_pcap(tmp_path, "bursts", nanosecond=False)
     assert (tmp_path / "bursts.pcap").read_bytes() == before
-    # What a killed writer left of a record gives way to what is appended.
+    # New records replace the torn record of a killed writer.
     record = 16 + sent.shape[1]
     (tmp_path / "torn.pcap").write_bytes(before[:-1])
     bursts[0].write_pcap(tmp_path, "torn")

@@ -1,4 +1,4 @@
-"""The plan of the README and of the site's front page runs as it is written."""
+"""The plan in the README and on the front page of the site runs unchanged."""
 
 import re
 import subprocess

@@ -23,7 +23,7 @@ def run(*arguments: str | Path) -> int:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Twenty frames, in turns to two UDP ports, 1 ms apart."""
+    """Twenty frames, alternating between two UDP ports, 1 ms apart."""
     packets = udp_stimulus(20, 58, [5000, 5001])
     write_pcap(tmp_path / "a.pcap", packets, np.arange(20) * 1_000_000, 1)
     return tmp_path / "a.pcap"

@@ -1,4 +1,4 @@
-"""Commands that end by SIGTERM, by SIGHUP, or with their terminal."""
+"""Commands that are ended by SIGTERM, by SIGHUP, or with their terminal."""
 
 import contextlib
 import json
@@ -27,7 +27,7 @@ NOT_BEFORE = 100  # packets
 
 @pytest.fixture
 def stimulus(tmp_path: Path) -> Path:
-    """Packets for a minute, and one more an hour later."""
+    """Packets for a minute, and another one an hour later."""
     times = np.append(np.arange(60_000) * 1_000_000, 3_660_000_000_000)
     path = tmp_path / "stimulus.pcap"
     write_pcap(path, udp_stimulus(len(times), 100, [5000]), times, link_type=1)
@@ -53,7 +53,7 @@ def captured(data: Path) -> list[Path]:
 
 
 def require_complete_run(data: Path, reason: str) -> None:
-    """The aborted run is in the catalog, with a whole file and its metadata."""
+    """The aborted run is in the catalog, with a complete file and its metadata."""
     with Catalog.open(data / "catalog", readable=[data / "captures"]) as catalog:
         run = catalog.client[-1]
         assert run.metadata["stop"]["exit_status"] == "abort"
@@ -98,7 +98,7 @@ def test_a_terminal_that_is_closed_ends_a_capture_with_file_and_run_complete(
     tmp_path: Path, stimulus: Path
 ) -> None:
     terminal, end = pty.openpty()
-    # The leader of a session of its own, whose terminal this is.
+    # The leader of a new session, with this terminal.
     process = subprocess.Popen(
         ["setsid", "--ctty", *COMMAND, "capture", "loopback", "--send", stimulus],
         cwd=tmp_path, stdin=end, stdout=end, stderr=end,
@@ -119,7 +119,7 @@ def test_a_terminal_that_is_closed_ends_a_capture_with_file_and_run_complete(
 def test_a_second_ctrl_c_ends_the_wait_for_a_server_that_does_not_answer(
     tmp_path: Path, stimulus: Path
 ) -> None:
-    """The run is left to be recovered."""
+    """The run remains for recovery."""
     data = tmp_path / "daqiri-data"
     server = FacilityServer(tmp_path / "server", data / "captures")
     server.start()

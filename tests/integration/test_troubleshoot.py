@@ -1,4 +1,4 @@
-"""The messages that the guide to troubleshooting quotes are those that are printed."""
+"""The messages quoted in the troubleshooting guide are those that are printed."""
 
 import logging
 import os
@@ -28,7 +28,7 @@ PACKETS = {"count": 200, "size": 200, "udp_dst": 5000}
 
 
 def shape(message: str) -> str:
-    """Return a message without what differs from host to host: numbers, paths, interfaces."""
+    """Return a message without numbers, paths and interfaces, which differ between hosts."""
     message = re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}", "UID", message)
     message = re.sub(r"(?<![:/\w])/[^ :,;'`)\]]+", "PATH", message)
     message = re.sub(r"has the interfaces [^;]+", "has the interfaces", message)

@@ -1,4 +1,4 @@
-"""The code of the tutorials does what they say."""
+"""The code of the tutorials works as described."""
 
 import re
 import shutil
@@ -13,7 +13,7 @@ BLOCK = re.compile(r"^```(python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def run_tutorial(name: str, folder: Path) -> None:
-    """Run the page's blocks as one program, which prints what the page shows."""
+    """Run the blocks of the page as one program, whose output must be that of the page."""
     blocks = BLOCK.findall((TUTORIALS / name).read_text())
     assert sum(kind == "python" for kind, _ in blocks) >= 8
     code = "\n".join(content for kind, content in blocks if kind == "python")
@@ -54,7 +54,7 @@ def test_the_first_udp_capture_is_one_program_that_prints_what_the_page_shows(
 ) -> None:
     run_tutorial("first-udp.md", tmp_path)
     captures = list((tmp_path / "captures").glob("**/*.pcap"))
-    assert len(captures) == 2 + 1 + 1  # the last one is empty: nobody sent
+    assert len(captures) == 2 + 1 + 1  # the last one is empty: nothing was sent
 
 
 @pytest.mark.usefixtures("udp_profile_port")

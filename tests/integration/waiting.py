@@ -1,4 +1,4 @@
-"""Waiting for what comes after a while."""
+"""Waiting for conditions."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A C++ program of a user, against the installed tree, exactly as the how-to guide says."""
+"""A user's C++ program with the installed package, as described in the how-to guide."""
 
 import os
 import re
@@ -109,7 +109,7 @@ def test_every_header_compiles_alone(
         (tmp_path / f"{header.stem}.cpp").write_text(f"#include <daqiri/{header.name}>\n")
     sources = sorted(path.name for path in tmp_path.glob("*.cpp"))
     if compiler == "nvcc":
-        # What it generates itself has warnings of its own.
+        # Generated files have other warnings.
         flags = ["-x", "cu", "-Werror", "all-warnings", "-Xcompiler", "-Wall,-Wextra,-Wshadow"]
         run("nvcc", f"-std={standard}", *flags, f"-I{folder}", "-c", "daqiri.cpp", cwd=tmp_path)
     else:

@@ -1,4 +1,4 @@
-"""The check of includes between the folders of the C++ engine finds what it is for."""
+"""The check of includes between the folders of the C++ engine detects violations."""
 
 import subprocess
 import sys

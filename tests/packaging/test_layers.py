@@ -1,4 +1,4 @@
-"""The layout drawn from the code's imports is the one that the documentation shows."""
+"""The layout drawn from the imports of the code equals the one in the documentation."""
 
 import json
 import os
@@ -14,7 +14,7 @@ pytest.importorskip("grimp", reason="the import graph needs import-linter; 'make
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "explanations" / "layout.md"
 
-# From the top down; a room imports only from rooms below it. Beside each other: no import at all.
+# From top to bottom. A folder imports only from folders below it, never from one on the same level.
 FLOORS = [
     ["cli"],
     ["plans"],
@@ -27,7 +27,7 @@ FLOORS = [
 ]
 HOST_IS_READ_BY = {"cli", "plans", "devices"}
 
-# Runs in an interpreter of its own, which must not look through the editable install.
+# Runs in a separate interpreter, without the editable install.
 GRAPH = """
 import json, grimp
 graph = grimp.build_graph("daqiri_ophyd", cache_dir=None)
@@ -41,7 +41,7 @@ def room(module: str) -> str:
 
 @pytest.fixture(scope="module")
 def imports(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
-    """Every import between two modules of different rooms; the package's own version aside."""
+    """Imports between modules of different folders, except for the version of the package."""
     layout = tmp_path_factory.mktemp("layout") / "packages"
     subprocess.run([ROOT / ".ci" / "layout", layout], check=True)
     environment = os.environ | {"SKBUILD_EDITABLE_SKIP": str(ROOT / "build" / "native")}

@@ -1,4 +1,4 @@
-"""The wheel works by itself: installed into an empty environment, outside of the checkout."""
+"""The wheel works alone: installed into an empty environment, outside of the checkout."""
 
 import contextlib
 import json
@@ -37,13 +37,14 @@ def wheel(
 
 @pytest.fixture(scope="module")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment whose daqiri_ophyd can only be the wheel's; dependencies are borrowed."""
+    """An environment whose daqiri_ophyd must come from the wheel; it shares the dependencies."""
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder, with_pip=True)
     python = folder / "bin" / "python"
     pip = [python, "-m", "pip", "install", "-q", "--no-deps", "--no-index"]
     subprocess.run([*pip, wheel], check=True)
-    # A path line adds packages without running the .pth files there, so no editable install.
+    # A path line adds packages without running the .pth files there, so without the editable
+    # install.
     site = sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)})
     Path(site, "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return folder

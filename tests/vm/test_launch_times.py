@@ -80,7 +80,7 @@ def test_what_etf_drops_is_counted_as_missed(results: dict[str, Result], name: s
     ("name", "words"),
     [
         ("half", ["mq with", "'v0'", "tc qdisc replace dev v0 root fq"]),
-        ("pfifo", ["'pfifo'", "sends at once", "[fd77::2]:5000"]),
+        ("pfifo", ["'pfifo'", "sends immediately", "[fd77::2]:5000"]),
         ("no_delta", ["delta of 0 ns"]),
         ("deadline", ["deadline mode"]),
     ],

@@ -1,4 +1,4 @@
-// Bursts and their packets, and receiving them.
+// Bursts and their packets; receiving bursts.
 #include <algorithm>
 #include <string>
 
@@ -27,13 +27,13 @@ BurstParams* take_burst(api::Call call) {
 
 void free_burst(const Held& burst) {
   if (!burst) return;
-  // Of two threads that free the same burst, one does.
+  // If two threads free the same burst, only one succeeds.
   auto state = BurstState::APPLICATION;
   if (burst->state.compare_exchange_strong(state, BurstState::ENGINE, std::memory_order_acq_rel))
     burst->release();
 }
 
-/// Throws Error INVALID_PARAMETER naming what exists.
+/// Throws Error INVALID_PARAMETER with the existing names.
 reorder::RunningPlan& reorder_plan(Session& session, const std::string& interface,
                                    const std::string& name) {
   std::string known;
@@ -58,16 +58,16 @@ reorder::RunningPlan& reorder_plan(Session& session, const std::string& interfac
 
 constexpr int ANY_QUEUE = -1;
 
-/// A session that closes is noticed this soon.
+/// Limit of a wait, so that a closed session is noticed.
 constexpr std::uint64_t SLICE_NS = 100'000'000;
-/// More than anybody waits, and few enough for a sum of ns.
+/// Longer than any useful wait, and small enough for sums of ns.
 constexpr std::int64_t LONGEST_US = 1'000'000'000'000'000;
 
-/// Run `next`, which returns a burst of the running session or null. "Nothing yet" is no failure:
-/// it leaves no text, and costs nothing but the look.
+/// Run `next`, which returns a burst of the running session or null. "No burst yet" is not a
+/// failure: it sets no reason and has no further cost.
 template <typename Next>
 Status receive(api::Call call, BurstParams** out, Next&& next) noexcept {
-  // Not NULL_PTR, which a program takes for "nothing yet".
+  // Not NULL_PTR, because programs interpret that as "no burst yet".
   if (out == nullptr) return api::fail(Status::INVALID_PARAMETER, call, "burst is null");
   *out = nullptr;
   return api::with_session(call, [&](Session& session) {
@@ -98,7 +98,7 @@ void set_header(BurstParams* params, std::uint16_t port, std::uint16_t queue, st
 void set_num_packets(BurstParams* params, std::int64_t num) {
   Held burst(__func__, params);
   if (!burst.alone()) return;
-  // What is wanted is checked when it is taken.
+  // Before the burst has packets, the number is checked by get_tx_packet_burst.
   if (burst->owned > 0 && (num < 0 || num > burst->owned)) {
     burst.refuse(Status::INVALID_PARAMETER, num, " packets; the burst holds 0 to ", burst->owned);
     return;
@@ -177,7 +177,7 @@ Status get_reorder_burst_info(const BurstParams* params, ReorderBurstInfo* info)
   if (!burst) return burst.status();
   if (burst->valid == nullptr) {
     return burst.refuse(Status::NOT_SUPPORTED,
-                        "the burst is no aggregate of a reorder config (its burst_flags lack "
+                        "the burst is not an aggregate of a reorder config (its burst_flags lack "
                         "DAQIRI_BURST_FLAG_REORDERED)");
   }
   *info = burst->reorder;
@@ -245,12 +245,12 @@ Status wait_rx_burst(BurstParams** burst, int port, int queue, std::int64_t time
     const std::uint64_t end =
         monotonic_ns() + static_cast<std::uint64_t>(std::min(timeout_us, LONGEST_US)) * 1000;
     for (;;) {
-      // In this order: what was handed over before the queue closed is seen.
+      // In this order, so that bursts delivered before the queue closed are received.
       const bool closed = rx.closed();
       if (Burst* next = rx.receive()) return next;
       const std::uint64_t now = monotonic_ns();
       if (closed || now >= end) return nullptr;
-      // The program may want to know of a signal.
+      // Return after a signal, so that the program can handle it.
       if (!rx.wait(static_cast<std::int64_t>(std::min(end - now, SLICE_NS)))) return nullptr;
     }
   });

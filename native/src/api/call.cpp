@@ -16,14 +16,14 @@ namespace api {
 
 namespace {
 
-/// Enough for a validation report of some dozens of problems. Plain memory, so that it outlives
-/// every destructor of the thread.
+/// Enough for a validation report with some dozens of problems. Plain memory, so that it outlives
+/// all destructors of the thread.
 constexpr std::size_t CAPACITY = 8191;
 thread_local char last[CAPACITY + 1];
 thread_local std::size_t last_size = 0;
 
-/// Failures of a call on one queue that the log was not told of, and when it was told last. Places
-/// are never given up; calls that find none share the last one.
+/// Failures of a call on one queue that were not logged, and when one was last logged. Places are
+/// never released; calls that find none share the last one.
 struct Told {
   std::atomic<std::uint64_t> key{0};
   std::atomic<std::uint64_t> at{0};

@@ -17,8 +17,7 @@
 
 namespace daqiri::api {
 
-/// The calling thread's reason, written piece by piece without allocating; what does not fit is
-/// cut.
+/// The calling thread's reason, built from parts without allocation; excess text is truncated.
 class Reason {
  public:
   explicit Reason(std::string_view call) noexcept;
@@ -32,14 +31,14 @@ class Reason {
   [[nodiscard]] static std::string_view text() noexcept;
 };
 
-/// A call as its failures are told.
+/// A call, with the properties that its failure reports need.
 struct Call {
   constexpr Call(const char* call) noexcept : name(call) {}
   const char* name;
-  /// It is made per burst or packet, and may fail thousands of times a second: the log has the
-  /// first failure on each queue, then one a second at most.
+  /// Whether it is made per burst or packet, and may fail thousands of times per second: only the
+  /// first failure on each queue is logged, then at most one per second.
   bool often{false};
-  /// Port and queue that it is about.
+  /// Port and queue of the call.
   std::uint32_t queue{NO_QUEUE};
 
   static constexpr std::uint32_t NO_QUEUE = 0xFFFFFFFFU;
@@ -57,11 +56,11 @@ constexpr Call often(const char* call, int port, int queue) noexcept {
   return made;
 }
 
-/// Write the calling thread's reason to the log.
+/// Log the calling thread's reason.
 [[gnu::cold]] void log_reason(const Call& call) noexcept;
 
-/// Set the reason to "<call>: <parts>" and return `status`, an answer that programs expect: the log
-/// has no line of it.
+/// Set the reason to "<call>: <parts>" and return `status`, a result that programs expect: it is
+/// not logged.
 template <typename... Parts>
 Status decline(Status status, const Call& call, const Parts&... parts) noexcept {
   Reason reason(call.name);
@@ -77,7 +76,7 @@ template <typename... Parts>
   return status;
 }
 
-/// Run `action`, which returns a Status or nothing (SUCCESS), and turn what it throws into one.
+/// Run `action`, which returns a Status or nothing (SUCCESS); converts exceptions to a Status.
 template <typename Action>
 Status guarded(Call call, Action&& action) noexcept {
   try {
@@ -94,13 +93,13 @@ Status guarded(Call call, Action&& action) noexcept {
   }
 }
 
-/// The session that the calling thread selected; null when it is not open. Costs one reference
-/// count, no lock.
+/// The session that the calling thread selected; null if it is not open. Changes one reference
+/// count and takes no lock.
 std::shared_ptr<Session> running() noexcept;
-/// What to do when `running` is null.
+/// Advice for the user if `running` returns null.
 [[nodiscard]] const char* not_running() noexcept;
 
-/// As `guarded`, of an action on the session that the calling thread selected; NOT_READY without.
+/// Like `guarded`, for an action on the selected session; NOT_READY without one.
 template <typename Action>
 Status with_session(Call call, Action&& action) noexcept {
   const std::shared_ptr<Session> session = running();
@@ -108,26 +107,26 @@ Status with_session(Call call, Action&& action) noexcept {
   return guarded(call, [&] { return action(*session); });
 }
 
-/// The burst behind a handle, for one call. The checks may be chained: the first that fails refuses
-/// the burst and says why, and those behind it do nothing.
+/// The burst of a handle, for one call. Checks can be chained: the first that fails rejects the
+/// burst and sets the reason, and the following ones do nothing.
 class Held {
  public:
-  /// Refuses null, and a burst that was freed.
+  /// Rejects null, and bursts that were freed.
   Held(const char* call, const BurstParams* handle) noexcept
       : call_(call), burst_(static_cast<Burst*>(const_cast<BurstParams*>(handle))) {
     if (burst_ == nullptr) {
       refuse(Status::NULL_PTR, "the burst is null");
     } else if (burst_->state.load(std::memory_order_acquire) != BurstState::APPLICATION) {
-      // Nothing of it is the caller's to read.
+      // The caller must not read the burst.
       burst_ = nullptr;
       refuse(Status::INVALID_PARAMETER, "the burst was freed, or sent");
     }
   }
 
-  /// False when it was refused; `status` is for the caller then.
+  /// False if the burst was rejected; the caller then returns `status`.
   explicit operator bool() const noexcept { return burst_ != nullptr; }
   [[nodiscard]] Status status() const noexcept { return status_; }
-  /// The call, about the burst's queue.
+  /// The call, with the burst's port and queue.
   [[nodiscard]] Call about() const noexcept {
     if (burst_ == nullptr) return often(call_);
     return often(call_, burst_->hdr.hdr.port_id, burst_->hdr.hdr.q_id);
@@ -146,20 +145,20 @@ class Held {
       refuse(status, otherwise);
     return *this;
   }
-  /// It may be changed: no write in the background reads it.
+  /// Require that the burst may be changed: no write in the background is reading it.
   Held& alone() noexcept {
     return require(burst_ == nullptr || burst_->exclusive(), Status::NOT_READY,
                    "the burst is being written to files; call daqiri_file_write_wait first, or "
                    "only free it");
   }
-  /// Packet `idx` exists.
+  /// Require that packet `idx` exists.
   Held& packet(int idx) noexcept {
-    // Negative ones are large.
+    // Negative indices become large ones.
     if (burst_ != nullptr && static_cast<std::uint32_t>(idx) >= burst_->owned) [[unlikely]]
       refuse(Status::INVALID_PARAMETER, "packet ", idx, " of a burst of ", burst_->owned);
     return *this;
   }
-  /// Segment `seg` exists.
+  /// Require that segment `seg` exists.
   Held& segment(int seg) noexcept {
     if (burst_ != nullptr && (seg < 0 || seg >= MAX_NUM_SEGS || burst_->owners[seg] == nullptr))
         [[unlikely]]
@@ -167,7 +166,7 @@ class Held {
     return *this;
   }
 
-  /// Of the burst's packets, whatever its header says; 0 before it has buffers.
+  /// Number of segments of the burst's packets, regardless of its header; 0 before it has buffers.
   [[nodiscard]] int num_segments() const noexcept {
     int n = 0;
     while (burst_ != nullptr && n < MAX_NUM_SEGS && burst_->owners[n] != nullptr) ++n;

@@ -15,17 +15,18 @@ using api::fail;
 
 namespace {
 
-/// Handles that programs hold. A handle is a number in the shape of a pointer, which is never used
-/// twice, so that a destroyed one is told from every later one.
+/// Handles of the program. A handle is a unique number in the form of a pointer, never reused, so
+/// that destroyed handles are detected.
 struct Handles {
   std::mutex mutex{};
   std::uintptr_t last{0};
   std::map<FileWriteHandle*, std::shared_ptr<FileWriteHandle>> handles{};
-  /// Of the process that this one was forked from; nothing of it is used.
+  /// Handles of the parent process; kept, but not used.
   Handles* parents{nullptr};
 };
 
-/// A child made by fork(2) has none of its parent's, whose writes are not done there.
+/// A child made by fork(2) starts without handles, because the parent's writes are not performed
+/// there.
 Handles& known() {
   static auto* instance = new Handles;  // NOLINT(cppcoreguidelines-owning-memory)
   [[maybe_unused]] static const int registered = pthread_atfork(nullptr, nullptr, [] {
@@ -34,7 +35,7 @@ Handles& known() {
   return *instance;
 }
 
-/// Run `write` with the burst; what it throws becomes a status.
+/// Run `write` with the burst; exceptions become a status.
 template <typename Write>
 Status with_burst(const char* call, BurstParams* params, Write&& write) noexcept {
   const api::Held burst(call, params);
@@ -42,7 +43,7 @@ Status with_burst(const char* call, BurstParams* params, Write&& write) noexcept
   return api::guarded(call, [&] { write(*burst); });
 }
 
-/// The same for a write in the background.
+/// Like `with_burst`, for a write in the background.
 template <typename Start>
 Status with_handle(const char* call, BurstParams* params, FileWriteHandle** handle,
                    Start&& start) noexcept {
@@ -59,10 +60,10 @@ Status with_handle(const char* call, BurstParams* params, FileWriteHandle** hand
   });
 }
 
-/// What a program asks of the write behind a handle.
+/// Operations on a write by its handle.
 enum class Ask : std::uint8_t { POLL, WAIT, DESTROY };
 
-/// The outcome so far, or at the end; of a handle that ends being one, whether it was one.
+/// Returns the current or final result; for DESTROY, whether the handle was valid.
 Status ask_write(const char* call, FileWriteHandle* handle, Ask ask,
                  FileWriteStatus* status = nullptr) noexcept {
   if (handle == nullptr) return fail(Status::NULL_PTR, call, "the handle is null");

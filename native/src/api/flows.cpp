@@ -1,4 +1,4 @@
-// Flows that are added and deleted while the engine runs.
+// Flows that are added and deleted while the engine is running.
 #include <optional>
 #include <utility>
 #include <vector>
@@ -49,7 +49,7 @@ Status poll_flow_op(FlowOpResult* result) {
     std::optional<EndedFlowOp> ended = session.flow_changes().poll();
     if (!ended) return api::decline(Status::NOT_READY, call, "no operation has ended");
     *result = std::move(ended->result);
-    // The log has it already.
+    // The reason was logged already.
     if (!ended->reason.empty()) api::decline(result->status_, call, ended->reason);
     return Status::SUCCESS;
   });

@@ -95,7 +95,7 @@ void format_eth_addr(char* dst, const std::string& addr) {
   if (!parse_mac(addr, mac)) {
     mac = {};
     fail(Status::INVALID_PARAMETER, __func__, "'", addr,
-         "' is no address of the form aa:bb:cc:dd:ee:ff");
+         "' is not an address of the form aa:bb:cc:dd:ee:ff");
   }
   std::ranges::copy(mac, reinterpret_cast<std::uint8_t*>(dst));
 }
@@ -130,7 +130,7 @@ Status socket_get_server_conn_id(const std::string& server_addr, std::uint16_t s
 
 Status socket_setsockopt(std::uintptr_t conn_id, int level, int optname, const void* optval,
                          std::size_t optlen) {
-  // Without a value, no place for one is needed.
+  // Without a value, optval may be null.
   const void* needed = optlen == 0 ? "" : optval;
   return with_connections(__func__, {needed}, [&](Connections& connections) {
     connections.set_socket_option(conn_id, level, optname, optval, optlen);

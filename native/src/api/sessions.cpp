@@ -25,14 +25,14 @@ namespace {
 
 using Registry = std::map<SessionId, std::shared_ptr<Session>>;
 
-/// Held from the beginning of start_default to the end of stop, so that there is one default
-/// session at a time.
+/// True from the beginning of start_default to the end of stop, so that there is at most one
+/// default session.
 std::atomic<bool> default_claimed{false};
 
 std::mutex registry_mutex;
 Registry registry;
 std::atomic<SessionId> last_id{DEFAULT_SESSION};
-/// Advanced with every change of the registry.
+/// Incremented with every change of the registry.
 std::atomic<std::uint64_t> generation{1};
 
 thread_local SessionId selected_id{DEFAULT_SESSION};
@@ -44,14 +44,14 @@ SessionId insert(SessionId id, std::shared_ptr<Session> started) {
   return id;
 }
 
-/// With the mutex held.
+/// Called with the mutex held.
 Registry take_all() noexcept {
   generation.fetch_add(1, std::memory_order_release);
   return std::exchange(registry, {});
 }
 
-/// Ends the engines' threads before the process's static objects go. A child made by fork(2) has no
-/// engines: their threads are the parent's.
+/// Ends the engines' threads before static objects of the process are destroyed. A child made by
+/// fork(2) has no engines, because their threads exist only in the parent.
 void watch_process() {
   [[maybe_unused]] static const int at_exit = std::atexit([] {
     std::unique_lock lock(registry_mutex);
@@ -62,7 +62,7 @@ void watch_process() {
   [[maybe_unused]] static const int at_fork =
       pthread_atfork([] { registry_mutex.lock(); }, [] { registry_mutex.unlock(); },
                      [] {
-                       // Never destroyed: to close them would wait for those threads.
+                       // Never destroyed, because closing them would wait for these threads.
                        // NOLINTNEXTLINE(cppcoreguidelines-owning-memory)
                        static auto* const kept = new std::vector<Registry>;
                        kept->push_back(take_all());
@@ -78,7 +78,7 @@ std::shared_ptr<Session> open(NetworkConfig& config, ConfigReport read = {}) {
   return session;
 }
 
-/// Open the default session. Throws Error, INTERNAL_ERROR when there is one.
+/// Open the default session. Throws Error INTERNAL_ERROR if there is one already.
 void start_default(NetworkConfig& config, ConfigReport read = {}) {
   if (default_claimed.exchange(true, std::memory_order_acq_rel)) {
     throw Error(Status::INTERNAL_ERROR,
@@ -93,7 +93,7 @@ void start_default(NetworkConfig& config, ConfigReport read = {}) {
   }
 }
 
-/// Close a session. Returns false when it is not open.
+/// Close a session. Returns false if it is not open.
 bool stop(SessionId id) noexcept {
   std::unique_lock lock(registry_mutex);
   const auto node = registry.extract(id);
@@ -116,7 +116,7 @@ ConfigReport load_text(const std::string& yaml, NetworkConfig& config) {
   return load_config_text(yaml, "<text>", config);
 }
 
-/// From a file where the text names one, or is meant to.
+/// Load from a file if the text is, or looks like, a path.
 ConfigReport load_either(const std::string& yaml_or_path, NetworkConfig& config) {
   std::error_code error;
   const bool is_path = yaml_or_path.ends_with(".yaml") || yaml_or_path.ends_with(".yml") ||
@@ -124,7 +124,7 @@ ConfigReport load_either(const std::string& yaml_or_path, NetworkConfig& config)
   return (is_path ? load_config_file : load_text)(yaml_or_path, config);
 }
 
-/// Returns the warnings. Throws Error with all problems when there are errors.
+/// Returns the warnings. Throws Error with all problems if there are errors.
 ConfigReport read(Load& load, const std::string& source, NetworkConfig& config) {
   ConfigReport report = load(source, config);
   if (!report.ok()) throw Error(Status::INVALID_PARAMETER, report.text());

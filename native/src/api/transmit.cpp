@@ -13,12 +13,12 @@ using api::Held;
 
 namespace {
 
-/// Run `action` with a transmit burst and its queue; what it throws becomes a status.
+/// Run `action` with a transmit burst and its queue; exceptions become a status.
 template <typename Action>
 Status with_queue(const char* call, const BurstParams* params, Action&& action) noexcept {
   Held burst(call, params);
   if (!burst.alone()) return burst.status();
-  // Its own session, whatever the thread selected.
+  // The burst's session, independent of the selected one.
   const std::shared_ptr<const Session> session = burst->keep->session.lock();
   if (session == nullptr || session->closed()) {
     return burst.refuse(Status::NOT_READY, "the burst is of a session that was shut down; free it");
@@ -42,12 +42,12 @@ bool has_headers(const Burst& burst) noexcept {
               "transmit queue '" + queue.config().common_.name_ + "': " + what);
 }
 
-/// Packets that a burst without any asks for.
+/// Number of packets to allocate for a burst.
 std::uint32_t wanted(const TxQueue& queue, const Burst& burst) noexcept {
   return burst.hdr.hdr.num_pkts == 0 ? queue.batch_size() : burst.num_packets();
 }
 
-/// What was asked of a burst that has no packets yet, against its queue. Throws Error.
+/// Checks the header of a burst without packets against its queue. Throws Error.
 void require_fillable(const TxQueue& queue, const Burst& burst) {
   const BurstHeaderParams& header = burst.hdr.hdr;
   if (burst.owned > 0) refuse(queue, "the burst has packets already; send or free it");
@@ -64,7 +64,7 @@ void require_fillable(const TxQueue& queue, const Burst& burst) {
   }
 }
 
-/// Every packet to send is there and has a length. Throws Error.
+/// Checks that every packet to send exists and has a length. Throws Error.
 void require_sendable(const TxQueue& queue, const Burst& burst) {
   const std::uint32_t n = burst.num_packets();
   if (n == 0 || n > burst.owned) {
@@ -79,7 +79,7 @@ void require_sendable(const TxQueue& queue, const Burst& burst) {
     if (freed != burst.buffers[s] + n)
       refuse(queue, "packet " + std::to_string(freed - burst.buffers[s]) + " was freed");
   }
-  // A datagram may be empty, a frame may not.
+  // A datagram may be empty, but not a frame.
   const std::uint32_t frames = has_headers(burst) ? n : 0;
   for (std::uint32_t i = 0; i < frames; ++i) {
     std::uint32_t length = 0;
@@ -89,7 +89,7 @@ void require_sendable(const TxQueue& queue, const Burst& burst) {
   }
 }
 
-/// A packet that may be changed.
+/// Returns a burst whose packet `idx` may be changed.
 Held writable(const char* call, BurstParams* params, int idx) noexcept {
   Held burst(call, params);
   burst.alone()
@@ -102,7 +102,7 @@ Held writable(const char* call, BurstParams* params, int idx) noexcept {
   return burst;
 }
 
-/// `segment`: one that the CPU cannot write; -1: it can write all that matter.
+/// `segment`: one that the CPU cannot write; -1: none.
 void require_host_writable(Held& burst, int segment) noexcept {
   if (segment < 0) [[likely]]
     return;
@@ -111,14 +111,14 @@ void require_host_writable(Held& burst, int segment) noexcept {
                "device, or use a memory region of kind 'host'");
 }
 
-/// As above, of which the CPU can write the bytes.
+/// Like `writable`, and the CPU can write the packet's bytes.
 Held host_writable(const char* call, BurstParams* params, int idx) noexcept {
   Held burst = writable(call, params, idx);
   require_host_writable(burst, burst ? burst->unreadable_segment() : -1);
   return burst;
 }
 
-/// As above, for headers: the payload may be a GPU's.
+/// Like `writable`, for headers: the payload may be in GPU memory.
 Held frame(const char* call, BurstParams* params, int idx) noexcept {
   Held burst = writable(call, params, idx);
   require_host_writable(burst, burst && !burst->host_readable(0) ? 0 : -1);
@@ -127,8 +127,7 @@ Held frame(const char* call, BurstParams* params, int idx) noexcept {
   return burst;
 }
 
-/// Have `write` write to packet `idx`; it returns false when `length` bytes behind the header do
-/// not fit.
+/// Call `write` for packet `idx`; it returns false if `length` bytes after the header do not fit.
 template <typename Write>
 Status write_packet(Held& burst, int idx, int length, Write&& write) noexcept {
   if (!burst) return burst.status();
@@ -211,7 +210,7 @@ Status set_eth_header(BurstParams* params, int idx, const char* dst_mac) {
 
 Status set_ipv4_header(BurstParams* params, int idx, int ip_len, std::uint8_t proto,
                        std::uint32_t src_host, std::uint32_t dst_host) {
-  // Differs from packet to packet, as a receiver that reassembles expects; nothing is ever
+  // A different value for each packet, as required for reassembly, although packets are never
   // fragmented here.
   static thread_local std::uint16_t identification = 0;
   Held burst = frame(__func__, params, idx);
@@ -259,7 +258,7 @@ Status set_packet_tx_time(BurstParams* params, int idx, std::uint64_t time_ns) {
 Status send_tx_burst(BurstParams* params) {
   return with_queue(__func__, params, [](TxQueue& queue, Held& burst) {
     require_sendable(queue, *burst);
-    // The burst is another's to read from then on.
+    // Read before sending, because another thread may own the burst afterwards.
     const api::Call call = burst.about();
     const std::uintptr_t connection = burst->connection_id;
     if (const char* why = queue.unreachable(connection); why != nullptr) {

@@ -1,4 +1,4 @@
-// Calls that this build declares and does not do: RDMA and S3.
+// Calls that this build declares but does not implement: RDMA and S3.
 #include "api/call.h"
 #include "daqiri/daqiri.h"
 
@@ -8,7 +8,7 @@ namespace {
 
 constexpr const char* NO_RDMA = "this build has no RDMA engine";
 
-/// NOT_SUPPORTED with `missing`; NOT_READY first where there is no session.
+/// Returns NOT_SUPPORTED with `missing`; without a session, NOT_READY.
 Status unavailable(const char* call, const char* missing) noexcept {
   return api::with_session(
       call, [=](const Session&) { return api::fail(Status::NOT_SUPPORTED, call, missing); });
@@ -16,7 +16,7 @@ Status unavailable(const char* call, const char* missing) noexcept {
 
 Status no_rdma(const char* call) noexcept { return unavailable(call, NO_RDMA); }
 
-/// There is no writer and no handle that a program could have got.
+/// Needs no session, because no writer or handle can exist.
 Status no_s3(const char* call) noexcept {
   return api::fail(Status::NOT_SUPPORTED, call,
                    "this build has no S3 client; write files and upload them");

@@ -17,7 +17,7 @@ void Burst::free_segment(int segment) noexcept {
   std::uint32_t* numbers = buffers[segment];
   memory::BufferOwner* owner = owners[segment];
   if (numbers == nullptr || owner == nullptr || owned == 0) return;
-  // Usually nothing was freed before and the whole array goes back as one chain.
+  // Usually nothing was freed before, and the whole array is returned as one chain.
   const auto* end = std::remove(numbers, numbers + owned, NO_BUFFER);
   owner->give(numbers, static_cast<std::uint32_t>(end - numbers));
   std::fill_n(numbers, owned, NO_BUFFER);
@@ -52,7 +52,7 @@ void Burst::move_to_device(bool copy) {
     if (copy) {
       event = copies->to_device({pkts[s], pkt_lens[s], owned}, event);
     } else {
-      // Packets of a burst that was released early would come later than what is written now.
+      // Otherwise pending copies of an earlier burst would overwrite what is written now.
       copies->finish();
     }
     for (std::uint32_t i = 0; i < owned; ++i) pkts[s][i] = copies->on_device(pkts[s][i]);
@@ -88,10 +88,10 @@ void require_host_readable(const Burst& burst, std::string_view action) {
 }
 
 void Burst::release() noexcept {
-  // Nobody joins a burst whose only holder is here, so that the common case costs a load.
+  // The only holder's count cannot be increased by others, so the common case needs only a load.
   if (!exclusive() && holders.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
-  // The last burst of a closed session takes pools and regions with it: keep them until we are
-  // done.
+  // The last burst of a closed session may own pools and regions: keep them until the end of this
+  // function.
   const std::shared_ptr<SessionMemory> held = std::move(keep);
   for (int s = 0; s < MAX_NUM_SEGS; ++s) free_segment(s);
   home->give(this);
@@ -101,7 +101,7 @@ void Burst::release() noexcept {
 
 namespace {
 
-/// Burst headers of the whole process. They are reused, never destroyed: a stale handle stays
+/// Burst headers of the process. They are reused and never destroyed, so that a stale handle stays
 /// readable.
 struct HeaderSlab {
   std::mutex mutex;
@@ -111,7 +111,7 @@ struct HeaderSlab {
 
 HeaderSlab& slab() {
   static auto* instance = new HeaderSlab;  // NOLINT(cppcoreguidelines-owning-memory)
-  // A thread that is taking or giving headers is not in a child made by fork(2).
+  // Locked during fork(2), so that no other thread is changing the slab in the child.
   [[maybe_unused]] static const int registered =
       pthread_atfork([] { instance->mutex.lock(); }, [] { instance->mutex.unlock(); },
                      [] { instance->mutex.unlock(); });
@@ -131,7 +131,7 @@ BurstPool::BurstPool(std::uint32_t count, std::uint32_t capacity, int num_segmen
       small_limit_(small),
       free_(count),
       free_small_(small) {
-  // They are made when they are needed.
+  // Small bursts are made on demand.
   for (std::uint32_t number = 0; free_small_.take(&number, 1) > 0;) {
   }
   try {
@@ -156,7 +156,7 @@ std::uint64_t BurstPool::bytes(std::uint32_t count, std::uint32_t capacity,
 }
 
 std::byte* BurstPool::allocate(std::uint32_t count, std::uint32_t capacity) {
-  // Not value-initialised: pages of bursts that are never used are never touched.
+  // Not initialized, so that pages of unused bursts are never touched.
   arrays_.push_back(
       std::make_unique_for_overwrite<std::byte[]>(bytes(count, capacity, num_segments_)));
   return reinterpret_cast<std::byte*>(
@@ -183,7 +183,7 @@ std::byte* BurstPool::attach(Burst& burst, std::byte* arrays,
 bool BurstPool::enlarge(Burst& burst, std::uint32_t n) noexcept {
   try {
     const std::lock_guard lock(slab().mutex);
-    // Twice as much at least: what it had is kept until the pool goes.
+    // At least doubled, because the previous arrays are kept until the pool is destroyed.
     const std::uint32_t capacity = std::max(n, 2 * burst.capacity);
     attach(burst, allocate(1, capacity), capacity);
   } catch (const std::bad_alloc&) {

@@ -15,7 +15,7 @@
 namespace daqiri::config {
 namespace {
 
-/// Bytes that a document may take in memory, aliases expanded.
+/// Limit for the size of a document in memory, including expanded aliases.
 constexpr std::size_t MAX_DOCUMENT_SIZE = std::size_t{64} * 1024 * 1024;
 
 Mark to_mark(const YAML::Mark& mark) {
@@ -64,7 +64,7 @@ class TreeBuilder final : public YAML::EventHandler {
 
  private:
   struct Open {
-    /// While open, keys and values of a map alternate in `items`.
+    /// While a map is open, its keys and values alternate in `items`.
     Node node;
     YAML::anchor_t anchor;
   };
@@ -117,7 +117,7 @@ class TreeBuilder final : public YAML::EventHandler {
   std::size_t size_{0};
 };
 
-/// What yaml-cpp lets through or takes for the end of the file.
+/// Finds bytes that yaml-cpp accepts or treats as the end of the file.
 std::optional<SyntaxProblem> find_invalid_character(std::string_view text) {
   const auto control = [](char c) {
     return static_cast<unsigned char>(c) < 0x20 && c != '\t' && c != '\n' && c != '\r';
@@ -127,7 +127,7 @@ std::optional<SyntaxProblem> find_invalid_character(std::string_view text) {
   const std::size_t offset = std::min(first_control, find_invalid_utf8(text));
   if (offset >= text.size()) return std::nullopt;
   const std::string_view before = text.substr(0, offset);
-  // npos + 1 is the begin of the text.
+  // npos + 1 is the beginning of the text.
   const std::size_t line_begin = before.rfind('\n') + 1;
   return SyntaxProblem{{static_cast<int>(std::ranges::count(before, '\n')) + 1,
                         static_cast<int>(offset - line_begin) + 1},
@@ -190,7 +190,7 @@ std::optional<SyntaxProblem> parse_yaml(std::string_view text, Document& documen
 }
 
 std::size_t find_invalid_utf8(std::string_view text) noexcept {
-  // A code point in more bytes than it needs is invalid.
+  // An encoding with more bytes than necessary is invalid.
   constexpr std::uint32_t SMALLEST[] = {0, 0, 0x80, 0x800, 0x10000};
   for (std::size_t i = 0; i < text.size();) {
     const auto lead = static_cast<unsigned char>(text[i]);

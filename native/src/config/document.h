@@ -20,15 +20,16 @@ struct Node {
 
   Kind kind;
   Mark mark;
-  /// Of a scalar.
+  /// For a scalar.
   std::string text;
-  /// The scalar is a text, whatever it looks like: it was read in quotes, or is written in them.
+  /// Whether the scalar is text regardless of its form: read with quotes, or to be written with
+  /// quotes.
   bool quoted;
   std::vector<Node> items;
   std::vector<Entry> entries;
 
   explicit Node(Kind what = Kind::NONE, std::string scalar = {}, bool in_quotes = false);
-  /// Of a map: the first with this key; null when there is none.
+  /// For a map: the first entry with this key; null if there is none.
   [[nodiscard]] const Entry* entry(std::string_view name) const;
 };
 
@@ -39,7 +40,7 @@ struct Node::Entry {
 
 struct Document {
   Node root;
-  /// Where a second document begins, which nobody reads.
+  /// Position of a second document, which is not read.
   std::optional<Mark> next;
 };
 
@@ -48,16 +49,16 @@ struct SyntaxProblem {
   std::string message;
 };
 
-/// Bytes of text that are parsed at most.
+/// Limit for the text, in bytes.
 inline constexpr std::size_t MAX_TEXT_SIZE = std::size_t{4} * 1024 * 1024;
 
-/// Parse the first document of `text`. Nesting, size and the expansion of aliases are bounded,
-/// and no scalar has bytes that are not UTF-8.
+/// Parse the first document of `text`. Nesting, size and the expansion of aliases are limited; all
+/// scalars are valid UTF-8.
 std::optional<SyntaxProblem> parse_yaml(std::string_view text, Document& document);
 
 std::string write_yaml(const Node& root);
 
-/// Offset of the first byte that is not UTF-8; npos: all of it is.
+/// Offset of the first byte that is not UTF-8; npos: all are.
 std::size_t find_invalid_utf8(std::string_view text) noexcept;
 
 }  // namespace daqiri::config

@@ -1,4 +1,4 @@
-// What a walk over the schema does with a key: take its value from a document, or add it to one.
+// Operations of the schema on a key: read its value from a document, or write it to one.
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -26,7 +26,7 @@ std::string describe(const Node& node) {
   return node.kind == Node::Kind::LIST ? "a list" : "a map";
 }
 
-/// `or_none`: a key without a value is an empty map or list.
+/// `or_none`: a key without a value counts as an empty map or list.
 bool expect(const Node& node, Node::Kind kind, const Place& place, std::string_view accepts,
             bool or_none = false) {
   const bool good = node.kind == kind || (or_none && node.kind == Node::Kind::NONE);
@@ -34,7 +34,7 @@ bool expect(const Node& node, Node::Kind kind, const Place& place, std::string_v
   return good;
 }
 
-/// What other readers of YAML make of a text without quotes, and files written by them then have.
+/// Whether other YAML readers would parse the unquoted text as a number.
 bool is_number(std::string_view text) {
   static const std::regex form("[-+]?[0-9][0-9_]*([.][0-9_]*)?([eE][-+]?[0-9]+)?");
   return text.size() < 64 && std::regex_match(text.begin(), text.end(), form);
@@ -43,15 +43,14 @@ bool is_number(std::string_view text) {
 template <class Read>
 void read_scalar(const Node& node, const Place& place, std::string_view accepts, const Read& read) {
   if (!expect(node, Node::Kind::SCALAR, place, accepts)) return;
-  // What templates leave for the user to fill in: <0000:00:00.0>.
+  // Placeholders of templates, such as <0000:00:00.0>.
   const bool placeholder = node.text.find('>', node.text.find('<')) != std::string::npos;
-  const std::string wrong =
-      placeholder ? "a placeholder that was never filled in" : read(node.text);
+  const std::string wrong = placeholder ? "a placeholder that was not replaced" : read(node.text);
   if (!wrong.empty()) place.error("found ", quoted(node.text), ", ", wrong, "; accepts ", accepts);
 }
 
-/// Fewest single-character insertions, removals and substitutions that turn one text into the
-/// other.
+/// Smallest number of single-character insertions, removals and substitutions that change one text
+/// into the other.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -188,7 +187,8 @@ void Fields::list_of(Key key, std::size_t size,
     add(key, std::move(list));
   } else if (const std::vector<Node>* nodes = elements(key, "a list of maps")) {
     for (std::size_t i = 0; i < nodes->size(); ++i) {
-      // An element of the wrong kind is kept, empty, so that the others keep their positions.
+      // An element of the wrong kind is kept as an empty one, so that the others keep their
+      // positions.
       const Place place = at(key.name)[i];
       expect((*nodes)[i], Node::Kind::MAP, place, "a map");
       Fields((*nodes)[i], place, UnknownKeys::REFUSED).run([&](Fields& fields) {
@@ -231,7 +231,8 @@ const Node::Entry* Fields::entry_of(std::string_view name) const {
   return reading() ? source_->entry(name) : nullptr;
 }
 
-/// The value of a key, noted as known; null, and noted as missing, when it is not there.
+/// Returns the value of a key and adds the key to the known ones; if it is missing, returns null
+/// and adds it to the missing ones.
 const Node* Fields::find(Key key, std::string_view accepts) {
   known_.push_back(key.name);
   const Node::Entry* match = entry_of(key.name);
@@ -239,13 +240,13 @@ const Node* Fields::find(Key key, std::string_view accepts) {
     if (key.required) missing_.emplace_back(key.name, accepts);
     return nullptr;
   }
-  // A key without a value has no place of its own.
+  // A key without a value has no value position.
   const bool none = match->value.kind == Node::Kind::NONE;
   at(key.name).stands_at(none ? match->key.mark : match->value.mark);
   return &match->value;
 }
 
-/// The elements of a list, their places noted; null when there is none.
+/// Returns the elements of a list and stores their positions; null if there is no list.
 const std::vector<Node>* Fields::elements(Key key, std::string_view accepts) {
   const Node* node = find(key, accepts);
   if (node == nullptr || !expect(*node, Node::Kind::LIST, at(key.name), accepts, true))
@@ -289,7 +290,7 @@ void Fields::report_unknown(const Node& key) {
     best = std::min(best, distance);
     accepted += concat(accepted.empty() ? "" : ", ", candidate);
   }
-  // A slip in three letters makes it likely that this key was meant.
+  // Up to about one typo in three letters, this key was probably meant.
   const bool likely = 3 * best <= nearest.size() + 3 && !given(nearest);
   const std::string name = quoted(key.text);
   const Place place = at(name.substr(1, name.size() - 2));

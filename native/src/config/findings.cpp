@@ -6,7 +6,7 @@
 namespace daqiri::config {
 namespace {
 
-/// The path of the value that holds `path`; empty for the root.
+/// Path of the value that contains `path`; empty for the root.
 std::string_view parent(std::string_view path) {
   const std::size_t cut = path.find_last_of(".[");
   return cut == std::string_view::npos ? std::string_view{} : path.substr(0, cut);

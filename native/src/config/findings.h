@@ -13,13 +13,13 @@
 
 namespace daqiri::config {
 
-/// Text of a source in single quotes: control characters escaped, cut when long.
+/// Source text in single quotes: control characters are escaped, long text is truncated.
 std::string quoted(std::string_view text);
 
 inline std::string as_text(std::integral auto number) { return std::to_string(number); }
 inline std::string_view as_text(std::string_view text) { return text; }
 
-/// The parts one after the other, numbers in digits.
+/// Concatenates the parts; numbers as decimal digits.
 template <class... Parts>
 std::string concat(const Parts&... parts) {
   std::string text;
@@ -31,22 +31,23 @@ class Findings {
  public:
   explicit Findings(std::string file = {}) : file_(std::move(file)) {}
 
-  // What Place says of a path.
+  // Called by Place for a path.
   void place(const std::string& path, Mark mark) { marks_.emplace(path, mark); }
   [[nodiscard]] bool given(const std::string& path) const { return marks_.contains(path); }
-  /// Without a mark it stands where the value of `path` does, or the nearest that holds it.
+  /// Without a mark, uses the position of the value of `path`, or of the nearest value that
+  /// contains it.
   void add(ConfigProblem::Severity severity, const std::string& path, const std::string& message,
            std::optional<Mark> mark = {});
   void spoil(const std::string& path) { bad_.insert(path); }
   [[nodiscard]] bool bad(std::string_view path) const;
-  /// Nothing was found wrong.
+  /// Whether no error was found.
   [[nodiscard]] bool good() const { return good_; }
 
   /// In the order of the source.
   [[nodiscard]] ConfigReport report() &&;
 
  private:
-  /// A hostile text could ask for more problems than there is memory.
+  /// Limit, because malicious text could cause more problems than fit into memory.
   static constexpr std::size_t MOST_PROBLEMS = 10000;
 
   std::string file_;
@@ -58,7 +59,7 @@ class Findings {
   ConfigProblem::Severity left_out_severity_{ConfigProblem::Severity::WARNING};
 };
 
-/// A value by its path, such as interfaces[1].rx, and what is found about it.
+/// A value, identified by its path, such as interfaces[1].rx; reports problems with it.
 class Place {
  public:
   explicit Place(Findings& findings, std::string path = {})
@@ -72,13 +73,13 @@ class Place {
     return Place(*findings_, concat(path_, "[", index, "]"));
   }
   [[nodiscard]] bool given() const { return findings_->given(path_); }
-  /// It, or a value that holds it, is wrong.
+  /// Whether the value, or one that contains it, is wrong.
   [[nodiscard]] bool bad() const { return findings_->bad(path_); }
   void stands_at(Mark mark) const { findings_->place(path_, mark); }
-  /// From here on it counts as wrong; the problem itself is reported elsewhere.
+  /// Mark the value as wrong; the problem itself is reported elsewhere.
   void spoil() const { findings_->spoil(path_); }
-  /// Nothing is added when the value, or one that holds it, has been found wrong before: one
-  /// mistake is one problem.
+  /// Has no effect if the value, or one that contains it, is already wrong: each mistake is
+  /// reported once.
   template <class... Parts>
   void error(const Parts&... message) const {
     if (bad()) return;
@@ -89,7 +90,7 @@ class Place {
   void warning(const Parts&... message) const {
     findings_->add(ConfigProblem::Severity::WARNING, path_, concat(message...));
   }
-  /// About its key, which does not make the value wrong.
+  /// A problem with the key, which does not mark the value as wrong.
   template <class... Parts>
   void about_key(ConfigProblem::Severity severity, Mark key, const Parts&... message) const {
     findings_->add(severity, path_, concat(message...), key);

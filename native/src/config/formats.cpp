@@ -16,7 +16,7 @@
 namespace daqiri::config {
 namespace {
 
-/// Decimal digits only; none: there is anything else, or the number is beyond `last`.
+/// Reads decimal digits only; none: there are other characters, or the number exceeds `last`.
 std::optional<std::uint32_t> read_digits(std::string_view text, std::int64_t last) {
   std::uint32_t number = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -82,7 +82,7 @@ std::string read_core(std::string_view text, std::string& core) {
   return {};
 }
 
-/// As write_endpoint writes it.
+/// In the form that write_endpoint produces.
 std::string read_endpoint_text(std::string_view text, std::string& address) {
   Endpoint endpoint;
   std::string wrong = read_endpoint(text, endpoint);
@@ -91,7 +91,7 @@ std::string read_endpoint_text(std::string_view text, std::string& address) {
 }
 
 std::string read_real(std::string_view text, double& value) {
-  // YAML writes .nan and .inf.
+  // YAML has .nan and .inf.
   const bool dotted = text.starts_with(".n") || text.starts_with(".i") || text.starts_with("-.i");
   std::string plain(text);
   if (dotted) plain.erase(plain.find('.'), 1);
@@ -113,7 +113,7 @@ std::string as_it_is(const std::string& text) { return text; }
 
 std::string engine_name(const CommonConfig& common) {
   if (common.engine_type == EngineType::OTHER) return common.engine_name_;
-  // The engine of this name has two: packets of a raw stream, and RDMA.
+  // The engine ibverbs has two types: packets of a raw stream, and RDMA.
   const bool rdma = common.engine_type == EngineType::RDMA;
   return text_of(ENGINES, rdma ? EngineType::IBVERBS : common.engine_type);
 }
@@ -192,7 +192,7 @@ std::string read_endpoint(std::string_view text, Endpoint& endpoint) {
 
   std::string_view rest = text.substr(colon + 3);
   if (const std::size_t query = rest.find('?'); query != std::string_view::npos) {
-    // DAQIRI lets a RoCE address name the one engine there is for it.
+    // DAQIRI allows a RoCE address to name its only engine.
     if (protocol != SocketProtocol::ROCE || rest.substr(query) != "?engine=ibverbs")
       return "unknown parameter " + quoted(rest.substr(query));
     rest = rest.substr(0, query);

@@ -1,7 +1,7 @@
 /// Values that are written as text: keywords, and formats such as addresses, endpoints and port
 /// ranges.
 ///
-/// Functions that read a text return the problem with it; the target is then unchanged.
+/// Functions that read a text return its problem; the target is then unchanged.
 #pragma once
 
 #include <algorithm>
@@ -49,7 +49,7 @@ inline constexpr Name RECEIVE_PATHS[] = {
     {"af_packet", ReceivePath::PACKET}, {"af_xdp", ReceivePath::XDP}, {"auto", ReceivePath::AUTO}};
 inline constexpr Name SOCKET_MODES[] = {{"client", SocketMode::CLIENT},
                                         {"server", SocketMode::SERVER}};
-/// Schemes of endpoint addresses; the last is an alias.
+/// Schemes of endpoint addresses; the last one is an alias.
 inline constexpr Name SCHEMES[] = {{"tcp", SocketProtocol::TCP},
                                    {"udp", SocketProtocol::UDP},
                                    {"roce", SocketProtocol::ROCE},
@@ -57,7 +57,7 @@ inline constexpr Name SCHEMES[] = {{"tcp", SocketProtocol::TCP},
 inline constexpr Name TRANSPORT_MODES[] = {
     {"RC", RDMATransportMode::RC}, {"UC", RDMATransportMode::UC}, {"UD", RDMATransportMode::UD}};
 inline constexpr Name OFFLOADS[] = {{"tx_eth_src", 0}};
-/// Three of receive flows, two of transmit flows.
+/// The first three for receive flows, the last two for transmit flows.
 inline constexpr Name ACTIONS[] = {{"queue", FlowType::QUEUE},
                                    {"vlan_pop", FlowType::VLAN_POP},
                                    {"tunnel_decap", FlowType::TUNNEL_DECAP},
@@ -79,7 +79,7 @@ inline constexpr Name OUTPUT_TYPES[] = {
     {"int32", ReorderDataType::INT32},   {"int8", ReorderDataType::INT8},
     {"int16", ReorderDataType::INT16},   {"uint8", ReorderDataType::UINT8},
     {"uint16", ReorderDataType::UINT16}, {"uint32", ReorderDataType::UINT32}};
-/// By the bits of an element.
+/// With the number of bits per element.
 inline constexpr Name FRAME_DTYPES[] = {
     {"int8", 8},   {"uint8", 8},   {"int16", 16},   {"uint16", 16},  {"int32", 32},  {"uint32", 32},
     {"int64", 64}, {"uint64", 64}, {"float16", 16}, {"float32", 32}, {"float64", 64}};
@@ -104,18 +104,18 @@ constexpr std::string_view key_of(ReorderMethod method) noexcept {
   }
 }
 
-/// The engine of a validated configuration.
+/// Engine of a validated configuration.
 std::string engine_name(const CommonConfig& common);
 /// Text of CommonConfig::engine in a file; empty: the engine is inferred.
 std::string engine_word(const CommonConfig& common);
 
-/// ASCII letters in lower case.
+/// Converts ASCII letters to lower case.
 std::string lower(std::string_view text);
 
-/// The entry with this text; null when there is none.
+/// The entry with this text; null if there is none.
 const Name* find_name(Names names, std::string_view text) noexcept;
 
-/// The first text of a value; the number in digits when the table has none.
+/// The first text for a value; its decimal digits if the table does not contain it.
 template <class Value>
 std::string text_of(Names names, Value value) {
   const auto number = static_cast<int>(value);
@@ -125,10 +125,10 @@ std::string text_of(Names names, Value value) {
 
 /// "'raw' or 'socket'".
 std::string alternatives(Names names);
-/// What is wrong with a text that should be one of them.
+/// What is wrong with a text that should be one of the names; empty: nothing.
 std::string wrong_word(Names names, std::string_view text);
 
-/// Inclusive. `unit` says what is counted, for messages.
+/// Inclusive. `unit`: the unit in messages.
 struct Range {
   std::int64_t first;
   std::int64_t last;
@@ -144,7 +144,7 @@ inline constexpr Range WORD{0, 65535};
 std::string read_integer(std::string_view text, const Range& range, std::int64_t& value);
 std::string accepts_integer(const Range& range);
 
-/// Of an address in network byte order; empty for 0, which stands for any.
+/// Text of an address in network byte order; empty for 0, which means any.
 std::string write_ipv4(const in_addr_t& address);
 
 /// `scheme://host:port`.
@@ -152,18 +152,18 @@ struct Endpoint {
   SocketProtocol protocol{SocketProtocol::INVALID};
   /// Numeric IPv4 or IPv6 address.
   std::string host;
-  /// 0: none, which RoCE allows.
+  /// 0: no port, which RoCE allows.
   std::uint16_t port{0};
 };
-/// Returns what is wrong with the text.
+/// Returns what is wrong with the text; empty: nothing.
 std::string read_endpoint(std::string_view text, Endpoint& endpoint);
 std::string write_endpoint(const Endpoint& endpoint);
 
-/// Numeric IPv4 or IPv6, the latter with a scope (fe80::1%eth0) or without.
+/// Numeric IPv4 or IPv6 address, the latter with or without a scope (fe80::1%eth0).
 bool is_ip_address(std::string_view text);
 bool is_ipv6_address(std::string_view text);
 
-/// How a value is written; `write` gives nothing for one that is left out.
+/// How a value is written; `write` returns an empty text for a value to omit.
 template <class Value>
 struct Form {
   std::string_view accepts;
@@ -171,17 +171,17 @@ struct Form {
   std::string (*write)(const Value& value);
 };
 extern const Form<in_addr_t> ipv4_form;
-/// The same, kept as text.
+/// The same, stored as text.
 extern const Form<std::string> ipv4_text_form;
 extern const Form<std::string> ip_form;
 extern const Form<std::string> mac_form;
 /// A port or "low-high".
 extern const Form<PortRange> ports_form;
-/// A core number, kept as its digits, or ANY_CORE.
+/// A core number, stored as its digits, or ANY_CORE.
 extern const Form<std::string> core_form;
-/// A number, or `nan`; 0 is the default, and not written.
+/// A number, or `nan`; 0 is the default and is not written.
 extern const Form<double> real_form;
-/// `scheme://ip:port`; the port may be left out for RoCE.
+/// `scheme://ip:port`; the port can be omitted for RoCE.
 extern const Form<std::string> endpoint_form;
 
 }  // namespace daqiri::config

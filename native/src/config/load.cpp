@@ -1,4 +1,4 @@
-// The public functions: text, file and structs take the same way through schema and rules.
+// The public functions: text, file and structs pass through the same schema and rules.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ ConfigReport read_and_check(const Node& root, config::UnknownKeys unknown, Findi
   return std::move(findings).report();
 }
 
-/// The value of a key that may stand once; null when there is none.
+/// The value of a key that must be unique; null if it does not exist.
 const Node* member(const Node& map, std::string_view name, Findings& findings) {
   const Node::Entry* first = map.entry(name);
   for (const Node::Entry& entry : map.entries) {
@@ -52,7 +52,7 @@ bool has_our_key(const Node& root) {
          });
 }
 
-/// The configuration is under `daqiri: cfg:`, or is the document itself.
+/// The configuration is below `daqiri: cfg:`, or at the top of the document.
 ConfigReport read_document(const config::Document& document, Findings findings,
                            NetworkConfig& config) {
   if (document.next)
@@ -82,10 +82,10 @@ ConfigReport read_document(const config::Document& document, Findings findings,
                         (cfg != nullptr ? cfg : daqiri)->mark);
 }
 
-/// Content of a file, up to a byte more than is parsed, or the reason why there is none.
+/// Reads a file, up to one byte more than the limit of the parser; returns why it failed, or empty.
 std::string read_file(const std::string& path, std::string& content) {
   struct stat found{};
-  // Opening it would wait for a writer.
+  // Opening a pipe would wait for a writer.
   if (stat(path.c_str(), &found) == 0 && S_ISFIFO(found.st_mode))
     return "is a named pipe, which is not read; give a file";
   std::ifstream stream(path, std::ios::binary);

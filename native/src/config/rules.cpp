@@ -1,4 +1,4 @@
-// Interfaces, sockets, the engine, and keys that the engine does not use.
+// Rules for interfaces, sockets, the engine, and keys that the engine does not use.
 #include "config/rules.h"
 
 #include <array>
@@ -40,7 +40,7 @@ void check_interfaces(const Subject& subject) {
         "127.0.0.1)");
 }
 
-/// An endpoint of the file, in the spelling that the file uses.
+/// An endpoint in the configuration, with the keys that the file uses for it.
 struct GivenEndpoint {
   std::string& address;
   std::string& ip;
@@ -66,7 +66,7 @@ struct GivenEndpoint {
     read_endpoint(address, parts);
     return parts.protocol;
   }
-  /// An address and a port must be given.
+  /// Report an error unless an address and a port are given.
   void require(std::string_view role, std::string_view accepts, bool needs_port = true) const {
     if (!given() && !port.bad()) {
       at.error("required for ", role, ", but not given; accepts ", accepts);
@@ -83,8 +83,8 @@ std::array<GivenEndpoint, 2> endpoints(InterfaceConfig& interface, const Place& 
           GivenEndpoint(interface.socket_, socket, false)};
 }
 
-/// Transport of a socket stream: CommonConfig::protocol, also filled into endpoints without a
-/// scheme.
+/// Resolves the transport of a socket stream: sets CommonConfig::protocol and the scheme of
+/// endpoints without one.
 void resolve_transport(Subject& subject) {
   CommonConfig& common = subject.config.common_;
   if (!subject.sockets()) return;
@@ -109,7 +109,7 @@ void resolve_transport(Subject& subject) {
     }
   }
   if (!transport && common.engine == EngineType::IBVERBS) transport = SocketProtocol::ROCE;
-  // A file with a protocol key has been told about the schemes.
+  // For a file with the former key `protocol`, an error about schemes was already reported.
   if (!transport && !subject.root["protocol"].bad()) {
     for (const GivenEndpoint& endpoint : without_scheme)
       endpoint.at.error("found an address without a transport; accepts ",
@@ -136,7 +136,7 @@ bool is_interface_name(std::string_view text) {
          !is_ip_address(text) && std::ranges::none_of(text, forbidden);
 }
 
-/// Engine that the addresses of a raw stream ask for. DEFAULT when one of them is wrong.
+/// Engine for the addresses of a raw stream. DEFAULT if one of them is wrong.
 EngineType engine_of_addresses(const Subject& subject) {
   constexpr std::string_view PCI = "a PCI address such as 0000:05:00.0";
   constexpr std::string_view LINUX = "a Linux interface name";
@@ -181,7 +181,7 @@ EngineType engine_of(const Subject& subject, const Place& at) {
     const bool roce = common.protocol == SocketProtocol::ROCE;
     inferred = roce ? EngineType::RDMA : EngineType::SOCKET;
     const EngineType accepted = roce ? EngineType::IBVERBS : EngineType::SOCKET;
-    // A socket engine leaves roce:// to the engine that has it.
+    // A socket engine leaves roce:// endpoints to the RDMA engine.
     if (subject.transport_known && named != EngineType::DEFAULT && named != accepted &&
         named != EngineType::SOCKET)
       at.error("found ", quoted(engine_word(common)), " with stream_type: socket and ",
@@ -199,7 +199,7 @@ EngineType engine_of(const Subject& subject, const Place& at) {
   return named == EngineType::DEFAULT ? inferred : named;
 }
 
-/// CommonConfig::engine_type, and the engine's traits.
+/// Sets CommonConfig::engine_type and the engine's traits.
 void resolve_engine(Subject& subject) {
   CommonConfig& common = subject.config.common_;
   const Place at = subject.root["engine"];
@@ -260,7 +260,7 @@ void check_endpoints(const Subject& subject, InterfaceConfig& interface, const P
 }
 
 void check_socket(const Subject& subject, InterfaceConfig& interface, const Place& at) {
-  // An engine of the program's own knows what addresses it needs.
+  // A registered engine checks the addresses itself.
   if (subject.config.common_.engine_type == EngineType::OTHER) return;
   const Place socket = at["socket_config"];
   if (subject.sockets() && !interface.has_socket_) {
@@ -276,16 +276,16 @@ void check_socket(const Subject& subject, InterfaceConfig& interface, const Plac
   }
 }
 
-/// CommonConfig::dir.
+/// Sets CommonConfig::dir.
 void resolve_direction(Subject& subject) {
   const auto [rx, tx] = get_enabled_directions(subject.config);
   subject.config.common_.dir = rx == tx ? Direction::TX_RX : rx ? Direction::RX : Direction::TX;
 }
 
-/// Of a configuration that is good otherwise.
+/// Call for a configuration without errors.
 void check_unused_regions(const Subject& subject) {
   const EngineType engine = subject.config.common_.engine_type;
-  // The program names the regions itself.
+  // With these engines, the program selects the regions.
   if (engine == EngineType::RDMA || engine == EngineType::OTHER) return;
   std::set<std::string_view> used;
   for (const InterfaceConfig& interface : subject.config.ifs_) {
@@ -299,7 +299,7 @@ void check_unused_regions(const Subject& subject) {
   }
 }
 
-/// A value that is written in the same way: a scalar, or a list of scalars.
+/// Text of a value for comparison: a scalar, or a list of scalars.
 std::string printed(const Node& node) {
   if (node.kind != Node::Kind::LIST) return quoted(node.text);
   std::string text;
@@ -318,7 +318,7 @@ void for_each_value(const Node& map, const Place& at, const std::string& path, c
   }
 }
 
-/// Warns of the values that the engine does not use.
+/// Warns of values that the engine does not use.
 void check_unused(const Subject& subject) {
   if (subject.traits.unused_keys.empty()) return;
   std::map<std::string, std::string> standard;
@@ -330,7 +330,7 @@ void check_unused(const Subject& subject) {
     const auto unused = std::ranges::find(subject.traits.unused_keys, path, &UnusedKey::path);
     if (unused == subject.traits.unused_keys.end() || at.bad()) return;
     const std::string found = printed(value);
-    // An empty list is what is left of words that are wrong.
+    // A list whose words are all wrong is empty, and the words were reported.
     if (found == standard[path] || found == "[]") return;
     constexpr std::size_t NUMBER = std::string_view("interfaces[").size();
     if (unused->when == nullptr ||

@@ -1,4 +1,4 @@
-/// Rules between the values of a configuration, and values that are derived from others.
+/// Rules between the values of a configuration, and derived values.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace daqiri::config {
 
-/// Those of the engine that serves the configuration; of none while that is not known.
+/// Traits of the engine for the configuration; default traits while the engine is unknown.
 EngineTraits traits_of(const NetworkConfig& config) noexcept;
 
 inline std::string shown(const std::string& name) { return quoted(name); }
@@ -30,13 +30,13 @@ auto placed(Values& values, const Place& list) {
   return result;
 }
 
-/// The elements of a list by a key, `name` or `id`, that is unique in it.
+/// The elements of a list by a key, `name` or `id`, which must be unique in the list.
 template <class Element, class Value>
 class Index {
  public:
   using Get = std::function<const Value&(const Element&)>;
 
-  /// Reports the values that stand in `owner.list` before.
+  /// Reports values that already occurred in `owner.list`.
   Index(const Place& owner, std::string_view list, std::string_view key,
         const std::vector<Element>& elements, const Get& get)
       : Index(owner, list, key, pointers_to(elements), get) {}
@@ -54,7 +54,7 @@ class Index {
       known_ = known_ && is_new && !bad;
       if (!is_new && !bad)
         at.error("found ", shown(first->first), ", also the ", key, " of ",
-                 owner[list][first->second].path(), "; accepts ", kind_, " of its own");
+                 owner[list][first->second].path(), "; accepts a unique ", key);
     }
   }
 
@@ -62,8 +62,8 @@ class Index {
     const auto found = first_.find(value);
     return found == first_.end() ? nullptr : elements_[found->second];
   }
-  /// Null, and reported at `at`, when there is no such element. While some element's own key is
-  /// wrong or taken, a reference that leads nowhere is no second mistake.
+  /// Null, with an error at `at`, if there is no such element. If the key of some element is wrong
+  /// or a duplicate, a missing element is not reported as a second mistake.
   const Element* find(const Value& value, const Place& at, std::string_view what) const {
     const Element* found = find(value);
     if (found != nullptr || !known_) return found;
@@ -73,7 +73,7 @@ class Index {
       accepted += concat(i > 0 ? ", " : "", shown(get_(*elements_[i])));
     if (elements_.size() > MOST_LISTED) accepted += ", ...";
     if (elements_.empty()) accepted = concat(kind_, " under ", list_, ", which is empty");
-    at.error("found ", shown(value), ", which is no ", what, "; accepts ", accepted);
+    at.error("found ", shown(value), ", which is not a ", what, "; accepts ", accepted);
     return nullptr;
   }
 
@@ -99,7 +99,7 @@ constexpr auto QUEUE_NAME = [](const auto& queue) -> const std::string& {
 };
 constexpr auto QUEUE_ID = [](const auto& queue) -> const int& { return queue.common_.id_; };
 
-/// Reports the values of `key` that stand in the list before.
+/// Reports values of `key` that already occurred in the list.
 template <class Value, class Element>
 void check_unique(const Place& owner, std::string_view list, std::string_view key,
                   const std::vector<Element>& elements,
@@ -107,7 +107,7 @@ void check_unique(const Place& owner, std::string_view list, std::string_view ke
   static_cast<void>(Index<Element, Value>(owner, list, key, elements, get));
 }
 
-/// What the rules work on.
+/// State of the rules.
 struct Subject {
   NetworkConfig& config;
   Place root;
@@ -115,13 +115,13 @@ struct Subject {
       root, "memory_regions", "name", memory_regions(config), &MemoryRegionConfig::name_};
   /// False: the endpoints are wrong or missing, and CommonConfig::protocol is a guess.
   bool transport_known{true};
-  /// Of the engine, once it is resolved.
+  /// Traits of the engine, after it was resolved.
   EngineTraits traits{};
-  /// The flow ids given so far, and by which flows.
+  /// Flow ids so far, with the paths of their flows.
   std::map<FlowId, std::string> flow_ids{};
 
   [[nodiscard]] bool raw() const { return config.common_.stream_type == StreamType::RAW; }
-  /// The stream is known to be one of sockets.
+  /// Whether the stream is known to be a socket stream.
   [[nodiscard]] bool sockets() const { return !raw() && !root["stream_type"].bad(); }
   [[nodiscard]] bool in_memory() const {
     return config.common_.loopback_ == LoopbackType::LOOPBACK_TYPE_SW;
@@ -129,14 +129,14 @@ struct Subject {
   [[nodiscard]] auto interfaces() const { return placed(config.ifs_, root["interfaces"]); }
 };
 
-/// All rules, in an order in which the later ones can use what the earlier ones derive.
+/// Applies all rules, in an order in which later rules can use values derived by earlier ones.
 void apply_rules(NetworkConfig& config, Findings& findings);
 
-// Of an interface.
+// Rules for an interface.
 void check_queues_and_flows(Subject& subject, const InterfaceConfig& interface, const Place& at);
 void check_reorder(const Subject& subject, InterfaceConfig& interface, const Place& at);
 
-/// Give regions of raw queues the buffers that their rings need.
+/// Raise num_bufs of regions of raw queues to the number that their rings need.
 void raise_num_bufs(Subject& subject);
 
 }  // namespace daqiri::config

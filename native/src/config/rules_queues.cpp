@@ -1,4 +1,4 @@
-// Queues, the memory that they use, and the flows that fill them.
+// Rules for queues, their memory, and the flows that lead to them.
 #include <bit>
 #include <set>
 
@@ -55,8 +55,8 @@ void check_split(const Subject& subject, const Place& at, const CommonQueueConfi
                 " bytes of a buffer of ", quoted(region->name_), "; accepts at most that");
 }
 
-/// In direct mode the caller polls, which raw engines let it: there is no core, no batch, no
-/// priority, and no timeout of a receive queue.
+/// In direct mode, the caller polls, which raw engines support: there is no core, batch size or
+/// priority, and receive queues have no timeout.
 void check_poll_mode(const Subject& subject, const Place& at, QueuePollMode mode, bool rx) {
   if (mode != QueuePollMode::DIRECT || at["poll_mode"].bad()) return;
   const EngineType engine = subject.config.common_.engine_type;
@@ -84,7 +84,7 @@ void check_side(const Subject& subject, const Place& at, const std::vector<Queue
   }
 }
 
-/// `ids`: where each flow id was given first.
+/// `ids`: path of the first flow with each id.
 void check_id(const Place& flow, FlowId id, std::map<FlowId, std::string>& ids) {
   const Place at = flow["id"];
   if (at.bad()) return;
@@ -104,7 +104,7 @@ void check_number(const Place& list, std::size_t flows) {
   if (flows > MOST_FLOWS) list.error("found ", flows, " flows; accepts at most ", MOST_FLOWS);
 }
 
-/// Of one interface.
+/// The receive side of one interface.
 struct Receive {
   const Subject& subject;
   const Place at;
@@ -147,7 +147,7 @@ struct Receive {
     return type == FlowMatchType::FLEX_ITEM ? "flex item" : "eCPRI";
   }
 
-  /// Flows that no packet reaches.
+  /// Warns of flows that no packet reaches.
   void check_order() const {
     const Place list = at["flows"];
     for (const auto& [flow, taken_by] : steering::find_unreachable(rx)) {
@@ -162,7 +162,7 @@ struct Receive {
     }
   }
 
-  /// A list of transforms that ends in a queue.
+  /// Checks a list of transforms that ends with a queue.
   void check_actions(const Place& place, const FlowConfig& flow) const {
     const Place list = place["actions"];
     if (list.bad() || place["action"].bad()) return;
@@ -248,7 +248,7 @@ void check_queues_and_flows(Subject& subject, const InterfaceConfig& interface, 
 
 void raise_num_bufs(Subject& subject) {
   if (!subject.raw() || subject.root["stream_type"].bad()) return;
-  // The largest ring of each region, and its queue.
+  // The largest ring that uses each region, and its queue.
   std::map<std::string_view, std::pair<std::uint64_t, std::string_view>> needs;
   const auto note = [&](const CommonQueueConfig& queue) {
     const std::uint64_t ring = rx_ring_size(subject.config, queue);

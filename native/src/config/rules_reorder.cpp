@@ -1,4 +1,4 @@
-// Reorder plans: what they take, what they need.
+// Rules for reorder plans.
 #include <set>
 
 #include "config/formats.h"
@@ -52,7 +52,7 @@ struct Plan {
           "accepts it with reorder_type: cpu");
     const bool types_good = check_types();
     if (method_good) check_window();
-    // Of the shortest buffers, and of the longest.
+    // Regions with the smallest and the largest buffers.
     const MemoryRegionConfig* least = nullptr;
     const MemoryRegionConfig* most = nullptr;
     for (const RxQueueConfig* queue : queues) {
@@ -74,7 +74,8 @@ struct Plan {
  private:
   void check_output(const MemoryRegionConfig& region, const Place& at) const {
     check_kind(region, at);
-    // What a queue has there is copied, from memory of the host that frames would be in.
+    // Packets of a queue in such a region are copied from host memory, in which frames would be
+    // assembled.
     if (region.kind_ == MemoryKind::DEVICE && holds_packets(subject.config, region.name_)) {
       at.error("found ", quoted(region.name_),
                " of kind 'device', which also holds packets of a queue; accepts a separate region");
@@ -93,7 +94,7 @@ struct Plan {
              gpu ? "'device' or 'host_pinned'" : "'host', 'host_pinned' or 'huge'");
   }
 
-  /// The queues that the flows feed; none when that cannot be told.
+  /// Returns the queues that the flows lead to; empty if that is unknown.
   std::vector<const RxQueueConfig*> check_flow_ids(std::map<FlowId, std::string>& claimed) const {
     const Place list = place["flow_ids"];
     if (list.bad()) return {};
@@ -119,7 +120,7 @@ struct Plan {
     return all_good ? queues : std::vector<const RxQueueConfig*>{};
   }
 
-  /// Adds the queues of the flow; false: there is none that can be told.
+  /// Adds the queues of the flow; returns false if they are unknown.
   bool add_queues(FlowId id, const Place& at, std::set<int>& queues) const {
     bool known = false;
     bool ids_certain = !rx_place["flows"].bad();
@@ -133,11 +134,12 @@ struct Plan {
       queues.insert(flow.action_.ids_.begin(), flow.action_.ids_.end());
     }
     if (!known && ids_certain)
-      at.error("found ", id, ", which is no flow of this interface; accepts an id under rx.flows");
+      at.error("found ", id,
+               ", which is not a flow of this interface; accepts an id under rx.flows");
     return known;
   }
 
-  /// The region that packets are reordered from.
+  /// Returns the region of the packets to reorder.
   const MemoryRegionConfig* check_source(const RxQueueConfig& rx_queue) const {
     const CommonQueueConfig& queue = rx_queue.common_;
     const Place list = place["flow_ids"];
@@ -169,7 +171,7 @@ struct Plan {
                              "; accepts 'big', or a bit_offset and a bit_width of whole bytes");
   }
 
-  /// Slots and batches that follow from the fields.
+  /// Derives slots and batches from the fields.
   bool check_method() {
     for (const auto& [name, field] : fields_of(plan)) {
       if (method[name]["bit_width"].bad()) return false;
@@ -202,7 +204,7 @@ struct Plan {
     return !method["packets_per_batch"].bad() && !method["batch_bytes"].bad();
   }
 
-  /// Flows that do not share their slots have them one behind the other.
+  /// If flows have separate slots, those of one flow follow those of the previous one.
   bool check_stride() const {
     const Place at = place["flow_stride"];
     if (at.bad() || plan.flow_stride_ == 0) return !at.bad();
@@ -226,7 +228,7 @@ struct Plan {
         " batch numbers, so that open batches can be distinguished: ", reorder::most_open(numbers));
   }
 
-  /// Elements, what they become, and what stands for missing ones.
+  /// Checks the types of elements, their conversion, and the value for missing elements.
   bool check_types() const {
     const Place at = place["data_types"];
     const ReorderDataTypesConfig& types = plan.data_types_;
@@ -251,14 +253,14 @@ struct Plan {
     return true;
   }
 
-  /// Output bytes of so many payload bytes.
+  /// Output bytes for this many payload bytes.
   [[nodiscard]] std::uint64_t output_of(std::uint64_t payload) const {
     const std::uint64_t input = bits_of(plan.data_types_.input_type_);
     return input == 0 ? payload : payload * 8 / input * bits_of(plan.data_types_.output_type_) / 8;
   }
 
-  /// A buffer of the output region holds a whole batch of the longest payload that can arrive; a
-  /// frame is the batch.
+  /// A buffer of the output region must hold a complete batch with the longest possible payloads; a
+  /// frame is one batch.
   void check_size(const MemoryRegionConfig& source, const MemoryRegionConfig* output) const {
     const std::uint64_t longest = source.buf_size_ - plan.payload_byte_offset_;
     const bool by_bytes = plan.method_ == ReorderMethod::BATCH_BYTE_OFFSET;
@@ -283,7 +285,7 @@ struct Plan {
       slot = bytes / slots;
     }
     if (output == nullptr || output->buf_size_ == 0) return;
-    // The quotient cannot overflow where the product could.
+    // A division, because the product could overflow.
     if (output->buf_size_ / slots < slot)
       place["memory_region"].error("found ", quoted(output->name_), " with buffers of ",
                                    output->buf_size_, " bytes; a batch has ",
@@ -300,7 +302,7 @@ struct Plan {
     const std::uint64_t bits = bits_of(plan.data_types_.input_type_);
     return bits == 0 || payload * 8 % bits == 0;
   }
-  /// Some payload becomes so many output bytes.
+  /// Whether some payload has this many output bytes.
   [[nodiscard]] bool fits_payload(std::uint64_t bytes) const {
     const std::uint64_t output_bits = bits_of(plan.data_types_.output_type_);
     if (output_bits == 0) return true;

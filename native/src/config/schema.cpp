@@ -1,4 +1,4 @@
-// Every key of a configuration, apart from flows and what they need.
+// All keys of a configuration, except flows and related keys.
 #include "config/schema.h"
 
 #include "engine/registry.h"
@@ -24,8 +24,8 @@ void walk_access(Fields& fields, std::uint32_t& access) {
   }
 }
 
-/// Keys of an endpoint from before endpoints were URIs; the transport then comes from another
-/// endpoint or the engine.
+/// Keys of an endpoint before endpoints were URIs; the transport then comes from another endpoint
+/// or the engine.
 struct LegacyKeys {
   std::string_view address, ip, port;
 };
@@ -36,7 +36,7 @@ void walk_endpoint(Fields& fields, const LegacyKeys& keys, std::string& address,
   if (fields.writing() && !address.empty()) {
     Endpoint written;
     const bool good = read_endpoint(address, written).empty();
-    // Parts that the address holds already are not written beside it.
+    // Parts that the address contains are not written separately.
     if (!good || written.host == ip) parts.host.clear();
     if (!good || written.port == port) parts.port = 0;
   }
@@ -92,7 +92,7 @@ void walk_memory_region(Fields& fields, MemoryRegionConfig& region) {
   fields.flag(optional("owned"), region.owned_);
 }
 
-/// Regions by name; of several with one name, the first.
+/// Stores regions by name; of several with the same name, the first.
 void walk_memory_regions(Fields& fields, NetworkConfig& config) {
   std::vector<MemoryRegionConfig> regions;
   for (const MemoryRegionConfig* region : memory_regions(config)) regions.push_back(*region);
@@ -110,7 +110,7 @@ void walk_memory_regions(Fields& fields, NetworkConfig& config) {
   config.mrs_.erase(std::string());
 }
 
-/// Keys that both kinds of queue have.
+/// Common keys of both kinds of queue.
 template <class Queue>
 void walk_queue(Fields& fields, Queue& queue, bool rx) {
   CommonQueueConfig& common = queue.common_;
@@ -119,7 +119,7 @@ void walk_queue(Fields& fields, Queue& queue, bool rx) {
   fields.choice(optional("poll_mode"), queue.poll_mode_, POLL_MODES);
   const bool direct = queue.poll_mode_ == QueuePollMode::DIRECT;
   const bool worker = !direct && !fields.bad("poll_mode");
-  // A struct that has what direct mode forbids is written with it, and refused.
+  // Keys that direct mode forbids are written if a struct sets them, so that they are rejected.
   fields.formed({"cpu_core", worker}, common.cpu_core_, core_form);
   fields.number({"batch_size", worker, !direct || common.batch_size_ != 0}, common.batch_size_,
                 {1, 1'048'576, "packets"});
@@ -131,7 +131,7 @@ void walk_queue(Fields& fields, Queue& queue, bool rx) {
 void walk_rx_queue(Fields& fields, RxQueueConfig& queue) {
   walk_queue(fields, queue, true);
   fields.number(optional("split_boundary"), queue.common_.split_boundary_, {0, INT32_MAX, "bytes"});
-  // No key here: written so that a struct that has them is refused.
+  // Not a key of this map: written so that a struct that sets it is rejected.
   if (fields.writing() && !queue.common_.offloads_.empty())
     fields.texts(optional("offloads"), queue.common_.offloads_, OFFLOADS);
 }
@@ -142,7 +142,7 @@ void walk_tx_queue(Fields& fields, TxQueueConfig& queue) {
   fields.number(optional("pacing_mbps"), queue.pacing_mbps_, {0, UINT32_MAX, "Mb/s"});
   const bool worker = queue.poll_mode_ != QueuePollMode::DIRECT || queue.realtime_priority_ != 0;
   fields.number({"realtime_priority", false, worker}, queue.realtime_priority_, {0, 99});
-  // As the offloads of a receive queue.
+  // For the same reason as the offloads of a receive queue.
   if (fields.writing() && queue.common_.split_boundary_ != 0)
     fields.number(optional("split_boundary"), queue.common_.split_boundary_, {});
 }
@@ -152,7 +152,7 @@ void walk_rx(Fields& fields, RxConfig& rx) {
   fields.flag(optional("hardware_timestamps"), rx.hardware_timestamps_);
   fields.number(optional("dynamic_flow_capacity"), rx.dynamic_flow_capacity_,
                 {0, 8'388'608, "flows"});
-  // An empty one is none.
+  // Empty means no filter.
   if (!fields.writing() || !rx.filter_.empty()) fields.text(optional("filter"), rx.filter_);
   fields.choice(optional("receive_path"), rx.receive_path_, RECEIVE_PATHS);
   fields.list(required("queues"), rx.queues_, walk_rx_queue);
@@ -174,7 +174,7 @@ void walk_interface(Fields& fields, InterfaceConfig& interface) {
   fields.text(required("address"), interface.address_, false);
   fields.refused(
       "rdma_config",
-      "is no key any more: socket_config has the side and the address (mode, local_addr: "
+      "is no longer a key: socket_config has the side and the address (mode, local_addr: "
       "roce://ip:port), and roce_config the transport_mode");
   interface.has_socket_ =
       fields.map(optional("socket_config"), interface.socket_, walk_socket, interface.has_socket_);
@@ -188,7 +188,7 @@ void walk_interface(Fields& fields, InterfaceConfig& interface) {
   fields.map(optional("tx"), interface.tx_, walk_tx);
 }
 
-/// ENGINES, and what else is registered.
+/// ENGINES and other registered engines.
 std::vector<Name> engine_names() {
   std::vector<Name> names(std::begin(ENGINES), std::end(ENGINES));
   names.emplace_back("default", EngineType::DEFAULT);
@@ -212,10 +212,10 @@ void walk_engine(Fields& fields, CommonConfig& common) {
 void walk_config(Fields& fields, NetworkConfig& config) {
   CommonConfig& common = config.common_;
   fields.refused("manager",
-                 "is no key any more: 'engine' selects the packet engine; accepts engine: " +
+                 "is no longer a key: 'engine' selects the packet engine; accepts engine: " +
                      alternatives(engine_names()) + ", or no key to infer it");
   fields.refused("protocol",
-                 "is no key any more: the transport is the scheme of socket_config.local_addr and "
+                 "is no longer a key: the transport is the scheme of socket_config.local_addr and "
                  "remote_addr; accepts udp://ip:port, tcp://ip:port or roce://ip[:port] there");
   fields.number(required("version"), common.version, {1, 1});
   fields.number(required("master_core"), common.master_core_, CPU_CORE);

@@ -1,4 +1,4 @@
-/// The keys of a configuration, stated once (schema.cpp) and walked to read, write or list them.
+/// The keys of a configuration, defined once (schema.cpp) and used to read, write or list them.
 #pragma once
 
 #include <algorithm>
@@ -18,13 +18,13 @@ namespace daqiri::config {
 struct Key {
   std::string_view name;
   bool required;
-  /// False: it is left out of what is written.
+  /// False: not written.
   bool written{true};
 };
 constexpr Key required(std::string_view name) { return {name, true}; }
 constexpr Key optional(std::string_view name) { return {name, false}; }
 
-/// A program left the default, where that is no choice.
+/// Whether a value without a default was left unset by a program.
 template <class E>
 constexpr bool never_set(E value) {
   if constexpr (requires { E::INVALID; }) return value == E::INVALID;
@@ -32,34 +32,33 @@ constexpr bool never_set(E value) {
   return false;
 }
 
-/// Keys of a map that the schema does not have.
+/// How to handle keys that the schema does not contain.
 enum class UnknownKeys {
-  /// Errors.
+  /// Report errors.
   REFUSED,
-  /// Others' keys, never errors; one that looks like a misspelling of ours is a warning.
+  /// Keys of other programs, never errors; one that looks like a misspelled key causes a warning.
   FOREIGN,
   IGNORED,
 };
 
-/// A walk over the keys of a map, for each of which the schema calls a function. Reading takes the
-/// value from the document, and reports what has the wrong form; writing adds it to a document.
+/// Processes the keys of a map; the schema calls a function for each key. Reading takes the value
+/// from the document and reports wrong forms; writing adds the value to a document.
 class Fields {
  public:
   using Body = std::function<void(Fields&)>;
 
-  /// Reads `map`.
+  /// Read `map`.
   Fields(const Node& map, Place place, UnknownKeys unknown)
       : source_(&map), place_(std::move(place)), unknown_(unknown) {}
-  /// Writes, and has nothing to say of a place; `listing`: every key there is, lists with one
-  /// element.
+  /// Write, without reports; `listing`: all keys, and lists with one element.
   Fields(Place nowhere, bool listing) : place_(std::move(nowhere)), listing_(listing) {}
 
-  /// Calls `body`; the result is what it wrote.
+  /// Calls `body`; returns the document that it wrote.
   Node run(const Body& body);
 
   [[nodiscard]] bool reading() const noexcept { return source_ != nullptr; }
   [[nodiscard]] bool writing() const noexcept { return !reading() && !listing_; }
-  /// Keys that depend on a value are all walked then.
+  /// Whether all keys are listed, including those that depend on other values.
   [[nodiscard]] bool listing() const noexcept { return listing_; }
 
   template <std::integral T>
@@ -72,7 +71,8 @@ class Fields {
     };
     scalar(key, accepts_integer(range), read, Node(Node::Kind::SCALAR, as_text(value)));
   }
-  /// What is no number of the range counts as its first, so that all keep their positions.
+  /// Invalid numbers are replaced by the first of the range, so that the others keep their
+  /// positions.
   template <std::integral T>
   void numbers(Key key, std::vector<T>& values, const Range& range) {
     std::vector<std::string> texts(values.size());
@@ -84,7 +84,7 @@ class Fields {
     for (const std::string& text : texts)
       values.push_back(static_cast<T>(read(text).empty() ? number : range.first));
   }
-  /// `any_case`: letters of either case are the same.
+  /// `any_case`: ignore the case of letters.
   template <class E>
   void choice(Key key, E& value, Names names, bool any_case = false) {
     const auto read = [&](std::string_view given) {
@@ -94,34 +94,34 @@ class Fields {
     };
     const std::string text = text_of(names, value);
     key.written = !key.required || !never_set(value);
-    // Readers of YAML 1.1 take off for false.
+    // YAML 1.1 readers parse an unquoted `off` as false.
     scalar(key, alternatives(names), read,
            Node(Node::Kind::SCALAR, text, text.empty() || text == "off"));
   }
   void flag(Key key, bool& value);
-  /// Any text but an empty one. `of_digits`: one that looks like a number needs no quotes.
+  /// Any text except an empty one. `of_digits`: text that looks like a number needs no quotes.
   void text(Key key, std::string& value, bool of_digits = true);
   template <class Value>
   void formed(Key key, Value& value, const Form<Value>& form) {
     const auto read = [&](std::string_view text) { return form.read(text, value); };
     formatted(key, form.accepts, read, form.write(value));
   }
-  /// A text that is one of `names`; the key is left out when it is empty.
+  /// A text that is one of `names`; omitted if empty.
   void word(Key key, std::string& value, Names names);
-  /// A list of texts; `names`: the accepted ones, when not all are.
+  /// A list of texts; `names`: the accepted ones, unless all are.
   void texts(Key key, std::vector<std::string>& values, Names names = {});
-  /// Texts of a form: a list, or one by itself.
+  /// Texts with a format: a list, or a single one.
   void formed_each(Key key, std::vector<std::string>& values, const Form<std::string>& form);
 
-  /// A map whose keys `body` walks. Returns whether it is there.
+  /// A map whose keys `body` processes. Returns whether it exists.
   bool map(Key key, const Body& body);
-  /// A map whose keys `walk` knows; left out when it is optional, not `given`, and the default.
+  /// A map whose keys `walk` processes; omitted if it is optional, not `given`, and the default.
   template <class T, class Walk>
   bool map(Key key, T& value, Walk walk, bool given = false) {
     key.written = key.required || given || value != T{};
     return map(key, [&](Fields& fields) { walk(fields, value); });
   }
-  /// A list of maps; `walk` knows the keys of an element.
+  /// A list of maps; `walk` processes the keys of an element.
   template <class T, class Walk>
   void list(Key key, std::vector<T>& values, Walk walk) {
     list_of(key, values.size(), [&](Fields& fields, std::size_t index) {
@@ -130,33 +130,33 @@ class Fields {
     });
   }
 
-  // What follows does something only while reading.
+  // The following functions have an effect only while reading.
 
-  /// The key by whichever of its two names it has.
+  /// The key under the one of its two names that the map contains.
   Key or_alias(Key key, std::string_view alias);
-  /// The key is not one any more; its presence is an error with this message.
+  /// A former key: its presence is an error with this message.
   void refused(std::string_view name, const std::string& message);
-  /// The map has the key.
+  /// Whether the map contains the key.
   [[nodiscard]] bool given(std::string_view name) const { return entry_of(name) != nullptr; }
-  /// The value of the key was found wrong.
+  /// Whether the value of the key was found wrong.
   [[nodiscard]] bool bad(std::string_view name) const { return reading() && at(name).bad(); }
-  /// Report an error at the key, or at the map when the name is empty.
+  /// Report an error at the key, or at the map if the name is empty.
   void problem(std::string_view name, const std::string& message);
   void warning(std::string_view name, const std::string& message);
-  /// Which keys belong here is unknown: accept all.
+  /// Accept all further keys, because it is unknown which ones are valid.
   void ignore_rest() { unknown_ = UnknownKeys::IGNORED; }
 
  private:
-  /// Takes a text; returns what is wrong with it, or an empty text.
+  /// Reads a text; returns what is wrong with it, or an empty text.
   using Read = std::function<std::string(std::string_view)>;
-  /// `text`: as it is written; empty: the key is left out.
+  /// `text`: the written form; empty: the key is omitted.
   void formatted(Key key, std::string_view accepts, const Read& read, const std::string& text);
   void scalar(Key key, std::string_view accepts, const Read& read, Node written);
-  /// A list of scalars as texts, of which `read` says what is wrong with each, empty for what is
-  /// none: all keep their positions.
+  /// A list of scalars as texts; `read` returns what is wrong with each. Elements that are no
+  /// scalars become empty texts, so that all keep their positions.
   void scalars(Key key, std::string_view accepts, std::string_view each, const Read& read,
                std::vector<std::string>& texts, bool quoted);
-  /// Calls `body` for the elements from 0 up to the number there is, one past `size` to add one.
+  /// Calls `body` for all elements, starting with 0; index `size` means that one is added.
   void list_of(Key key, std::size_t size, const std::function<void(Fields&, std::size_t)>& body);
 
   void add(Key key, Node value);
@@ -167,12 +167,12 @@ class Fields {
   void check_keys();
   void report_unknown(const Node& key);
 
-  /// The map that is read; null: the walk writes `written_`.
+  /// The map to read; null: write to `written_`.
   const Node* source_{nullptr};
   Place place_;
   UnknownKeys unknown_{UnknownKeys::REFUSED};
   std::vector<std::string_view> known_, refused_, misspelled_;
-  /// Required keys that are not there, and what they accept.
+  /// Missing required keys, and what they accept.
   std::vector<std::pair<std::string_view, std::string>> missing_;
   bool listing_{false};
   Node written_{Node::Kind::MAP};
@@ -180,18 +180,18 @@ class Fields {
 
 inline constexpr Range BYTES{0, UINT32_MAX, "bytes"};
 
-// Walks over the keys of an entry of `flows`, `flex_items` and `reorder_configs`.
+// Keys of an entry of `flows`, `flex_items` and `reorder_configs`.
 void walk_flow(Fields& fields, FlowConfig& flow, bool rx);
 void walk_flex_item(Fields& fields, FlexItemConfig& item);
 void walk_reorder(Fields& fields, ReorderConfig& reorder);
 
-/// Reads a document into structs; everything that has the wrong form is reported.
+/// Reads a document into structs; reports all wrong forms.
 void read_config(const Node& root, UnknownKeys unknown, Findings& findings, NetworkConfig& config);
 
-/// The structs as a document, every default included.
+/// The structs as a document, including all defaults.
 Node write_config(const NetworkConfig& config);
 
-/// A document with every key there is, at its default; lists of maps have one element.
+/// A document with all keys, with their defaults; lists of maps have one element.
 Node default_config();
 
 }  // namespace daqiri::config

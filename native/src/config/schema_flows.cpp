@@ -25,7 +25,7 @@ void walk_vlan(Fields& fields, VlanActionConfig& vlan) {
   fields.number(optional("ethertype"), vlan.ethertype_, ETHERTYPE);
 }
 
-/// The keys of the tag stand beside `type`, or in a map `vlan`.
+/// The keys of the tag are next to `type`, or in a map `vlan`.
 void walk_vlan_push(Fields& fields, VlanActionConfig& vlan) {
   if (!fields.given("vlan")) return walk_vlan(fields, vlan);
   fields.map(required("vlan"), vlan, walk_vlan);
@@ -35,8 +35,8 @@ void walk_vlan_push(Fields& fields, VlanActionConfig& vlan) {
   }
 }
 
-/// To encapsulate, the outer addresses must be known; to decapsulate, those left out match any.
-/// `outer`: tunnel_type, which may stand beside the map; NONE: it is wrong.
+/// Encapsulation requires outer addresses; for decapsulation, omitted ones match any. `outer`:
+/// tunnel_type, if it is next to the map; NONE: its value is wrong.
 void walk_tunnel(Fields& fields, TunnelConfig& tunnel, bool encapsulate,
                  std::optional<TunnelType> outer) {
   tunnel.type_ = outer.value_or(tunnel.type_);
@@ -66,7 +66,7 @@ void walk_tunnel(Fields& fields, TunnelConfig& tunnel, bool encapsulate,
   }
 }
 
-/// `accepted`: the types that may stand here.
+/// `accepted`: the types that are allowed here.
 void walk_action(Fields& fields, FlowAction& action, bool rx, Names accepted) {
   fields.choice(required("type"), action.type_, fields.writing() ? Names(ACTIONS) : accepted);
   if (fields.reading() && (fields.bad("type") || !fields.given("type")))
@@ -85,7 +85,8 @@ void walk_action(Fields& fields, FlowAction& action, bool rx, Names accepted) {
   }
 }
 
-/// `action` holds one, `actions` a list. A single action of a receive flow is its queue.
+/// `action` contains one action, `actions` a list. A single action of a receive flow must be a
+/// queue.
 void walk_actions(Fields& fields, std::vector<FlowAction>& actions, bool rx) {
   const Names all = rx ? RX_ACTIONS : TX_ACTIONS;
   const Names alone = rx ? all.first(1) : all;
@@ -103,7 +104,7 @@ void walk_actions(Fields& fields, std::vector<FlowAction>& actions, bool rx) {
 
 void walk_ecpri(Fields& fields, EcpriMatch& match) {
   fields.number({"msg_type", false, match.match_msg_type_}, match.msg_type_, BYTE);
-  // The two names are one field; the message type says which it is.
+  // Two names of the same field, selected by the message type.
   constexpr std::uint8_t REAL_TIME_CONTROL = 2;
   const bool control = match.msg_type_ == REAL_TIME_CONTROL;
   fields.number({"pc_id", false, match.match_id_ && !control}, match.id_, WORD);
@@ -121,7 +122,7 @@ void walk_ecpri(Fields& fields, EcpriMatch& match) {
                    "message; accepts both");
 }
 
-/// A flow matches by UDP/IPv4, by a flex item or by eCPRI; keys of another class beside it are
+/// A flow matches by UDP/IPv4, by a flex item or by eCPRI; additional keys of another kind are
 /// errors.
 void check_match_class(Fields& fields, FlowMatch& match, bool flex) {
   const bool ecpri = fields.given("ecpri");
@@ -139,7 +140,7 @@ void check_match_class(Fields& fields, FlowMatch& match, bool flex) {
   if (flex && ecpri) refuse({"flex_item_id", "val", "mask"}, "ecpri");
 }
 
-/// Flex items belong to the receive side: elsewhere their keys are unknown.
+/// Flex items exist only on the receive side: elsewhere their keys are unknown.
 void walk_match(Fields& fields, FlowMatch& match, bool rx) {
   fields.formed(optional("udp_src"), match.udp_src_, ports_form);
   fields.formed(optional("udp_dst"), match.udp_dst_, ports_form);
@@ -220,7 +221,7 @@ void walk_frame(Fields& fields, ReorderFrameConfig& frame) {
 
 void walk_flow(Fields& fields, FlowConfig& flow, bool rx) {
   std::vector<FlowAction> actions = flow.actions_;
-  // A transmit flow whose only action is the default has none.
+  // A transmit flow without actions has the default action, which is not written.
   if (actions.empty() && fields.writing() && (rx || flow.action_.type_ != FlowType::QUEUE))
     actions = {flow.action_};
   fields.text(required("name"), flow.name_);

@@ -1,4 +1,4 @@
-// Configurations built in code: what structs can say and files cannot.
+// Configurations built in code: handles values that structs can have, but files cannot.
 #include <charconv>
 #include <optional>
 #include <utility>
@@ -20,7 +20,7 @@ bool names_engine(const CommonConfig& common) {
          !common.engine_inferred_;
 }
 
-/// The first endpoint that has a scheme: where it stands, and the scheme.
+/// The first endpoint with a scheme: its path and the scheme.
 std::optional<std::pair<std::string, SocketProtocol>> first_scheme(const NetworkConfig& config) {
   for (std::size_t i = 0; i < config.ifs_.size(); ++i) {
     const SocketConfig& socket = config.ifs_[i].socket_;
@@ -34,7 +34,7 @@ std::optional<std::pair<std::string, SocketProtocol>> first_scheme(const Network
   return std::nullopt;
 }
 
-/// Fields that stand for others which were left out.
+/// Sets fields that follow from others.
 void complete(NetworkConfig& config) {
   CommonConfig& common = config.common_;
   if (common.engine == EngineType::DEFAULT && names_engine(common))
@@ -66,7 +66,7 @@ void check_engine(const CommonConfig& common, const Place& at) {
 void check_protocol(const NetworkConfig& config, const Place& at) {
   const CommonConfig& common = config.common_;
   const auto first = first_scheme(config);
-  // The default cannot be told from one that was set.
+  // UDP is the default, so it may not have been set.
   if (common.stream_type != StreamType::SOCKET || common.protocol == SocketProtocol::UDP || !first)
     return;
   const auto& [where, scheme] = *first;
@@ -100,7 +100,7 @@ void check(const NetworkConfig& config, Findings& findings) {
   }
 }
 
-/// Structs have their memory regions by name, not by number.
+/// Replaces numbers of memory regions in paths by names, because structs have them by name.
 void name_regions(const NetworkConfig& config, ConfigReport& report) {
   constexpr std::string_view LIST = "memory_regions[";
   const auto regions = memory_regions(config);

@@ -1,4 +1,4 @@
-// The words of the configuration file, as functions.
+// Conversions between enumerators and the words of the configuration file.
 #include "config/formats.h"
 #include "daqiri/reorder.h"
 
@@ -12,7 +12,7 @@ constexpr config::Name OTHER_ENGINES[] = {{"unknown", EngineType::UNKNOWN},
                                           {"other", EngineType::OTHER}};
 constexpr config::Name SAME_TYPE[] = {{"same", ReorderDataType::SAME}};
 
-/// The word of a value in the first table that has it; "invalid".
+/// The word for a value in the first table that contains it; otherwise "invalid".
 template <class Value>
 std::string word_of(Value value, std::initializer_list<config::Names> tables) {
   for (const config::Names names : tables) {

@@ -13,7 +13,7 @@ namespace daqiri::cuda {
 
 namespace {
 
-/// As nvrtc.h declares them in C.
+/// Functions as declared in nvrtc.h.
 struct Nvrtc {
   int (*version)(int*, int*);
   int (*create)(void**, const char*, const char*, int, const char* const*, const char* const*);
@@ -25,7 +25,7 @@ struct Nvrtc {
   int (*code)(void*, char*);
 };
 
-/// Newest first; then in CUDA's own folder, which the loader need not know.
+/// Newest first; the last is in CUDA's own folder, which the loader may not search.
 constexpr std::array LIBRARIES{"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2",
                                "/usr/local/cuda/lib64/libnvrtc.so"};
 
@@ -46,7 +46,7 @@ std::string version_of(const Nvrtc& f, int& major) {
   return std::to_string(major) + "." + std::to_string(minor);
 }
 
-/// The newest whose code a driver of CUDA `newest` loads.
+/// Loads the newest NVRTC whose code a driver of CUDA `newest` supports.
 Nvrtc load_nvrtc(int newest) {
   std::string unfit;
   for (const char* const name : LIBRARIES) {
@@ -57,14 +57,14 @@ Nvrtc load_nvrtc(int newest) {
     if (!find_functions(library, f)) {
       unfit.append(unfit.empty() ? "" : ", ").append(name).append(" is older than CUDA 11.2");
     } else if (const std::string version = version_of(f, major); major > newest) {
-      unfit.append(unfit.empty() ? "" : ", ").append(name).append(" is of CUDA ").append(version);
+      unfit.append(unfit.empty() ? "" : ", ").append(name).append(" is from CUDA ").append(version);
     } else {
       return f;
     }
     dlclose(library);
   }
   std::string text = "a GPU's kernels are compiled with NVRTC of CUDA 11.2 to ";
-  text.append(std::to_string(newest)).append(", which the driver has, and libnvrtc ");
+  text.append(std::to_string(newest)).append(", which the driver supports, and libnvrtc ");
   text.append(unfit.empty() ? "is not installed" : "is not of that version (" + unfit + ")");
   throw Error(Status::NOT_SUPPORTED,
               text.append("; install the CUDA toolkit, or name the folder of a pip package's "

@@ -1,16 +1,16 @@
-/// NVIDIA's compiler for kernels at run time (NVRTC), loaded when it is needed.
+/// NVIDIA's runtime compiler for kernels (NVRTC), loaded on demand.
 #pragma once
 
 #include <string>
 
 namespace daqiri::cuda {
 
-/// Machine code of a CUDA C++ source for GPUs of compute capability `major`.`minor`. `newest`: the
-/// major version of CUDA whose code the driver loads. Throws Error: NOT_SUPPORTED where no such
-/// NVRTC is installed, INTERNAL_ERROR with its log.
+/// Compile a CUDA C++ source to machine code for GPUs of compute capability `major`.`minor`.
+/// `newest`: the major version of CUDA that the driver supports. Throws Error: NOT_SUPPORTED if no
+/// matching NVRTC is installed, INTERNAL_ERROR with its log.
 std::string compile(const std::string& source, int major, int minor, int newest);
 
-/// Why no kernel can be compiled here; empty: one can. Loads the driver.
+/// Why kernels cannot be compiled here; empty: they can. Loads the driver.
 std::string why_no_compiler();
 
 }  // namespace daqiri::cuda

@@ -15,13 +15,13 @@ namespace daqiri::cuda {
 
 namespace {
 
-/// Then in CUDA's own folder, which the loader need not know.
+/// The second is in CUDA's own folder, which the loader may not search.
 constexpr std::array CUFILE_LIBRARIES{"libcufile.so.0", "/usr/local/cuda/lib64/libcufile.so.0"};
 
-/// Another library of the process has opened it.
+/// Another library of the process has opened the driver.
 constexpr int DRIVER_ALREADY_OPEN = 5026;
 constexpr int CUDA_DRIVER_ERROR = 5011;
-/// An error of cuFile and, above it, one of CUDA.
+/// An error number contains cuFile's error in these low bits, and CUDA's error above.
 constexpr unsigned CUDA_BITS = 16;
 
 constexpr std::pair<int, const char*> NAMES[] = {
@@ -78,7 +78,7 @@ bool find_functions(void* library, CufileFunctions& f) noexcept {
 CufileFunctions load_functions() {
   std::string why;
   for (const char* const name : CUFILE_LIBRARIES) {
-    // Never unloaded: it has threads of its own.
+    // Never unloaded, because it has its own threads.
     void* const library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     CufileFunctions f{};
     if (library != nullptr && find_functions(library, f)) return f;
@@ -92,7 +92,7 @@ CufileFunctions load_functions() {
 }
 
 std::string mode_of(const CufileFunctions& functions) {
-  // CUfileDrvProps_t begins with them, and grows from version to version.
+  // CUfileDrvProps_t begins with these members, and grows with each version.
   struct Properties {
     unsigned major;
     unsigned minor;
@@ -113,13 +113,13 @@ Cufile::Cufile() : functions_(load_functions()) {
   if (result.error != 0 && result.error != DRIVER_ALREADY_OPEN) {
     throw Error(Status::NOT_SUPPORTED,
                 "cuFile's driver does not open: " + cufile_error_text(number_of(result)) +
-                    "; cufile.log says more, and `gdscheck -p` what this host has");
+                    "; see cufile.log, and `gdscheck -p` for what this host supports");
   }
   mode_ = mode_of(functions_);
 }
 
 const Cufile& Cufile::get() {
-  // One that has failed is tried again.
+  // If this fails, the next call tries again.
   static const Cufile cufile;
   return cufile;
 }

@@ -8,11 +8,11 @@
 
 namespace daqiri::cuda {
 
-/// As cufile.h declares them in C; the interface is binary compatible from version to version.
+/// Structures as declared in cufile.h; the interface is binary compatible between versions.
 struct CufileResult {
   /// 0: success.
   int error;
-  /// Of the driver's, where `error` is CU_FILE_CUDA_DRIVER_ERROR.
+  /// Error of the CUDA driver, if `error` is CU_FILE_CUDA_DRIVER_ERROR.
   int cuda;
 };
 struct CufileDescription {
@@ -34,16 +34,16 @@ struct CufileFunctions {
   ssize_t (*write)(void*, const void*, std::size_t, off_t, off_t);
 };
 
-/// cuFile of this process, whose driver is open as long as that lives. Any thread. Not in a child
+/// cuFile in this process; its driver stays open until the process ends. Any thread. Not in a child
 /// made by fork(2).
 class Cufile {
  public:
-  /// Where a GPU is current. Throws Error NOT_SUPPORTED.
+  /// A GPU must be current. Throws Error NOT_SUPPORTED.
   static const Cufile& get();
 
   [[nodiscard]] const CufileFunctions& call() const noexcept { return functions_; }
-  /// "nvidia-fs 2.17": the kernel has it, and disks read the GPU's memory where file system and
-  /// disk can; else COMPATIBILITY_MODE.
+  /// "nvidia-fs 2.17": the kernel has the module, and disks read GPU memory directly if file system
+  /// and disk support it; otherwise COMPATIBILITY_MODE.
   [[nodiscard]] const std::string& mode() const noexcept { return mode_; }
 
  private:
@@ -53,7 +53,7 @@ class Cufile {
   std::string mode_;
 };
 
-/// An error's number, which file_problem knows; above those of errno.
+/// Number of an error for file_problem; larger than any errno.
 [[nodiscard]] int number_of(CufileResult result) noexcept;
 /// "CU_FILE_IO_NOT_SUPPORTED (cuFile error 5008)".
 [[nodiscard]] std::string cufile_error_text(int number);

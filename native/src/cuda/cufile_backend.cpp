@@ -1,4 +1,4 @@
-/// Frames from a GPU's memory to files, with cuFile.
+/// Writes frames from GPU memory to files, with cuFile.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -24,11 +24,11 @@ namespace {
 /// CU_FILE_INVALID_CONTEXT_ERROR
 constexpr int NO_CONTEXT = 5047;
 
-/// A region whose memory cuFile knows, by all who write from there: each page of it is mapped for
-/// disks once, and not for each write.
+/// A region registered with cuFile, shared by all writers: its pages are mapped for disks once,
+/// instead of for each write.
 class RegisteredMemory {
  public:
-  /// With the GPU current.
+  /// The GPU must be current.
   RegisteredMemory(const Cufile& cufile, const memory::MemoryRegion& region)
       : cufile_(cufile), memory_(region.hold()), base_(region.extent().base) {
     const std::lock_guard lock(mutex());
@@ -45,9 +45,9 @@ class RegisteredMemory {
   }
   RegisteredMemory(const RegisteredMemory&) = delete;
   RegisteredMemory& operator=(const RegisteredMemory&) = delete;
-  /// With the GPU current.
+  /// The GPU must be current.
   ~RegisteredMemory() {
-    // A forked child has no CUDA.
+    // CUDA does not work in a forked child.
     if (getpid() != process_) return;
     const std::lock_guard lock(mutex());
     State& state = states()[base_];
@@ -65,7 +65,7 @@ class RegisteredMemory {
     return mutex;
   }
   static std::map<const void*, State>& states() {
-    // Never destroyed: recorders may end at exit.
+    // Never destroyed, because recorders may end at exit.
     static auto& states = *new std::map<const void*, State>;
     return states;
   }
@@ -76,11 +76,11 @@ class RegisteredMemory {
   pid_t process_{getpid()};
 };
 
-/// A file that cuFile writes.
+/// A file registered with cuFile.
 class CufileHandle {
  public:
-  /// `fd`: with O_DIRECT, and to be read, too: parts of pages are written that way. Returns the
-  /// error's number.
+  /// `fd`: opened with O_DIRECT, also for reading, which writes of partial pages require. Returns
+  /// the error's number.
   int open(const Cufile& cufile, int fd) noexcept {
     CufileDescription description;
     description.fd = fd;
@@ -113,7 +113,7 @@ class CufileBackend final : public WriteBackend {
   CufileBackend(const CufileBackend&) = delete;
   CufileBackend& operator=(const CufileBackend&) = delete;
   ~CufileBackend() override {
-    // A forked child has no CUDA.
+    // CUDA does not work in a forked child.
     if (getpid() != process_) return;
     end();
     with_gpu([this] {
@@ -128,8 +128,8 @@ class CufileBackend final : public WriteBackend {
 
   int begin(int fd, const std::string& path) noexcept override {
     end();
-    // By its name: cuFile opens it once more, by the name of the descriptor, and one that was
-    // opened without a name keeps none.
+    // Open by name: cuFile opens the file again by the name of the descriptor, and a file that was
+    // opened without a name has none.
     file_ = File::private_to_process(
         [&] { return open(path.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC | O_NOCTTY); });
     if (!file_.is_open()) return errno;
@@ -162,7 +162,7 @@ class CufileBackend final : public WriteBackend {
   }
 
  private:
-  /// With the GPU current on this thread. Returns the error's number.
+  /// Call `use` with the GPU current on this thread. Returns the error's number.
   template <typename Use>
   int with_gpu(Use use) const noexcept {
     try {
@@ -184,7 +184,7 @@ class CufileBackend final : public WriteBackend {
   int write_piece(const CufileHandle& handle, const iovec& piece, std::uint64_t offset,
                   std::uint64_t& written) const noexcept {
     const std::byte* const base = region_.extent().base;
-    // In the region, which is registered from its base on.
+    // An offset in the region, which is registered from its base.
     auto at = static_cast<off_t>(static_cast<const std::byte*>(piece.iov_base) - base);
     for (std::size_t left = piece.iov_len; left > 0;) {
       errno = 0;
@@ -200,10 +200,10 @@ class CufileBackend final : public WriteBackend {
     return 0;
   }
 
-  /// Throws Error NOT_SUPPORTED where cuFile does not write to files of a directory. With the GPU
+  /// Throws Error NOT_SUPPORTED if cuFile cannot write to files in the directory. The GPU must be
   /// current.
   void require_writable(const std::string& directory) const {
-    // As long as it is open, it has a name: see `begin`.
+    // The probe must have a name while it is open: see `begin`.
     std::string path = directory + "/.cufile-XXXXXX";
     const File probe =
         File::private_to_process([&] { return mkostemp(path.data(), O_DIRECT | O_CLOEXEC); });

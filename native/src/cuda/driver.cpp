@@ -12,8 +12,9 @@ namespace {
 
 constexpr const char* LIBRARY = "libcuda.so.1";
 
-/// Kept for the life of the process: regions come and go, and a context takes 0.1 s to make. What
-/// is kept here is never destroyed: sessions may end at exit.
+/// Returns a context that is kept for the lifetime of the process, because regions are made and
+/// freed often, and creating a context takes 0.1 s. Never destroyed, because sessions may end at
+/// exit.
 void* context_of(const Driver& driver, const std::string& what, int gpu) {
   static std::mutex mutex;
   static auto& kept = *new std::map<int, void*>;
@@ -37,7 +38,7 @@ void* context_of(const Driver& driver, const std::string& what, int gpu) {
 }  // namespace
 
 std::string Driver::find_functions() {
-  // Never unloaded: it has threads of its own.
+  // Never unloaded, because it has its own threads.
   void* const library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return std::string("this host has no NVIDIA driver (") + dlerror() + ")";
   Functions& f = functions_;
@@ -76,7 +77,7 @@ std::string Driver::find_functions() {
                    find_function(library, "cuEventDestroy_v2", f.destroy_event) &&
                    find_function(library, "cuEventRecord", f.record_event) &&
                    find_function(library, "cuEventSynchronize", f.wait_for_event);
-  // Without it, GPUs export nothing.
+  // Optional: without it, GPUs cannot export memory.
   static_cast<void>(find_function(library, "cuMemGetHandleForAddressRange", f.export_range));
   return all ? std::string() : std::string(LIBRARY) + " is older than CUDA 11";
 }
@@ -87,7 +88,7 @@ Driver::Driver() : why_absent_(find_functions()) {
   Result result = functions_.init(0);
   if (result == 0) result = functions_.device_count(&devices);
   if (result != 0) {
-    why_absent_ = "the NVIDIA driver does not start: " + text_of(result);
+    why_absent_ = "the NVIDIA driver cannot be initialized: " + text_of(result);
   } else if (devices == 0) {
     why_absent_ = "the NVIDIA driver finds no GPU (CUDA_VISIBLE_DEVICES may hide it)";
   }
@@ -123,15 +124,14 @@ std::string Driver::text_of(Result result) const {
 const char* Driver::remedy(Result result) noexcept {
   /// CUDA_ERROR_OUT_OF_MEMORY
   constexpr Result OUT_OF_MEMORY = 2;
-  /// CUDA_ERROR_ILLEGAL_ADDRESS to CUDA_ERROR_LAUNCH_FAILED: CUDA does nothing more in this
-  /// process.
+  /// CUDA_ERROR_ILLEGAL_ADDRESS to CUDA_ERROR_LAUNCH_FAILED: CUDA no longer works in this process.
   constexpr Result FIRST_FATAL = 700;
   constexpr Result LAST_FATAL = 719;
   constexpr Result LAUNCH_OUT_OF_RESOURCES = 701;
   if (result == OUT_OF_MEMORY) return "end other programs that use the GPU's memory";
   if (result >= FIRST_FATAL && result <= LAST_FATAL && result != LAUNCH_OUT_OF_RESOURCES)
     return "start the program again";
-  return "see what the kernel's log says of the GPU (dmesg)";
+  return "see the kernel log for errors of the GPU (dmesg)";
 }
 
 Context::Context(const std::string& what, int gpu)

@@ -12,24 +12,23 @@ namespace daqiri::cuda {
 /// CUDA's error codes; 0: success.
 using Result = int;
 
-/// CU_STREAM_NON_BLOCKING: work of other libraries of the process, in the default stream, is not
-/// waited for.
+/// CU_STREAM_NON_BLOCKING: does not wait for work of other libraries in the default stream.
 inline constexpr unsigned STREAM_FLAGS = 1;
 
 /// CU_EVENT_BLOCKING_SYNC and CU_EVENT_DISABLE_TIMING.
 inline constexpr unsigned EVENT_FLAGS = 1U | 2U;
 
-/// Host memory for all GPUs of the process, at an address of theirs: PORTABLE and DEVICEMAP of
-/// CU_MEMHOSTALLOC and CU_MEMHOSTREGISTER.
+/// Host memory for all GPUs of the process, mapped to their address space: PORTABLE and DEVICEMAP
+/// of CU_MEMHOSTALLOC and CU_MEMHOSTREGISTER.
 inline constexpr unsigned HOST_FLAGS = 0x01U | 0x02U;
 
-/// As the driver and kernels take it.
+/// Address as the driver and kernels expect it.
 inline std::uint64_t address_of(const void* memory) noexcept {
   return reinterpret_cast<std::uintptr_t>(memory);
 }
 
-/// Functions of CUDA's driver interface (libcuda), with the types that cuda.h gives them in C: the
-/// interface is binary compatible from version to version, so no header of CUDA is needed to build.
+/// Functions of CUDA's driver interface (libcuda), with the C types of cuda.h: the interface is
+/// binary compatible between versions, so that building needs no CUDA header.
 struct Functions {
   Result (*init)(unsigned);
   Result (*error_name)(Result, const char**);
@@ -48,7 +47,7 @@ struct Functions {
   Result (*free)(std::uint64_t);
   Result (*memory)(std::size_t*, std::size_t*);
   Result (*copy_to_host)(void*, std::uint64_t, std::size_t, void*);
-  /// On a stream, as the next.
+  /// On a stream, like the next one.
   Result (*fill)(std::uint64_t, unsigned char, std::size_t, void*);
   Result (*copy_to_gpu)(std::uint64_t, const void*, std::size_t, void*);
   Result (*attribute)(int*, int, int);
@@ -63,7 +62,7 @@ struct Functions {
   Result (*destroy_stream)(void*);
   Result (*wait_for_stream)(void*);
   Result (*context_of_stream)(void*, void**);
-  /// Work that follows in the stream waits for an event.
+  /// Later work in the stream waits for an event.
   Result (*let_stream_wait)(void*, void*, unsigned);
   Result (*make_event)(void**, unsigned);
   Result (*destroy_event)(void*);
@@ -77,21 +76,21 @@ struct Functions {
 /// that has used it: CUDA does not work there.
 class Driver {
  public:
-  /// Throws Error NOT_SUPPORTED, with `why_absent`; `what` names who wants it.
+  /// Throws Error NOT_SUPPORTED with `why_absent`; `what` names the user of the driver.
   static const Driver& get(const std::string& what);
-  /// Why there is none, or no GPU; empty: there are.
+  /// Why there is no driver or no GPU; empty: both are available.
   static const std::string& why_absent();
 
   [[nodiscard]] const Functions& call() const noexcept { return functions_; }
   /// "CUDA_ERROR_OUT_OF_MEMORY: out of memory".
   [[nodiscard]] std::string text_of(Result result) const;
-  /// What a user can do.
+  /// Advice for the user.
   static const char* remedy(Result result) noexcept;
 
  private:
   Driver();
   static const Driver& loaded();
-  /// Returns why they are not there.
+  /// Returns why they are missing; empty: all were found.
   std::string find_functions();
 
   Functions functions_{};
@@ -99,12 +98,12 @@ class Driver {
   pid_t process_{getpid()};
 };
 
-/// The primary context of a GPU, which other libraries of the process use too, current on this
-/// thread as long as this lives.
+/// Makes the primary context of a GPU, which other libraries of the process use too, current on
+/// this thread during its lifetime.
 class Context {
  public:
-  /// Throws Error: NOT_SUPPORTED where there is no GPU, INVALID_PARAMETER where there is none of
-  /// that number, GENERIC_FAILURE; `what` names who wants it.
+  /// Throws Error: NOT_SUPPORTED if there is no GPU, INVALID_PARAMETER if there is none with that
+  /// number, GENERIC_FAILURE; `what` names the user of the context.
   explicit Context(const std::string& what, int gpu = 0);
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;

@@ -6,15 +6,15 @@ namespace daqiri::cuda {
 
 namespace {
 
-/// Of a block.
+/// Per block.
 constexpr unsigned THREADS_OF_BLOCK = 256;
 /// CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
 constexpr int MAX_THREADS_PER_BLOCK = 0;
 /// CU_EVENT_BLOCKING_SYNC and CU_EVENT_DISABLE_TIMING.
 constexpr unsigned COPY_EVENT_FLAGS = 1U | 2U;
 
-/// What its kernel's parameters are, before the application's source and its macros. No functions:
-/// NVRTC has none of the host.
+/// Templates that determine the parameter types of the kernel, placed before the application's
+/// source and its macros. They do not use host functions, which NVRTC does not have.
 constexpr const char* CHECKS = R"(namespace daqiri_check {
 template <typename T> struct Kind { static const char value = 0; };
 template <typename T> struct Kind<const T> { static const char value = Kind<T>::value; };
@@ -57,7 +57,7 @@ struct Kernel<void(T*, N, A*...)> {
 }  // namespace daqiri_check
 )";
 
-/// "float32", or how many bytes.
+/// "float32", or the number of bytes.
 std::string name_of(const reorder::FrameKernel::Type& type) {
   const std::string bits = std::to_string(8 * type.bytes);
   if (type.kind == 'f') return "float" + bits;
@@ -93,13 +93,13 @@ std::string checked_source(const reorder::FrameKernel& kernel) {
   require(traits + "::arrays >= 0",
           "parameters are (T* data, unsigned long long elements, a pointer for each array)");
   require(traits + "::arrays < 0 || " + traits + "::arrays == " + count,
-          "it gets " + count + " arrays, and has parameters for another number");
+          "it gets " + count + " arrays, but its parameters are for another number");
   const auto require_type = [&](std::size_t parameter, const reorder::FrameKernel::Type& type,
                                 const std::string& text) {
     const std::string kind = is_known(type.kind) ? std::string("'") + type.kind + "'" : "0";
     require(traits + "::Takes<" + std::to_string(parameter) + ", " + kind + ", " +
                 std::to_string(type.bytes) + ">::value",
-            text + name_of(type) + ", and the parameter is of another type");
+            text + name_of(type) + ", but the parameter has another type");
   };
   require_type(0, kernel.element, "elements of frames are ");
   for (std::size_t i = 0; i < kernel.arrays.size(); ++i)
@@ -119,7 +119,7 @@ FrameKernel::FrameKernel(const Context& context, const reorder::FrameKernel& ker
       static_cast<unsigned>(most) < THREADS_OF_BLOCK) {
     throw Error(Status::INVALID_PARAMETER,
                 what + ": kernel '" + name_ + "' runs with up to " + std::to_string(most) +
-                    " threads a block, and gets " + std::to_string(THREADS_OF_BLOCK) +
+                    " threads per block, but is launched with " + std::to_string(THREADS_OF_BLOCK) +
                     "; raise its __launch_bounds__, or let it use fewer registers");
   }
   try {
@@ -153,7 +153,7 @@ void FrameKernel::copy_arrays(const Context& context, const reorder::FrameKernel
     require(call.copy_to_gpu(address, data.data(), data.size(), stream),
             text + "cannot be copied to", "start the program again");
   }
-  // The application may change its own from now on.
+  // The application may change its arrays from now on.
   void* event = nullptr;
   Result result = call.make_event(&event, COPY_EVENT_FLAGS);
   if (result == 0) {

@@ -12,19 +12,20 @@
 
 namespace daqiri::cuda {
 
-/// CUDA C++ that does not compile unless the kernel takes what it gets.
+/// CUDA C++ source that compiles only if the kernel has the right parameters.
 std::string checked_source(const reorder::FrameKernel& kernel);
 
-/// With copies of its arrays in the GPU's memory. Not in use any more when it goes.
+/// A compiled kernel with copies of its arrays in GPU memory. Must not be in use when it is
+/// destroyed.
 class FrameKernel {
  public:
-  /// What is launched on `stream` from now on finds the arrays. Throws Error; `what` names who
-  /// wants it.
+  /// Arrays are available for everything launched on `stream` from now on. Throws Error; `what`
+  /// names the user of the kernel.
   FrameKernel(const Context& context, const reorder::FrameKernel& kernel, const std::string& what,
               void* stream);
   FrameKernel(const FrameKernel&) = delete;
   FrameKernel& operator=(const FrameKernel&) = delete;
-  /// Without effect where the GPU is gone.
+  /// No effect if the GPU has failed.
   ~FrameKernel();
 
   /// One thread at a time, with the GPU current.
@@ -42,7 +43,7 @@ class FrameKernel {
   int gpu_;
   Module module_;
   std::vector<std::uint64_t> arrays_;
-  // Where a launch finds its arguments.
+  // Arguments of a launch.
   std::uint64_t data_{0};
   unsigned long long elements_{0};
   std::vector<void*> arguments_;

@@ -1,4 +1,4 @@
-/// Payloads to frames by kernels of a GPU.
+/// Copies payloads to frames with GPU kernels.
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,13 +27,13 @@ namespace daqiri::cuda {
 namespace {
 
 constexpr std::size_t NUM_LAUNCHES = 8;
-/// Of a launch.
+/// Per launch.
 constexpr std::size_t MOST_COPIES = 1024;
 constexpr std::size_t STAGING = std::size_t{4} << 20U;
 /// CU_STREAM_PER_THREAD
 constexpr std::uintptr_t PER_THREAD_STREAM = 2;
 
-/// What a launch copies, and whose it is.
+/// The copies of a launch, and their owners.
 struct Launch {
   /// Both in pinned memory.
   Copy* copies{nullptr};
@@ -41,27 +41,29 @@ struct Launch {
   void* event{nullptr};
   std::size_t count{0};
   std::size_t staged{0};
-  /// Who processes a frame then; null: nobody.
+  /// The kernel that processes a frame after the copies; null: none.
   FrameKernel* next{nullptr};
   std::byte* frame{nullptr};
   std::size_t frame_bytes{0};
   struct Part {
     std::uint32_t frame;
-    /// Null: it has been given back.
+    /// Null: the buffer was already freed.
     memory::BufferOwner* owner;
     std::uint32_t buffer;
   };
-  /// Of each copy, and of who processes a frame.
+  /// One for each copy, and one for a frame to process.
   std::array<Part, MOST_COPIES + 1> parts;
   std::size_t num_parts{0};
 };
 
-/// Copies are gathered until there is no room for more, or nothing more comes; then a kernel does
-/// all of them. A thread waits for the kernels, gives packets' buffers back, and tells of frames.
+/// Copies are collected until there is no space for more, or until no more follow for a while; then
+/// one kernel performs them all. A thread waits for the kernels, frees the packets' buffers, and
+/// reports completed frames.
 ///
-/// With a kernel that processes frames, they are done when a frame is closed, and it follows.
+/// If a kernel processes frames, the copies are launched when a frame is closed, followed by that
+/// kernel.
 ///
-/// Packets in pinned memory are read by the GPU where they lie, others are copied there first.
+/// The GPU reads packets in pinned memory directly; others are first copied to pinned memory.
 class GpuMover final : public reorder::Mover {
  public:
   GpuMover(const reorder::Plan& plan, const ReorderConfig& config,
@@ -107,7 +109,7 @@ class GpuMover final : public reorder::Mover {
     try {
       free_all(Context(what_, gpu_));
     } catch (const Error&) {
-      // The GPU is gone.
+      // The GPU has failed.
       return;
     }
   }
@@ -170,7 +172,7 @@ class GpuMover final : public reorder::Mover {
       const std::lock_guard lock(callers);
       flush();
       void* const next = stream == nullptr ? own_stream_ : stream;
-      // A frame may be made in both.
+      // A frame may be assembled in both streams.
       if (begun_ > 0 && next != stream_)
         require(context, context.driver().call().let_stream_wait(next, at(begun_ - 1).event, 0));
       stream_ = next;
@@ -191,8 +193,7 @@ class GpuMover final : public reorder::Mover {
 
   void require_working() const {
     if (!failed_.load()) return;
-    throw Error(Status::GENERIC_FAILURE,
-                what_ + ": the GPU does not work any more; start the program again");
+    throw Error(Status::GENERIC_FAILURE, what_ + ": the GPU has failed; start the program again");
   }
 
   void require_usable(const Context& context, void* stream) const {
@@ -201,8 +202,8 @@ class GpuMover final : public reorder::Mover {
     };
     if (reinterpret_cast<std::uintptr_t>(stream) == PER_THREAD_STREAM) {
       refuse(
-          "the stream is the per-thread default stream (2), and several threads launch; make a "
-          "stream of your own, or use the plan's (null)");
+          "the stream is the per-thread default stream (2), and several threads launch; create "
+          "a stream, or use that of the plan (null)");
     }
     void* its = nullptr;
     if (const Result result = context.driver().call().context_of_stream(stream, &its); result != 0)
@@ -213,12 +214,13 @@ class GpuMover final : public reorder::Mover {
              "'s primary context, where the plan's frames are; make it there (cudaSetDevice)");
   }
 
-  /// Complete as long as nobody records it. Bursts may be held longer than this.
+  /// Always complete, because it is never recorded. Bursts may hold it longer than this object
+  /// lives.
   std::shared_ptr<void> make_event(const Context& context) const {
     void* event = nullptr;
     require(context, context.driver().call().make_event(&event, EVENT_FLAGS));
     return {event, [what = what_, gpu = gpu_, process = getpid()](void* made) {
-              // A forked child has no CUDA.
+              // CUDA does not work in a forked child.
               if (getpid() != process) return;
               try {
                 const Context current(what, gpu);
@@ -229,7 +231,7 @@ class GpuMover final : public reorder::Mover {
             }};
   }
 
-  /// Until launches before number `begun` are done. Not by callers of the others.
+  /// Wait until launches before number `begun` are done. Must not be called with `callers` held.
   void wait_for(std::uint64_t begun) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return done_ >= begun; });
@@ -258,14 +260,14 @@ class GpuMover final : public reorder::Mover {
     return (*launches_)[number % NUM_LAUNCHES];
   }
 
-  /// Copy a payload to pinned memory first, in pieces of whole elements.
+  /// First copies a payload to pinned memory, in pieces of whole elements.
   void stage(const reorder::Transfer& each) noexcept {
     for (std::size_t done = 0; done < each.bytes;) {
       const std::size_t bytes = std::min(each.bytes - done, STAGING);
       Launch& launch = room(bytes);
       std::byte* const staged = launch.staging + launch.staged;
       std::memcpy(staged, each.from + done, bytes);
-      // The next begins where words do.
+      // Align the next one to 16 bytes.
       launch.staged += (bytes + 15) / 16 * 16;
       add(launch, each.frame,
           {address_of(each.to + plan_.output_bytes(done)), address_of(staged), bytes}, nullptr, 0);
@@ -274,7 +276,7 @@ class GpuMover final : public reorder::Mover {
     if (each.owner != nullptr) each.owner->give(&each.buffer, 1);
   }
 
-  /// The launch that has room for one more copy, and for so many staged bytes.
+  /// Returns a launch with space for one more copy and for this many staged bytes.
   Launch& room(std::size_t staged) noexcept {
     const Launch& current = at(begun_);
     if (current.count == MOST_COPIES || current.staged + staged > STAGING) launch();
@@ -292,10 +294,10 @@ class GpuMover final : public reorder::Mover {
     launch.parts[launch.num_parts++] = part;
   }
 
-  /// Launch what has gathered; wait until another launch is free.
+  /// Launch the collected copies; wait until another launch is free.
   void launch() noexcept {
     Launch& full = at(begun_);
-    // What was launched before goes on: the launch is waited for like others.
+    // After a failure nothing is launched, but the launch is waited for like others.
     if (!failed_.load())
       use_gpu(
           [&](const Functions& call) {
@@ -303,7 +305,7 @@ class GpuMover final : public reorder::Mover {
             if (full.count > 0) result = kernel_->launch(call, full.copies, full.count, stream_);
             if (result == 0 && full.next != nullptr)
               result = full.next->launch(call, full.frame, full.frame_bytes, stream_);
-            // Also behind what has failed: copies may be at work.
+            // Record the event also after a failure, because copies may be in progress.
             const Result recorded = call.record_event(full.event, stream_);
             return result == 0 ? recorded : result;
           },
@@ -317,7 +319,7 @@ class GpuMover final : public reorder::Mover {
     empty.next = nullptr;
   }
 
-  /// Wait for the oldest launch, or for who waits for it already.
+  /// Wait for the oldest launch, or for another thread that waits for it.
   void retire(std::unique_lock<std::mutex>& lock) noexcept {
     if (retiring_) return changed_.wait(lock);
     retiring_ = true;
@@ -338,8 +340,8 @@ class GpuMover final : public reorder::Mover {
     changed_.notify_all();
   }
 
-  /// The thread's. Who launches may wait for launches while he keeps the frames' taker from
-  /// hearing of them: so he retires launches, too.
+  /// The mover's thread. A thread that launches may wait for a free launch while it holds the lock
+  /// that frame_done needs; therefore that thread retires launches, too.
   void run() noexcept {
     configure_thread(std::string(ANY_CORE), "daqiri-gpu");
     std::unique_lock lock(mutex_);
@@ -358,7 +360,8 @@ class GpuMover final : public reorder::Mover {
     }
   }
 
-  /// With the GPU current on this thread. `at_work`: an application's kernel.
+  /// Calls `use` with the GPU current on this thread. `at_work`: an application's kernel in the
+  /// launch.
   template <typename Use>
   void use_gpu(Use use, const FrameKernel* at_work) noexcept {
     try {
@@ -378,10 +381,10 @@ class GpuMover final : public reorder::Mover {
   void fail(const std::string& problem) noexcept {
     if (failed_.exchange(true)) return;
     try {
-      log(LogLevel::ERROR, what_ + ": the GPU does not work any more (" + problem +
+      log(LogLevel::ERROR, what_ + ": the GPU has failed (" + problem +
                                "); its frames are counted as lost, start the program again");
     } catch (const std::bad_alloc&) {
-      // There is no memory to say so.
+      // Out of memory for the message.
       return;
     }
   }
@@ -393,7 +396,7 @@ class GpuMover final : public reorder::Mover {
   std::optional<Kernel> kernel_;
   std::unique_ptr<FrameKernel> frame_kernel_;
   void* own_stream_{nullptr};
-  /// What copies are launched in: the callers'.
+  /// Stream of the launches; used by callers.
   void* stream_{nullptr};
   std::shared_ptr<void> event_;
   reorder::OpenCopies open_;
@@ -402,13 +405,14 @@ class GpuMover final : public reorder::Mover {
   bool latest_is_pinned_{false};
   std::atomic<bool> failed_{false};
 
-  std::mutex mutex_;  // over the next
+  std::mutex mutex_;  // for the members below
   std::condition_variable changed_;
-  /// Launches [done_, begun_) are at work; `begun_` gathers, and is the caller's.
+  /// Launches [done_, begun_) are in progress; launch `begun_` collects copies and belongs to the
+  /// caller.
   std::uint64_t begun_{0};
   std::uint64_t done_{0};
   bool retiring_{false};
-  /// Frames [told_, num_finished_) are to be told of; there is room for all that there are.
+  /// Frames [told_, num_finished_) are not reported yet; there is space for all frames.
   std::vector<std::uint32_t> finished_;
   std::uint64_t num_finished_{0};
   std::uint64_t told_{0};

@@ -15,7 +15,7 @@ bool is_signed(ReorderDataType type) noexcept {
          type == ReorderDataType::INT16 || type == ReorderDataType::INT32;
 }
 
-/// OUTPUT of the source: bits of floats (of bf16: 17), bytes of integers.
+/// OUTPUT in the source: bits of floats (17 for bf16), bytes of integers.
 std::uint32_t output_of(ReorderDataType type) noexcept {
   switch (type) {
     case ReorderDataType::FP16:
@@ -31,7 +31,7 @@ std::uint32_t output_of(ReorderDataType type) noexcept {
   }
 }
 
-/// Whether elements leave as they come: bytes do.
+/// Whether elements are copied unchanged, as bytes.
 bool stay(const ReorderDataTypesConfig& types) noexcept {
   const std::uint32_t bits = reorder::bits_of(types.input_type_);
   return bits != 4 && output_of(types.output_type_) == bits / 8 &&
@@ -55,7 +55,7 @@ std::string kernel_of(const ReorderConfig& config, const Geometry& geometry) {
   const std::uint32_t bytes = std::max(reorder::bits_of(types.output_type_) / 8, 1U);
   std::byte fill[8]{};
   static_cast<void>(reorder::encode(config.fill_, types.output_type_, fill));
-  // The element again and again.
+  // The element, repeated to 8 bytes.
   std::uint64_t value = 0;
   for (std::uint32_t i = 8; i-- > 0;)
     value = value << 8U | std::to_integer<std::uint64_t>(fill[i % bytes]);

@@ -1,4 +1,4 @@
-/// The kernel that moves payloads to frames.
+/// The kernel that copies payloads to frames.
 #pragma once
 
 #include <cstdint>
@@ -10,24 +10,24 @@
 
 namespace daqiri::cuda {
 
-/// What the threads of one packet do.
+/// Work of the threads of one packet.
 struct Copy {
   std::uint64_t to;
-  /// 0: `bytes` of output get the fill value.
+  /// 0: write the fill value to `bytes` bytes of output.
   std::uint64_t from;
   std::uint64_t bytes;
 };
 
-/// How a launch is divided; constants of the kernel.
+/// Division of a launch; constants of the kernel.
 struct Geometry {
-  /// Of a packet.
+  /// Threads per packet.
   unsigned threads;
-  /// Of a block.
+  /// Packets per block.
   unsigned packets;
-  /// Loads that a thread has under way at once.
+  /// Loads in flight per thread.
   unsigned in_flight;
 
-  /// What is fast for such payloads, of so many bytes; 0: of any length.
+  /// A fast geometry for payloads of this many bytes; 0: any length.
   static Geometry of(const ReorderDataTypesConfig& types, std::uint32_t payload) noexcept;
 };
 
@@ -37,11 +37,11 @@ std::string kernel_of(const ReorderConfig& config, const Geometry& geometry);
 /// The kernel of a plan, compiled for the GPU.
 class Kernel {
  public:
-  /// Throws Error; `what` names who wants it.
+  /// Throws Error; `what` names the user of the kernel.
   Kernel(const Context& context, const ReorderConfig& config, const std::string& what,
          const Geometry& geometry);
 
-  /// `copies`: where the GPU reads them. With the GPU current.
+  /// `copies`: readable by the GPU. The GPU must be current.
   Result launch(const Functions& call, const Copy* copies, std::size_t count,
                 void* stream) const noexcept;
 

@@ -1,14 +1,15 @@
-/// CUDA C++ of the kernel. What differs between plans is defined before it (kernel.cpp).
+/// CUDA C++ source of the kernel. Constants that differ between plans are defined before it
+/// (kernel.cpp).
 #pragma once
 
 namespace daqiri::cuda {
 
-/// Results are those of reorder/convert.cpp, bit for bit.
+/// Results are bit-identical to those of reorder/convert.cpp.
 ///
-/// A packet's threads make 16 bytes of output at a time, a *piece*, which one store writes. The
-/// input of a piece is loaded in units that are aligned wherever it begins; where it does not begin
-/// with a unit, one more is loaded, and all are shifted. A unit that is loaded holds a byte of the
-/// payload: nothing is read beyond the packet's buffer, whose ends are aligned, too.
+/// A packet's threads produce 16 bytes of output at a time, a *piece*, which one store writes. The
+/// input of a piece is loaded in aligned units, wherever it begins; if it does not begin with a
+/// unit, one more is loaded, and all are shifted. Each loaded unit contains a byte of the payload,
+/// so nothing outside the packet's buffer is read: the ends of the buffer are aligned, too.
 inline constexpr const char* KERNEL_SOURCE = R"(
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -21,7 +22,7 @@ struct Copy {
   u64 bytes;
 };
 
-// Output that is not aligned to 16 bytes, of so many elements.
+// Number of elements before the output is aligned to 16 bytes.
 __device__ u64 ahead(const u8* to, int bytes, u64 elements) {
   const u64 wanted = (16 - (u64)to % 16) % 16 / bytes;
   return wanted < elements ? wanted : elements;
@@ -43,7 +44,7 @@ typedef int Value;
 typedef u32 Value;
 #endif
 
-// An element anywhere.
+// Loads an element at any address.
 __device__ Value load(const u8* from, u64 i) {
 #if INPUT_BITS == 4
   // The high nibble first.
@@ -59,7 +60,8 @@ __device__ Value load(const u8* from, u64 i) {
 }
 
 #if INPUT_BITS <= 16
-// Exact, by an addition: GPUs convert at a quarter of its rate. 2^23 + 2^15 has these bits.
+// An exact conversion by an addition: GPUs convert at a quarter of its rate. 2^23 + 2^15 has these
+// bits.
 __device__ float exact(Value value) {
   return __uint_as_float(0x4B008000 + (u32)value) - 8421376.0f;
 }
@@ -69,7 +71,7 @@ __device__ float exact(Value value) { return (float)value; }
 
 #if OUTPUT == 16
 typedef u16 Element;
-// What a float does not hold exactly is beyond the largest number.
+// Integers that a float cannot hold exactly exceed the largest number of fp16.
 __device__ Element convert(Value value) {
   u16 half;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(exact(value)));
@@ -77,7 +79,7 @@ __device__ Element convert(Value value) {
 }
 #elif OUTPUT == 17
 typedef u16 Element;
-// To a float first, rounded to odd: so the result is rounded once.
+// Rounds to odd in a float first, so that the result is rounded only once.
 __device__ Element convert(Value value) {
 #if INPUT_BITS <= 16
   u32 bits = __float_as_uint(exact(value));
@@ -150,7 +152,7 @@ __device__ uint4 made_of(const u32* words) {
   return out.whole;
 }
 
-// `APART`: the input begins within a unit, behind `SKIP` words and `shift` bits.
+// `APART`: the input begins within a unit, after `SKIP` words and `shift` bits.
 template <bool APART, int SKIP>
 __device__ void move_pieces(u8* to, const u8* from, u32 pieces, u32 thread) {
   const Unit* const in = (const Unit*)(from - (u64)from % sizeof(Unit));

@@ -4,11 +4,12 @@ namespace daqiri::cuda {
 
 namespace {
 
-/// Of a block.
+/// Per block.
 constexpr unsigned MEANS_THREADS = 256;
 
-/// Behind the type of pixels. A thread makes a mean. It adds in the order of memory/block_means.cpp
-/// and multiplies by powers of two only, so that an addition joined to it gives the same.
+/// Follows the definition of the pixel type. Each thread computes one mean. It adds in the order of
+/// memory/block_means.cpp and multiplies only by powers of two, so that fused multiply-adds give
+/// the same result.
 constexpr const char* MEANS_SOURCE = R"(
 typedef unsigned int u32;
 typedef unsigned long long u64;

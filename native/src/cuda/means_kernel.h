@@ -14,11 +14,11 @@ namespace daqiri::cuda {
 /// Compiled for the GPU and the type of pixels.
 class MeansKernel {
  public:
-  /// Throws Error; `what` names who wants it.
+  /// Throws Error; `what` names the user of the kernel.
   MeansKernel(const Context& context, const memory::Pixels& pixels, const std::string& what);
 
-  /// Results are those of memory::block_means, bit for bit. `means`: where the GPU writes them.
-  /// With the GPU current.
+  /// Results are bit-identical to those of memory::block_means. `means`: writable by the GPU. The
+  /// GPU must be current.
   Result launch(const Functions& call, const std::byte* frame, std::uint32_t binning, float* means,
                 void* stream) const noexcept;
 

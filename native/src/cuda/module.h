@@ -1,4 +1,4 @@
-/// A kernel that was compiled for a GPU.
+/// A kernel compiled for a GPU.
 #pragma once
 
 #include <string>
@@ -10,12 +10,12 @@ namespace daqiri::cuda {
 class Module {
  public:
   /// `source`: CUDA C++ with `extern "C" __global__ void function(...)`. Throws Error; `what` names
-  /// who wants it.
+  /// the user of the kernel.
   Module(const Context& context, const std::string& source, const std::string& function,
          const std::string& what);
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
-  /// Without effect where the GPU is gone.
+  /// No effect if the GPU has failed.
   ~Module();
 
   [[nodiscard]] void* function() const noexcept { return function_; }

@@ -10,7 +10,7 @@ namespace daqiri::cuda {
 
 namespace {
 
-/// Bytes as they are, zeros where there are none.
+/// A kernel that copies bytes unchanged, and fills with zeros.
 Kernel make_kernel(const std::string& what, int gpu) {
   const ReorderConfig bytes;
   return {Context(what, gpu), bytes, what, Geometry::of(bytes.data_types_, 0)};
@@ -41,15 +41,15 @@ PacketCopies::PacketCopies(std::ptrdiff_t distance, std::string what, int gpu)
 }
 
 PacketCopies::~PacketCopies() {
-  // A forked child has no CUDA.
+  // CUDA does not work in a forked child.
   if (getpid() != process_) return;
   try {
     const Context context(what_, gpu_);
-    // Kernels may be at work.
+    // Kernels may be running.
     context.driver().call().wait_for_stream(stream_);
     free_all(context);
   } catch (const Error&) {
-    // The GPU is gone.
+    // The GPU has failed.
     return;
   }
 }
@@ -65,7 +65,8 @@ cudaEvent_t PacketCopies::to_device(const Packets& packets, cudaEvent_t after) {
 
 void PacketCopies::to_host(const Packets& packets, Behind behind) {
   const Context context(what_, gpu_);
-  // Kernels of the application may wait for what others receive: no lock is held meanwhile.
+  // Kernels of the application may wait for packets that other threads receive, so no lock is held
+  // here.
   if (behind == Behind::EVERYTHING) require(context, context.driver().call().synchronize());
   std::unique_lock lock(mutex_);
   void* const event = copy(context, packets, &PacketCopies::on_host);
@@ -114,7 +115,7 @@ void PacketCopies::finish() noexcept {
     lock.unlock();
     wait_for(static_cast<cudaEvent_t>(begun));
   } catch (const std::exception&) {
-    // The GPU is gone.
+    // The GPU has failed.
     return;
   }
 }
@@ -124,8 +125,8 @@ void* PacketCopies::launch(const Context& context, std::uint32_t packets, Fill f
   const Functions& call = context.driver().call();
   for (std::uint32_t done = 0;;) {
     Launch& next = launches_[next_];
-    // Its copies may be read still; an event that was never recorded is complete. Who waits for it
-    // later waits for the next ones, too.
+    // The GPU may still read its copies; an event that was never recorded is complete. Reusing an
+    // event means that its waiters also wait for later launches.
     require(context, call.wait_for_event(next.event));
     const std::uint32_t n = fill(done, next.copies);
     if (n > 0) require(context, kernel_.launch(call, next.copies, n, stream_));

@@ -1,4 +1,4 @@
-/// Packets that are copied to a GPU, and back.
+/// Copies packets to a GPU and back.
 #pragma once
 
 #include <sys/types.h>
@@ -15,11 +15,10 @@
 
 namespace daqiri::cuda {
 
-/// By one launch of a kernel for each burst, in a stream of its own. Hosts' packets are in pinned
-/// memory.
+/// Launches one kernel per burst, in its own stream. Packets on the host are in pinned memory.
 class PacketCopies final : public memory::DeviceCopies {
  public:
-  /// Throws Error; `what` names who wants it.
+  /// Throws Error; `what` names the user of the copies.
   PacketCopies(std::ptrdiff_t distance, std::string what, int gpu);
   PacketCopies(const PacketCopies&) = delete;
   PacketCopies& operator=(const PacketCopies&) = delete;
@@ -33,7 +32,7 @@ class PacketCopies final : public memory::DeviceCopies {
   [[nodiscard]] int gpu() const noexcept override { return gpu_; }
 
  private:
-  /// Of a launch.
+  /// Per launch.
   static constexpr std::uint32_t MOST_COPIES = 1024;
   struct Launch {
     /// In pinned memory.
@@ -41,12 +40,12 @@ class PacketCopies final : public memory::DeviceCopies {
     void* event{nullptr};
   };
 
-  // With the mutex. They return the event of the last launch.
+  // Called with the mutex held. They return the event of the last launch.
 
-  /// Copy packets to where the other side has them.
+  /// Copy packets to their address on the other side.
   using Place = void* (DeviceCopies::*)(void*) const noexcept;
   void* copy(const Context& context, const Packets& packets, Place place);
-  /// Launch what `fill` writes to the copies of a launch, until it has counted all packets.
+  /// Launch copies that `fill` writes, repeatedly until it has counted all packets.
   template <typename Fill>
   void* launch(const Context& context, std::uint32_t packets, Fill fill);
   void require(const Context& context, Result result) const;
@@ -56,11 +55,11 @@ class PacketCopies final : public memory::DeviceCopies {
   int gpu_;
   pid_t process_;
   Kernel kernel_;
-  std::mutex mutex_;  // over the next
+  std::mutex mutex_;  // for the members below
   void* stream_{nullptr};
   std::array<Launch, 8> launches_;
   std::size_t next_{0};
-  /// Of the latest copies to the GPU; null: there were none.
+  /// Event of the latest copies to the GPU; null: there were none.
   void* begun_{nullptr};
 };
 

@@ -1,4 +1,4 @@
-/// Memory that a GPU reads and writes: pinned host memory, and its own.
+/// Memory for GPUs: pinned host memory, and GPU memory.
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ constexpr int HOST_POINTER = 91;
 
 std::size_t host_page() noexcept { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
 
-/// Pages that stay in memory and that GPUs read and write.
+/// Pinned pages that GPUs can access.
 class Pinned {
  public:
   Pinned(const memory::RegionExtent& extent, const std::string& what, int gpu)
@@ -49,13 +49,13 @@ class Pinned {
   Pinned(const Pinned&) = delete;
   Pinned& operator=(const Pinned&) = delete;
   ~Pinned() {
-    // A forked child has no CUDA.
+    // CUDA does not work in a forked child.
     if (getpid() != process_) return;
     try {
       const Context context("memory region", gpu_);
       context.driver().call().unpin(base_);
     } catch (const Error&) {
-      // The GPU is gone, and with it what was pinned.
+      // The GPU has failed, and the pages are no longer pinned.
       return;
     }
   }
@@ -88,20 +88,20 @@ std::unique_ptr<memory::MemoryRegion> allocate_pinned(const MemoryRegionConfig& 
   return std::make_unique<PinnedRegion>(config, memory::HostPages(config, needs));
 }
 
-/// A GPU's own memory.
+/// Memory of a GPU.
 class DeviceMemory {
  public:
-  /// What `extent` asks for. Throws Error.
+  /// Allocates as `extent` specifies. Throws Error.
   DeviceMemory(memory::RegionExtent extent, std::string what, int gpu)
       : extent_(extent), what_(std::move(what)), gpu_(gpu) {
     const Context context(what_, gpu_);
     const Functions& call = context.driver().call();
-    // Begins with a page of the host, as dma-bufs do.
+    // Aligned to a page of the host, as required for dma-bufs.
     const std::size_t page = host_page();
     Result result = call.allocate(&allocated_, extent_.bytes + page);
     if (result == 0) {
       result = call.make_stream(&copies_->stream, STREAM_FLAGS);
-      // Nobody finds what other programs left there.
+      // Clear data that other programs left in the memory.
       if (result == 0) result = call.fill(allocated_, 0, extent_.bytes + page, copies_->stream);
       if (result == 0) result = call.wait_for_stream(copies_->stream);
       if (result != 0) {
@@ -159,13 +159,14 @@ class DeviceMemory {
                 what_ + ": GPU " + std::to_string(gpu_) + " exports no dma-buf (" + problem +
                     "); this requires NVIDIA's open kernel modules, CUDA 11.7 and Linux 5.12");
   }
-  /// Returns what went wrong; empty: nothing.
+  /// Returns the error; empty: success.
   [[nodiscard]] std::string read(const void* data, void* to, std::size_t bytes) const {
     return in_stream([&](const Functions& call, void* stream) {
       return call.copy_to_host(to, address_of(data), bytes, stream);
     });
   }
-  /// Let `begin` begin something in the stream of copies; done on return. Returns as above.
+  /// Call `begin` to start work in the stream of copies, and wait for it. Returns the error like
+  /// `read`.
   template <typename Begin>
   [[nodiscard]] std::string in_stream(Begin begin) const {
     const std::lock_guard lock(copies_->mutex);
@@ -178,7 +179,7 @@ class DeviceMemory {
  private:
   template <typename Use>
   std::string with_gpu(Use use) const {
-    // A forked child has no CUDA.
+    // CUDA does not work in a forked child.
     if (getpid() != process_) return what_ + " belongs to the process that opened the engine";
     try {
       const Context context(what_, gpu_);
@@ -189,7 +190,7 @@ class DeviceMemory {
     }
   }
 
-  /// Of a stream of its own: one at a time.
+  /// A separate stream for copies; one copy at a time.
   struct Copies {
     std::mutex mutex;
     void* stream{nullptr};
@@ -203,10 +204,10 @@ class DeviceMemory {
   pid_t process_{getpid()};
 };
 
-/// In pinned memory, from which disks read and to which GPUs copy at their full rate.
+/// Copies in pinned memory, from which disks read and to which GPUs copy at full rate.
 class PinnedMirror final : public memory::HostMirror {
  public:
-  /// Of a region, which outlives this.
+  /// For a region, which must outlive this object.
   PinnedMirror(const memory::MemoryRegion& region, std::shared_ptr<const DeviceMemory> memory)
       : region_(region), memory_(std::move(memory)) {
     const std::size_t page = host_page();
@@ -261,10 +262,10 @@ Error given_back(const memory::MemoryRegion& region) {
           "memory region '" + region.name() + "' was freed: the engine is closed; open it again"};
 }
 
-/// Written by a kernel to pinned memory: nothing but means is copied to the host.
+/// A kernel writes the means to pinned memory, so that only means are copied to the host.
 class PinnedMeans final : public memory::DeviceMeans {
  public:
-  /// `memory`: a region's, alive while somebody has a buffer of it.
+  /// `memory`: of the region; it exists while a buffer is in use.
   PinnedMeans(const memory::MemoryRegion& region, const DeviceMemory& memory,
               const memory::Pixels& pixels)
       : what_("memory region '" + region.name() + "'"),
@@ -275,7 +276,7 @@ class PinnedMeans final : public memory::DeviceMeans {
   PinnedMeans(const PinnedMeans&) = delete;
   PinnedMeans& operator=(const PinnedMeans&) = delete;
   ~PinnedMeans() override {
-    // A forked child has no CUDA.
+    // CUDA does not work in a forked child.
     if (getpid() != process_) return;
     try {
       free(Context(what_, gpu_));
@@ -337,7 +338,7 @@ class DeviceRegion final : public memory::MemoryRegion {
 
   [[nodiscard]] bool copy_to_host(const void* data, void* to,
                                   std::size_t bytes) const noexcept override {
-    // Who copies has a buffer.
+    // The caller holds a buffer, so the memory exists.
     return memory_->read(data, to, bytes).empty();
   }
   [[nodiscard]] std::unique_ptr<memory::HostMirror> mirror() const override {
@@ -351,7 +352,7 @@ class DeviceRegion final : public memory::MemoryRegion {
   [[nodiscard]] int export_dma_buf() const override { return held()->export_dma_buf(); }
 
  private:
-  /// Throws Error NOT_READY where it was given back.
+  /// Throws Error NOT_READY if the memory was freed.
   [[nodiscard]] std::shared_ptr<const DeviceMemory> held() const {
     const std::lock_guard lock(mutex_);
     if (memory_ != nullptr) return memory_;
@@ -367,7 +368,7 @@ class DeviceRegion final : public memory::MemoryRegion {
   std::shared_ptr<const DeviceMemory> memory_;
 };
 
-/// Packets in pinned memory, for engines, and in that of a GPU, for applications.
+/// Packets in pinned memory, for engines, and in GPU memory, for applications.
 class StagedRegion final : public memory::MemoryRegion {
  public:
   StagedRegion(const MemoryRegionConfig& config, memory::HostPages&& pages)
@@ -381,7 +382,7 @@ class StagedRegion final : public memory::MemoryRegion {
   }
   [[nodiscard]] bool copy_to_host(const void* data, void* to,
                                   std::size_t bytes) const noexcept override {
-    // Who copies has a buffer.
+    // The caller holds a buffer, so the memory exists.
     return memory_->device.read(data, to, bytes).empty();
   }
   [[nodiscard]] int export_dma_buf() const override {
@@ -404,28 +405,28 @@ class StagedRegion final : public memory::MemoryRegion {
 
   [[nodiscard]] std::string what() const { return "memory region '" + name() + "'"; }
   void free_memory() noexcept override {
-    // Bursts may be released before their packets are on the GPU.
+    // Bursts may be released before their packets have been copied to the GPU.
     copies_->finish();
     const std::lock_guard lock(mutex_);
     memory_.reset();
   }
 
-  /// Between whoever exports the memory and whoever gives it back.
+  /// Serializes the export and the release of the memory.
   mutable std::mutex mutex_;
   std::unique_ptr<Memory> memory_;
-  /// Bursts have events of it, also when their packets were freed.
+  /// Bursts may hold its events, even after their packets were freed.
   std::unique_ptr<PacketCopies> copies_;
 };
 
 std::unique_ptr<memory::MemoryRegion> allocate_device(const MemoryRegionConfig& config,
                                                       const memory::RegionNeeds& needs) {
   if (needs.staged) return std::make_unique<StagedRegion>(config, memory::HostPages(config, needs));
-  // What cuMemAlloc aligns to, and what loads of a warp want.
+  // The alignment of cuMemAlloc, suitable for loads of a warp.
   constexpr std::size_t ALIGNMENT = 256;
   memory::RegionNeeds device = needs;
   device.alignment = std::max(device.alignment, ALIGNMENT);
   return std::make_unique<DeviceRegion>(
-      // Whole pages of the host, as dma-bufs are.
+      // Whole pages of the host, as required for dma-bufs.
       config, DeviceMemory(memory::RegionExtent::of(config, device, host_page()),
                            "memory region '" + config.name_ + "'", config.affinity_));
 }

@@ -1,4 +1,4 @@
-// What a configuration asks for and cannot have, found before anything is opened.
+// Detects what a configuration requests but cannot have, before anything is opened.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -53,7 +53,7 @@ std::string nested_tunnel_of(const Flows& flows) {
   });
 }
 
-/// Tags that are to stand in a tunnel where there is no Ethernet header for them.
+/// Tags in a tunnel that has no Ethernet header for them.
 template <typename Flows>
 std::string bare_tag_of(const Flows& flows) {
   return flow_that(flows, [](const auto& flow) -> std::string {
@@ -73,7 +73,7 @@ std::string bare_tag_of(const Flows& flows) {
   });
 }
 
-/// More tags than are looked at, in front of a tunnel or behind it.
+/// More tags, before a tunnel or in it, than are read.
 std::string deep_tags_of(const std::vector<FlowConfig>& flows) {
   return flow_that(flows, [](const FlowConfig& flow) -> std::string {
     unsigned tags = 0;
@@ -113,13 +113,13 @@ std::string direct_queue(const Queues& queues) {
   return {};
 }
 
-/// What the configuration asks of the engine, and the engine does not do on any host.
+/// Checks what the interfaces require of the engine, on any host.
 std::vector<Error> find_unsupported(const NetworkConfig& config, const EngineTraits& traits) {
   std::vector<Error> found;
   for (const InterfaceConfig& interface : config.ifs_) {
     const RxConfig& rx = interface.rx_;
     const TxConfig& tx = interface.tx_;
-    // `item`: what is asked for, and its value; empty: nothing.
+    // `item`: the requested feature with its value; empty: none.
     const auto need = [&](const std::string& who, bool has, const std::string& item,
                           const std::string& remedy) {
       if (has || item.empty()) return;
@@ -168,7 +168,7 @@ std::vector<Error> find_unsupported(const NetworkConfig& config, const EngineTra
   return found;
 }
 
-/// Reorder plans that this host has no GPU for.
+/// Reorder plans for which this host has no GPU.
 std::vector<Error> find_absent_gpu(const NetworkConfig& config) {
   std::vector<Error> found;
   for (const InterfaceConfig& interface : config.ifs_) {
@@ -183,7 +183,7 @@ std::vector<Error> find_absent_gpu(const NetworkConfig& config) {
   return found;
 }
 
-/// Throws one Error of all, a line each.
+/// Throws one Error with all problems, one line each.
 void refuse(const std::vector<Error>& found) {
   if (found.empty()) return;
   std::string text;
@@ -191,13 +191,13 @@ void refuse(const std::vector<Error>& found) {
   throw Error(found.front().status(), text);
 }
 
-/// Memory of the host that a configuration takes.
+/// Host memory that a configuration needs.
 struct Allocation {
-  /// If there is not so much.
+  /// Status if there is too little.
   Status status;
   std::uint64_t bytes;
   std::string item;
-  /// What to lower.
+  /// Keys to lower.
   std::string remedy;
 };
 
@@ -205,7 +205,7 @@ template <typename Use>
 void for_each_allocation(const NetworkConfig& config, Use use) {
   for (const MemoryRegionConfig* each : memory_regions(config)) {
     const MemoryRegionConfig& region = *each;
-    // Packets have a copy here, frames have none.
+    // Packets have a copy in host memory, frames do not.
     if (region.kind_ == MemoryKind::DEVICE && !holds_packets(config, region.name_)) continue;
     use(Allocation{Status::NO_FREE_PACKET_BUFFERS, region.num_bufs_ * region.buf_size_,
                    "memory region '" + region.name_ + "' of num_bufs " +
@@ -223,7 +223,7 @@ void for_each_allocation(const NetworkConfig& config, Use use) {
                        " of queue '" + queue.name_ + "'",
                    "tx_meta_buffers, rx_meta_buffers or batch_size"});
   };
-  // One pool for all transmit queues, as large as the largest needs.
+  // One pool for all transmit queues, with the largest batch size among them.
   const CommonQueueConfig* largest = nullptr;
   std::size_t segments = 1;
   for (const InterfaceConfig& interface : config.ifs_) {

@@ -9,7 +9,8 @@ namespace daqiri {
 
 namespace {
 
-/// What a configuration may name and this build has no folder for. Their files are validated, too.
+/// An engine that a configuration can name, but this build does not contain. Its configurations are
+/// still validated.
 template <EngineType TYPE>
 EngineEntry absent(std::string_view name, bool polls_without_pause) {
   return {{.name = name,
@@ -27,7 +28,8 @@ EngineEntry absent(std::string_view name, bool polls_without_pause) {
 
 std::mutex mutex;
 
-/// Under the mutex. Made at first use: static objects of other files register engines.
+/// Called with the mutex held. Made at first use, because static objects of other files register
+/// engines.
 std::vector<EngineEntry>& entries() {
   static std::vector<EngineEntry> all{absent<EngineType::IBVERBS>("ibverbs", true),
                                       absent<EngineType::DPDK>("dpdk", true)};

@@ -1,4 +1,4 @@
-/// The io engines of this process.
+/// The I/O engines of this process.
 #pragma once
 
 #include <memory>
@@ -13,26 +13,26 @@ namespace daqiri {
 
 class IoEngine;
 
-/// An engine as it registers itself.
+/// A registered engine.
 struct EngineEntry {
   EngineTraits traits;
-  /// Whether it is the one for a configuration, whose `common_` is resolved.
+  /// Whether it is the engine for a configuration whose `common_` is resolved.
   bool (*serves)(const NetworkConfig& config);
   /// Null: known, but not part of this build.
   std::unique_ptr<IoEngine> (*make)(const NetworkConfig& config);
 
-  /// Why this build cannot make it; empty: it can.
+  /// Why this build does not contain it; empty: it does.
   [[nodiscard]] std::string missing() const;
 };
 
-/// Adds an engine; engines registered later take precedence. Define it as a static object next to
-/// the engine, so that an engine is added by its folder alone. Any thread, before sessions that use
-/// the engine.
+/// Adds an engine; engines registered later take precedence. Define as a static object next to the
+/// engine, so that adding an engine needs only its folder. Any thread, before sessions that use the
+/// engine.
 struct RegisteredEngine {
   explicit RegisteredEngine(const EngineEntry& entry) noexcept;
 };
 
-/// All of them, the last first. What an engine folder registers is there from the start.
+/// All engines, the last registered first. Engines of this build are registered from the start.
 std::vector<EngineEntry> engines();
 
 /// What this build or the engine rejects of the configuration, on any host.
@@ -41,11 +41,11 @@ std::vector<Error> find_absent(const NetworkConfig& config, const EngineEntry& e
 /// What the engine rejects on this host as it is now; nothing where this build lacks the engine.
 std::vector<Error> find_rejected_here(const NetworkConfig& config, const EngineEntry& entry);
 
-/// Throws Error for everything that the configuration asks for and this build, the engine or this
-/// host does not have, a line each: the engine itself, its features, kinds of memory, hugepages.
+/// Throws Error for everything that the configuration requests and this build, the engine or this
+/// host does not have, one line each: the engine itself, its features, kinds of memory, hugepages.
 void refuse_absent(const NetworkConfig& config, const EngineEntry& entry);
 
-/// The engine for a configuration. Throws Error INTERNAL_ERROR for one that was not validated.
+/// The engine for a configuration. Throws Error INTERNAL_ERROR if it was not validated.
 EngineEntry engine_for(const NetworkConfig& config);
 
 }  // namespace daqiri

@@ -13,18 +13,18 @@
 
 namespace daqiri {
 
-/// A key that an engine reads and that changes nothing on it.
+/// A key that an engine accepts, but that has no effect on it.
 struct UnusedKey {
   /// As in "interfaces[].socket_config.min_ipg_ns".
   std::string_view path;
   /// What to do instead, for the warning.
   std::string_view instead;
-  /// The interfaces on which it is unused; null: all of them.
+  /// The interfaces on which it has no effect; null: all of them.
   bool (*when)(const InterfaceConfig& interface){nullptr};
 };
 
-/// Of engines that make memory themselves and send frames as they come; the last has a meaning on
-/// engine packet.
+/// For engines that allocate memory themselves and send frames immediately; the last key has an
+/// effect on engine packet.
 inline constexpr UnusedKey UNUSED_BY_RAW_ENGINES[] = {
     {"debug", "use log_level: debug"},
     {"memory_regions[].owned", "the engine allocates all regions; remove the key"},
@@ -37,43 +37,43 @@ inline constexpr std::span<const UnusedKey> UNUSED_BY_PACKET =
 /// A capability of the process (capabilities(7)) that an engine uses.
 struct Privilege {
   std::string_view capability;
-  /// What for, in a few words.
+  /// Its purpose, in a few words.
   std::string_view use;
-  /// False: without it the engine opens, and does less.
+  /// False: the engine also opens without it, with reduced function.
   bool required{true};
   /// The interfaces that use it; null: all of them.
   bool (*when)(const InterfaceConfig& interface){nullptr};
 };
 
-/// Bytes that an interface asks the kernel for, apart from memory regions; 0: none.
+/// Bytes that an interface requests from the kernel, apart from memory regions; 0: none.
 struct KernelMemory {
-  /// SO_RCVBUF and SO_SNDBUF of a socket, as setsockopt(2) counts them.
+  /// SO_RCVBUF and SO_SNDBUF of a socket, as counted by setsockopt(2).
   std::uint64_t receive_buffer{0};
   std::uint64_t send_buffer{0};
-  /// What counts against RLIMIT_MEMLOCK.
+  /// Bytes that count towards RLIMIT_MEMLOCK.
   std::uint64_t locked{0};
   /// Rings, as they are mapped.
   std::uint64_t mapped{0};
 };
 
-/// What an engine can do, and what it asks of a configuration. Validation, the refusals at start
-/// and the sizes of rings follow from it.
+/// Features of an engine, and its requirements for a configuration. They determine validation,
+/// errors at start, and the sizes of rings.
 struct EngineTraits {
-  /// As `engine` of a configuration names it.
+  /// Name in `engine` of a configuration.
   std::string_view name;
-  /// Its pollers never sleep: each wants a core of its own.
+  /// Its pollers never sleep: each needs a dedicated core.
   bool polls_without_pause{false};
   /// Descriptors of a receive queue that hold a buffer each; 0: its batch size, at least 64.
   std::uint32_t rx_descriptors{0};
-  /// It keeps receive rings at all; false: sockets, whose buffers the kernel has.
+  /// Whether it has receive rings; false: sockets, whose buffers belong to the kernel.
   bool rx_ring{true};
-  /// Its queues have sources of their own (peers), in any number.
+  /// Whether its queues have any number of separate sources (peers).
   bool many_sources{false};
-  /// It delivers to the memory of a GPU, and sends from there; false: packets are copied.
+  /// Whether it receives to GPU memory and sends from there; false: packets are copied.
   bool device_memory{false};
-  /// Receive times are the network card's.
+  /// Whether receive times come from the network card.
   bool hardware_timestamps{false};
-  /// It, or the kernel or card behind it, may keep launch times (tx.accurate_send).
+  /// Whether it, the kernel or the card may wait for launch times (tx.accurate_send).
   bool timed_send{false};
   /// RSS over several queues; flow transforms (VLAN, tunnels); flows at run time; flex items and
   /// eCPRI.
@@ -85,7 +85,7 @@ struct EngineTraits {
   bool packet_filter{false};
   /// Queues without a thread, polled by the application (poll_mode direct).
   bool direct_mode{false};
-  /// A value other than the default is a warning.
+  /// A value other than the default causes a warning.
   std::span<const UnusedKey> unused_keys{};
   std::span<const Privilege> privileges{};
   /// Types of network interfaces (ARPHRD_ of linux/if_arp.h) that it accepts; none: any.
@@ -110,14 +110,14 @@ struct EngineTraits {
 /// item, the value and what to do. `config` is validated.
 void refuse_unsupported(const NetworkConfig& config, const EngineTraits& traits);
 
-/// Bytes of the host's memory that regions and bursts take.
+/// Bytes of host memory for regions and bursts.
 [[nodiscard]] std::uint64_t memory_needed(const NetworkConfig& config);
 /// Bytes of address space that an engine takes: with its rings and the stacks of threads.
 [[nodiscard]] std::uint64_t address_space_needed(const NetworkConfig& config,
                                                  const EngineTraits& traits);
 
-/// Throws Error NO_FREE_PACKET_BUFFERS or NO_FREE_BURST_BUFFERS when memory regions and bursts need
-/// more than `memory` bytes (0: this machine's main memory): it names the keys and their values.
+/// Throws Error NO_FREE_PACKET_BUFFERS or NO_FREE_BURST_BUFFERS if memory regions and bursts need
+/// more than `memory` bytes (0: this machine's main memory), with the keys and their values.
 void refuse_oversized(const NetworkConfig& config, std::uint64_t memory = 0);
 /// Throws Error NO_FREE_PACKET_BUFFERS when this process may not map as much as the engine takes.
 void refuse_unmappable(const NetworkConfig& config, const EngineTraits& traits);

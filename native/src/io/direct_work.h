@@ -10,7 +10,7 @@ namespace daqiri {
 /// Work that the callers of a queue do, one thread at a time.
 class DirectWork {
  public:
-  /// Of `work_or_wait`. ELSEWHERE: another thread is at it, or the work has ended.
+  /// Result of `work_or_wait`. ELSEWHERE: another thread is working, or the work has ended.
   enum class Outcome : std::uint8_t { DONE, INTERRUPTED, ELSEWHERE };
 
   DirectWork() = default;
@@ -18,15 +18,15 @@ class DirectWork {
   DirectWork& operator=(const DirectWork&) = delete;
   virtual ~DirectWork() = default;
 
-  /// Do what there is to do now; another thread that is at it does it instead. Any thread.
+  /// Do the pending work. If another thread is working, that thread does it. Any thread.
   void work() noexcept {
     for (int i = 0; i < MOST_STEPS && begin(); ++i) {
       step();
       if (end()) return;
     }
   }
-  /// As above. Where there is nothing to do, wait for something, for `ns` at most, or until a
-  /// signal interrupts. Any thread.
+  /// Like `work`. If there is nothing to do, wait for work, at most `ns` or until a signal
+  /// interrupts. Any thread.
   Outcome work_or_wait(std::uint64_t ns) noexcept {
     if (!begin()) return Outcome::ELSEWHERE;
     const bool undisturbed = step_or_wait(ns);
@@ -35,29 +35,29 @@ class DirectWork {
   }
 
  protected:
-  /// Both by one thread at a time.
+  /// `step` and `step_or_wait` are called by one thread at a time.
   virtual void step() noexcept = 0;
-  /// False: interrupted by a signal.
+  /// Returns false if a signal interrupted.
   virtual bool step_or_wait(std::uint64_t ns) noexcept = 0;
 
-  /// False: another thread has the work, and will look once more at its end.
+  /// Returns false if another thread is working; it checks for new work before it ends.
   bool begin() noexcept {
     if (!taken_.exchange(true)) return true;
     again_.store(true);
-    // It may have ended before it could see that.
+    // That thread may have ended before it saw `again_`.
     return !taken_.exchange(true);
   }
-  /// Have the work for good. Whoever has it now knows that it is to end.
+  /// Acquire the work permanently. The thread that has it now already knows that it must end.
   void take_over() noexcept {
     const timespec moment{0, 50'000};
     while (taken_.exchange(true)) nanosleep(&moment, nullptr);
   }
 
  private:
-  /// What others leave behind all the time keeps nobody for ever.
+  /// Limit, so that a caller returns even if other threads add work all the time.
   static constexpr int MOST_STEPS = 64;
 
-  /// False: somebody came meanwhile, and left something to do.
+  /// Returns false if another thread added work in the meantime.
   bool end() noexcept {
     taken_.store(false);
     return !again_.exchange(false);

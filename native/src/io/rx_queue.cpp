@@ -96,7 +96,7 @@ Burst* RxQueue::move_to_regions(Burst* burst) {
     throw Error(e.status(), "receive queue '" + config_.common_.name_ + "': " + std::to_string(n) +
                                 " packets are lost: " + e.what());
   } catch (...) {
-    // No memory.
+    // Out of memory.
     burst->release();
     throw;
   }
@@ -152,7 +152,7 @@ Burst* RxQueue::take_from(std::uintptr_t connection) {
   } else if (connection == 0) {
     ring_.pop(burst);
   } else {
-    // The place first: without memory for it, no burst is lost.
+    // Reserve the place first, so that no burst is lost if memory is exhausted.
     for (aside_.push_back(nullptr); ring_.pop(burst) && burst->connection_id != connection;
          aside_.push_back(nullptr)) {
       aside_.back() = std::exchange(burst, nullptr);
@@ -161,7 +161,7 @@ Burst* RxQueue::take_from(std::uintptr_t connection) {
     aside_.pop_back();
   }
   num_aside_.store(aside_.size(), std::memory_order_release);
-  // Somebody may be about to wait for one of them.
+  // Another thread may be about to wait for one of them.
   if (aside_.size() > before) ready_.ring();
   return burst == nullptr ? nullptr : hand_to_application(burst);
 }
@@ -173,8 +173,8 @@ std::deque<Burst*>::iterator RxQueue::aside(std::uintptr_t connection) {
 }
 
 Burst* RxQueue::receive_unrecorded(std::uintptr_t connection) {
-  // Held meanwhile: no recorder attaches between the check and the burst, which would be in no file
-  // and in no account of what was lost.
+  // The lock is held until the burst is taken: a recorder that attached in between would neither
+  // record the burst nor count it as lost.
   std::unique_lock lock(recorder_mutex_);
   if (!recorder_.empty()) {
     throw Error(Status::NOT_READY,
@@ -183,7 +183,7 @@ Burst* RxQueue::receive_unrecorded(std::uintptr_t connection) {
   }
   Burst* burst = connection == 0 ? receive_packets() : take_from(connection);
   if (burst == nullptr) return connection == 0 ? receive_frames() : nullptr;
-  // A GPU may be waited for.
+  // `move_to_regions` may wait for a GPU.
   lock.unlock();
   return move_to_regions(burst);
 }
@@ -196,7 +196,8 @@ bool RxQueue::wait(std::int64_t timeout_ns, std::uintptr_t connection) noexcept 
   };
   if (direct() && !ready()) {
     constexpr std::int64_t LONGEST_NS = 100'000'000;
-    // Whoever has the work now may leave it, and nobody would tell.
+    // The thread that does the work may stop without a notification, so check again after this
+    // time.
     constexpr std::int64_t ELSEWHERE_NS = 1'000'000;
     const auto most = [&](std::int64_t ns) {
       return timeout_ns < 0 ? ns : std::min(ns, timeout_ns);
@@ -229,7 +230,7 @@ void RxQueue::request_flush() {
 
 void RxQueue::set_drop_all(bool on) {
   const bool before = filter_wanted_.exchange(on, std::memory_order_acq_rel);
-  // What the source of the packets still holds arrived while all was dropped.
+  // Packets that the source still holds arrived while all packets were dropped.
   if (on || (before && !closed())) request_flush();
 }
 
@@ -274,7 +275,8 @@ QueueLevels RxQueue::levels() const noexcept {
 }
 
 RxSnapshot RxQueue::counters() const noexcept {
-  // Before the poller's group: whatever counts as delivered is then among the accepted.
+  // Read before the poller's group, so that every packet counted as delivered is also counted as
+  // accepted.
   const std::uint64_t delivered = delivered_.load(std::memory_order_acquire);
   RxSnapshot snapshot = published_.read();
   snapshot.held -= snapshot.delivered + delivered;

@@ -8,7 +8,7 @@ namespace daqiri {
 
 namespace {
 
-/// Until packets that found no room are looked at again.
+/// Time until packets that found no space are tried again.
 constexpr std::uint64_t ROOM_AGAIN_NS = 500'000;
 
 }  // namespace
@@ -38,7 +38,7 @@ void RxQueue::pass_on(RxSource& source, const RxBatch& batch) noexcept {
 
 void RxQueue::put_into_bursts(RxSource& source, const RxBatch& batch,
                               std::uint64_t bytes) noexcept {
-  // Buffers of a burst go back to the same owners.
+  // All buffers of a burst are freed to the same owners.
   for (std::size_t s = 0; source.open_ != nullptr && s < regions_.size(); ++s)
     if (source.open_->owners[s] != owner_of(batch, s)) finish(source);
   for (std::uint32_t done = 0; done < batch.count;) {
@@ -165,7 +165,7 @@ bool RxQueue::starves() noexcept {
 std::uint32_t RxQueue::room(RxSource& source) noexcept {
   if (discarding() || filtering_) return pool_->capacity();
   if (source.open_ != nullptr) return source.open_->capacity - source.open_->num_packets();
-  // Each open burst has its place in the ring, where nobody else pushes.
+  // Each open burst has its place reserved in the ring, to which only this thread pushes.
   const std::size_t waiting = source.waiting.load(std::memory_order_relaxed);
   const bool to_others =
       num_sources_.load(std::memory_order_relaxed) > 1 && waiting > regions_.front()->available();
@@ -209,7 +209,7 @@ RxSource& RxQueue::add_source(std::uintptr_t connection, const BurstEnds& ends) 
 void RxQueue::retire(RxSource& source) noexcept {
   finish(source);
   const std::lock_guard lock(sources_mutex_);
-  // There is room for all of them.
+  // `add_source` has reserved the space.
   retired_.push_back(&source);
   num_sources_.fetch_sub(1, std::memory_order_relaxed);
 }
@@ -217,8 +217,8 @@ void RxQueue::retire(RxSource& source) noexcept {
 void RxQueue::put_into_ring(Burst* burst) noexcept {
   const std::uint32_t n = burst->num_packets();
   tally_.bursts += 1;
-  // Before the push: what is taken from the ring is counted there. Published before a consumer can
-  // count the burst as delivered.
+  // Before the push, because consumers subtract what they pop from the ring. Published before a
+  // consumer can count the burst as delivered.
   burst->waiting->fetch_add(n, std::memory_order_relaxed);
   publish();
   if (ring_.push(burst)) {
@@ -235,7 +235,7 @@ void RxQueue::put_into_ring(Burst* burst) noexcept {
 std::uint64_t RxQueue::deliver_expired(std::uint64_t now_ns) noexcept {
   const std::uint64_t stage_due = stage_ != nullptr ? stage_->expire(now_ns) : 0;
   while (at_once_ && oldest_ != nullptr) finish(*oldest_);
-  // The oldest burst is due first: all have the same timeout, 0 is none.
+  // The oldest burst is due first, because all have the same timeout; 0: none.
   std::uint64_t due = 0;
   while (oldest_ != nullptr && config_.timeout_us_ > 0) {
     due = oldest_->open_->begun_ns + config_.timeout_us_ * 1000U;
@@ -246,7 +246,7 @@ std::uint64_t RxQueue::deliver_expired(std::uint64_t now_ns) noexcept {
   const auto sooner = [](std::uint64_t a, std::uint64_t b) {
     return a == 0 || b == 0 ? std::max(a, b) : std::min(a, b);
   };
-  // Nobody tells when there is room.
+  // There is no notification when space becomes free.
   const std::uint64_t again = std::exchange(no_room_, false) ? now_ns + ROOM_AGAIN_NS : 0;
   return sooner(sooner(due, stage_due), again);
 }
@@ -277,7 +277,7 @@ void RxQueue::discard_queued(DropReason reason) noexcept {
     aside_.clear();
     num_aside_.store(0, std::memory_order_release);
   }
-  // Ends: what is pushed is pushed by this thread.
+  // This loop ends, because only this thread pushes.
   Burst* burst = nullptr;
   while (ring_.pop(burst)) discard_waiting(burst);
 }

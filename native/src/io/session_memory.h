@@ -20,28 +20,28 @@ namespace daqiri {
 
 class Session;
 
-/// Of one queue.
+/// Limit per queue.
 inline constexpr std::size_t MOST_BURSTS_IN_RING = 2048;
 
-/// Regions and pools. A burst in the application's hands shares ownership, so that its packets stay
+/// Regions and pools. A burst that the application holds shares ownership, so that its packets stay
 /// readable after the session is closed.
 struct SessionMemory {
-  /// Whose bursts these are.
+  /// The session that the bursts belong to.
   std::weak_ptr<Session> session;
   std::map<std::string, std::unique_ptr<memory::MemoryRegion>> regions;
-  /// Memory of engines, from which they deliver.
+  /// Memory of engines, in which they deliver packets.
   std::vector<std::shared_ptr<memory::BufferOwner>> owners;
-  /// What bursts point to beside their packets.
+  /// Other objects that bursts point to.
   std::vector<std::shared_ptr<const void>> kept;
   std::vector<std::unique_ptr<BurstPool>> rx_pools;
   std::unique_ptr<BurstPool> tx_pool;
   /// By port.
   std::vector<std::shared_ptr<const LinkLayer>> link_layers;
-  /// By port; zeros where it has none.
+  /// By port; zeros if it has none.
   std::vector<std::array<std::uint8_t, 6>> mac_addresses;
 };
 
-/// What receive and transmit queues have in common.
+/// Common parts of receive and transmit queues.
 template <typename Config>
 class QueueBase {
  public:
@@ -58,11 +58,11 @@ class QueueBase {
   [[nodiscard]] bool has_offload(std::string_view name) const noexcept {
     return std::ranges::find(config_.common_.offloads_, name) != config_.common_.offloads_.end();
   }
-  /// Its callers do its work.
+  /// Whether callers do the work of the queue.
   [[nodiscard]] bool direct() const noexcept { return direct_ != nullptr; }
-  /// Before anybody uses it.
+  /// Call before the queue is used.
   void set_direct(DirectWork& work) noexcept { direct_ = &work; }
-  /// Of a direct queue: do what there is to do now. Any thread.
+  /// Do the pending work of a direct queue. Any thread.
   void work() const noexcept {
     if (direct_ != nullptr) direct_->work();
   }

@@ -57,7 +57,7 @@ bool TxQueue::has_buffers(std::uint32_t num_packets) noexcept {
   bool enough = true;
   for (int s = 0; s < num_segments(); ++s) {
     if (region(s).available() >= num_packets) continue;
-    // Open bursts of receive queues may have the others.
+    // Open bursts of receive queues may hold the others.
     region(s).ask_for_buffers();
     enough = false;
   }
@@ -100,8 +100,8 @@ Status TxQueue::fill(Burst& burst, std::uint32_t num_packets) noexcept {
 Status TxQueue::send(Burst* burst) noexcept {
   const std::uint32_t n = burst->num_packets();
   if (n == 0 || n > burst->owned) return Status::INVALID_PARAMETER;
-  // Before the push, so that no snapshot sees a packet sent that was not submitted; and before the
-  // look at closed_, so that flush() either waits for this burst or is seen here.
+  // Before the push, so that no snapshot counts a packet as sent that was not submitted; and before
+  // closed_ is read, so that `flush` either waits for this burst or is seen here.
   submitted_.fetch_add(n);
   if (closed_.load()) {
     submitted_.fetch_sub(n, std::memory_order_relaxed);
@@ -109,7 +109,7 @@ Status TxQueue::send(Burst* burst) noexcept {
   }
   burst->begun_ns = clock_();
   burst->state.store(BurstState::ENGINE, std::memory_order_release);
-  // The engine holds it now; the session outlives the engine.
+  // The engine holds the burst now; the session outlives the engine.
   const std::shared_ptr<SessionMemory> held = std::move(burst->keep);
   if (!ring_.push(burst)) {
     submitted_.fetch_sub(n, std::memory_order_relaxed);
@@ -157,9 +157,9 @@ bool TxQueue::wait_free(std::int64_t timeout_ns) noexcept {
 
 DirectWork::Outcome TxQueue::work_or_wait(std::int64_t& timeout_ns) noexcept {
   if (!direct()) return Outcome::ELSEWHERE;
-  // Whoever waits is to look about so often.
+  // A waiting caller checks again after this time.
   constexpr std::int64_t LONGEST_NS = 100'000'000;
-  // Whoever has the work now may leave it, and nobody would tell.
+  // The thread that does the work may stop without a notification, so check again after this time.
   constexpr std::int64_t ELSEWHERE_NS = 1'000'000;
   const auto most = [&](std::int64_t ns) { return timeout_ns < 0 ? ns : std::min(ns, timeout_ns); };
   const Outcome outcome = direct_->work_or_wait(static_cast<std::uint64_t>(most(LONGEST_NS)));
@@ -192,7 +192,8 @@ std::uint64_t TxQueue::flush() {
 
 TxSnapshot TxQueue::counters() const noexcept {
   TxSnapshot snapshot = published_.read();
-  // After the worker's group: whatever was sent is then among the submitted.
+  // Read after the worker's group, so that every packet counted as sent is also counted as
+  // submitted.
   snapshot.submitted = submitted_.load(std::memory_order_acquire);
   snapshot.held = snapshot.submitted - snapshot.sent - snapshot.dropped_total();
   return snapshot;
@@ -240,14 +241,15 @@ void TxQueue::count_dropped(DropReason reason, std::uint32_t packets) noexcept {
 }
 
 void TxQueue::count_completed(const TransmitCompletion& completion) noexcept {
-  // What is recalled may have been counted long ago, and more than is sent now.
+  // Recalled packets may have been counted long ago, and may outnumber those sent now.
   tally_.sent += completion.sent;
   tally_.sent -= completion.recalled;
   tally_.sent_bytes += completion.bytes;
   tally_.sent_bytes -= completion.recalled_bytes;
   tally_.dropped[DropReason::MISSED_LAUNCH] += completion.missed;
   completed_ = completed_ || completion.sent + completion.missed + completion.released > 0;
-  // Bursts come back in the order in which they went; of the current one, packets may go on.
+  // Bursts are released in the order in which they were sent; the current one may still have
+  // packets to send.
   for (std::uint32_t left = completion.released; left > 0;) {
     Burst* burst = in_flight_.ready() == 0 ? current_ : in_flight_.at(0);
     if (burst == nullptr) return;
@@ -271,7 +273,7 @@ void TxQueue::end_pass() noexcept {
   if (done) {
     Burst* burst = std::exchange(current_, nullptr);
     if (burst->kept > 0) {
-      // As many places as there are bursts.
+      // The ring has as many places as there are bursts.
       *in_flight_.claim() = burst;
       in_flight_.publish();
     } else {
@@ -282,7 +284,7 @@ void TxQueue::end_pass() noexcept {
 }
 
 void TxQueue::begin_flush() noexcept {
-  // Acquire: whoever asked sees dropped what it has submitted.
+  // Acquire, so that everything the caller of `flush` has submitted is dropped.
   flushes_begun_ = flushes_wanted_.load(std::memory_order_acquire);
   flush_left_ = ring_.size();
 }
@@ -306,7 +308,7 @@ void TxQueue::end_flush() noexcept {
 }
 
 void TxQueue::discard() noexcept {
-  // A sender that was not told that the queue is closed is about to push its burst.
+  // A sender that has not seen that the queue is closed is about to push its burst.
   for (int i = 0; i < 100'000 && counters().held != 0; ++i) {
     if (current() != nullptr) {
       count_dropped(DropReason::FLUSHED, current_->num_packets() - position_);

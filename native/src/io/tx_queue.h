@@ -30,44 +30,45 @@ class TxQueue : public QueueBase<TxQueueConfig> {
     return static_cast<std::uint32_t>(burst_size(config_));
   }
 
-  /// Of one burst: it cannot have more than there are buffers.
+  /// Limit for one burst: the number of buffers.
   [[nodiscard]] std::uint32_t most_packets() const noexcept { return most_packets_; }
 
   // --- Application. Any thread.
 
-  /// An empty burst with `num_packets` buffers per segment (1 to most_packets), state APPLICATION.
-  /// Throws nothing: NO_FREE_BURST_BUFFERS, NO_FREE_PACKET_BUFFERS or INVALID_PARAMETER.
+  /// Allocate an empty burst with `num_packets` buffers per segment (1 to most_packets), in state
+  /// APPLICATION. Returns NO_FREE_BURST_BUFFERS, NO_FREE_PACKET_BUFFERS or INVALID_PARAMETER on
+  /// failure.
   Status allocate(std::uint32_t num_packets, Burst** burst) noexcept;
-  /// Whether so many packets could be filled now. If not, receive queues that hold buffers for more
-  /// packets to come deliver what they have.
+  /// Whether buffers for this many packets are free now. If not, receive queues deliver open
+  /// bursts, which hold buffers.
   bool has_buffers(std::uint32_t num_packets) noexcept;
-  /// Give the buffers for `num_packets` to a burst that has none.
+  /// Add buffers for `num_packets` to a burst that has none.
   Status fill(Burst& burst, std::uint32_t num_packets) noexcept;
-  /// Queue the burst. On SUCCESS and NO_SPACE_AVAILABLE the burst is no longer the caller's.
+  /// Queue the burst. On SUCCESS and NO_SPACE_AVAILABLE, the caller no longer owns the burst.
   Status send(Burst* burst) noexcept;
-  /// As PortIo::unreachable.
+  /// Like PortIo::unreachable.
   [[nodiscard]] const char* unreachable(std::uintptr_t connection) const noexcept;
-  /// As PortIo::held_up_by.
+  /// Like PortIo::held_up_by.
   [[nodiscard]] std::string held_up_by() const;
-  /// Wait until everything submitted has left or was dropped; false on timeout or interruption.
+  /// Wait until all submitted packets have left or were dropped; false on timeout or interruption.
   bool wait_idle(std::int64_t timeout_ns) noexcept;
   /// Wait until a burst may be allocated again; false on timeout or interruption.
   bool wait_free(std::int64_t timeout_ns) noexcept;
-  /// Drop what was submitted before and has not left, counted as flushed; returns how many packets.
-  /// The worker does so, and what PortIo::settle asks for. Throws Error NOT_READY, GENERIC_FAILURE.
+  /// Drop packets that were submitted before and have not left, counted as flushed; returns their
+  /// number. The worker drops them, with PortIo::settle. Throws Error NOT_READY, GENERIC_FAILURE.
   std::uint64_t flush();
 
   [[nodiscard]] TxSnapshot counters() const noexcept;
-  /// The pool of bursts is one for all transmit queues of the session.
+  /// All transmit queues of the session share one pool of bursts.
   [[nodiscard]] QueueLevels levels() const noexcept;
   /// ns between launch time and transmission.
   [[nodiscard]] const Histogram& lateness() const noexcept { return lateness_; }
-  /// Count anew; the worker does so before it sends the next packet.
+  /// Reset the histogram; the worker does this before it sends the next packet.
   void reset_lateness() noexcept;
 
   // --- Transmit worker. One thread.
 
-  /// How packets are sent; before the worker starts. `keeps_buffers`: as TransmitTraits.
+  /// Set how packets are sent; call before the worker starts. `keeps_buffers`: like TransmitTraits.
   void open(const PortIo& io, const Clock& clock, bool keeps_buffers) noexcept {
     io_ = &io;
     clock_ = clock;
@@ -77,34 +78,34 @@ class TxQueue : public QueueBase<TxQueueConfig> {
 
   /// The burst at the head of the queue, or null.
   Burst* current() noexcept;
-  /// Bursts wait behind the current one, or there is none yet.
+  /// Whether bursts wait after the current one, or before the first one is taken.
   [[nodiscard]] bool anything_queued() const noexcept { return ring_.size() > 0; }
-  /// Packets of the current burst that have left or were dropped.
+  /// Number of packets of the current burst that have left or were dropped.
   [[nodiscard]] std::uint32_t position() const noexcept { return position_; }
   void count_sent(std::uint32_t packets, std::uint64_t bytes) noexcept;
-  /// The engine keeps the next packets: held, until `count_completed`.
+  /// The engine keeps the next packets: they count as held until `count_completed`.
   void count_kept(std::uint32_t packets) noexcept {
     position_ += packets;
     if (keeps_buffers_) current_->kept += packets;
   }
-  /// Count what became of packets that the engine kept; give back what it has released.
+  /// Count what happened to packets that the engine kept; free what it has released.
   void count_completed(const TransmitCompletion& completion) noexcept;
   void count_dropped(DropReason reason, std::uint32_t packets) noexcept;
   void count_late() noexcept { tally_.late += 1; }
   void record_lateness(std::uint64_t ns) noexcept { lateness_.record(ns); }
-  /// A flush was asked for and has not begun.
+  /// Whether a flush was requested and has not begun.
   [[nodiscard]] bool flush_wanted() const noexcept {
     return flushes_wanted_.load(std::memory_order_relaxed) != flushes_begun_;
   }
-  /// What is queued now is to be dropped.
+  /// Mark what is queued now to be dropped.
   void begin_flush() noexcept;
-  /// Drop it. False: a sender has not finished queueing; call again.
+  /// Drop it. Returns false if a sender has not finished queueing; call again.
   bool drop_flushed() noexcept;
   void end_flush() noexcept;
-  /// Give the burst back when all of it has left; publish the counters.
+  /// Release the burst when all of it has left; publish the counters.
   void end_pass() noexcept;
   /// Drop what is queued and what senders are about to queue; the queue is closed, and the engine
-  /// keeps nothing any more.
+  /// keeps no packets.
   void discard() noexcept;
 
   void mark_closed() noexcept;
@@ -113,9 +114,9 @@ class TxQueue : public QueueBase<TxQueueConfig> {
   Doorbell* worker_doorbell{nullptr};
 
  private:
-  /// Of a direct queue: do its work, or wait for some, for `timeout_ns` at most (negative: no
-  /// limit). ELSEWHERE: the queue has a worker, or the work is another thread's; wait for
-  /// `timeout_ns`, as it is then.
+  /// For a direct queue: do its work, or wait for work, at most `timeout_ns` (negative: no limit).
+  /// ELSEWHERE: the queue has a worker, or another thread is doing the work; the caller waits for
+  /// `timeout_ns`, which may have been reduced.
   DirectWork::Outcome work_or_wait(std::int64_t& timeout_ns) noexcept;
 
   std::uint32_t most_packets_{0};
@@ -126,26 +127,26 @@ class TxQueue : public QueueBase<TxQueueConfig> {
   bool keeps_buffers_{false};
   Burst* current_{nullptr};
   std::uint32_t position_{0};
-  /// Bursts all of whose packets the engine was given, and some of which it still keeps.
+  /// Bursts that were given to the engine completely, of which it still keeps packets.
   SpscRing<Burst*> in_flight_;
-  /// Without `submitted` and `held`, which are known where it is read.
+  /// Without `submitted` and `held`, which are computed when it is read.
   TxSnapshot tally_;
   bool dirty_{false};
-  /// Something was completed: who waits for it is to be woken.
+  /// Packets were completed: waiting callers must be woken.
   bool completed_{false};
   PublishedCounters<TxSnapshot> published_;
   Histogram lateness_;
   std::atomic<bool> reset_lateness_{false};
   std::atomic<std::uint32_t> flushes_wanted_{0};
   std::atomic<std::uint32_t> flushes_done_{0};
-  /// Of the worker: flushes begun, and bursts in the ring that are still to be dropped.
+  /// Worker: flushes begun, and bursts in the ring that are still to be dropped.
   std::uint32_t flushes_begun_{0};
   std::size_t flush_left_{0};
   alignas(64) std::atomic<std::uint64_t> submitted_{0};
   std::atomic<bool> closed_{false};
-  /// Rung when bursts or buffers were given back, and when packets were completed.
+  /// Rung when bursts or buffers were freed, and when packets were completed.
   WaitQueue freed_;
-  /// One flush at a time, so that each tells what it dropped.
+  /// One flush at a time, so that each returns the number of packets it dropped.
   std::mutex flush_mutex_;
 };
 

@@ -8,7 +8,7 @@ namespace daqiri::memory {
 
 namespace {
 
-/// Bits of floats that C++ has no type of.
+/// The bits of floats for which C++ has no type.
 struct Half {
   std::uint16_t bits;
 };
@@ -19,7 +19,7 @@ struct Bfloat {
 double value_of(Half half) noexcept {
   const std::uint32_t exponent = half.bits & 0x7C00U;
   const std::uint32_t rest = (half.bits & 0x7FFFU) << 13U;
-  // A float's exponent is 112 more; that of infinity and of what is not a number 224.
+  // The exponent of a float is greater by 112; for infinity and NaN by 224.
   const float size = exponent == 0         ? static_cast<float>(half.bits & 0x3FFU) * 0x1p-24F
                      : exponent == 0x7C00U ? std::bit_cast<float>(rest + (224U << 23U))
                                            : std::bit_cast<float>(rest + (112U << 23U));
@@ -33,7 +33,7 @@ T value_of(T value) noexcept {
   return value;
 }
 
-/// Blocks have less than 2^32 bytes: none of the sums of integers overflows.
+/// Blocks have less than 2^32 bytes, so that sums of integers do not overflow.
 template <typename Pixel>
 class Sum {
  public:
@@ -44,7 +44,7 @@ class Sum {
   std::conditional_t<std::is_integral_v<Pixel>, std::int64_t, double> sum_{0};
 };
 
-/// Upper and lower halves apart.
+/// Adds upper and lower halves separately.
 template <typename Pixel>
 class LongSum {
  public:
@@ -67,7 +67,7 @@ class Sum<std::uint64_t> : public LongSum<std::uint64_t> {};
 
 float mean_of(double total, double count) noexcept {
   const auto mean = static_cast<float>(total / count);
-  // GPUs have their own bits of it.
+  // GPUs have a different bit pattern for NaN.
   return mean == mean ? mean : std::bit_cast<float>(0x7FC00000U);
 }
 

@@ -1,4 +1,4 @@
-/// Packet buffers by number: their owner, and the free ones.
+/// Packet buffers by number: their owner, and the list of free buffers.
 #pragma once
 
 #include <atomic>
@@ -13,11 +13,12 @@
 
 namespace daqiri::memory {
 
-/// A region's packets in the memory of a GPU, each at the same place there as on the host: engines
-/// that do not reach the GPU use the host's, applications the GPU's.
+/// Copies of a region's packets in GPU memory, at the same offsets as in host memory: engines that
+/// cannot access the GPU use host memory, applications use GPU memory.
 class DeviceCopies {
  public:
-  /// `on_device` - `on_host`: from where the host has a packet to where the GPU has it.
+  /// `distance`: `on_device` - `on_host`, from a packet's address in host memory to that in GPU
+  /// memory.
   explicit DeviceCopies(std::ptrdiff_t distance) noexcept : distance_(distance) {}
   DeviceCopies(const DeviceCopies&) = delete;
   DeviceCopies& operator=(const DeviceCopies&) = delete;
@@ -30,28 +31,29 @@ class DeviceCopies {
     return static_cast<std::byte*>(on_device) - distance_;
   }
 
-  /// Of a burst; no address: that one was freed.
+  /// Packets of a burst; a null address: the packet was freed.
   struct Packets {
     void* const* addresses;
     const std::uint32_t* bytes;
     std::uint32_t count;
   };
-  /// Begin to copy packets that are on the host to the GPU, when `after` (null: nothing) is
-  /// complete. Returns the event that is complete when they are there. Any thread. Throws Error
-  /// GENERIC_FAILURE when the GPU does not work any more.
+  /// Begin to copy packets from the host to the GPU, after the event `after` (null: at once).
+  /// Returns an event that is complete when the copies are. Any thread. Throws Error
+  /// GENERIC_FAILURE if the GPU has failed.
   virtual cudaEvent_t to_device(const Packets& packets, cudaEvent_t after) = 0;
-  /// What copies to the host wait for: what was begun here before, or all work that the GPU was
-  /// given, by anybody in this process.
+  /// What copies to the host wait for: copies begun here before, or all work that this process has
+  /// given to the GPU.
   enum class Behind : std::uint8_t { COPIES, EVERYTHING };
-  /// Copy packets that are on the GPU to the host. Any thread. Throws as above.
+  /// Copy packets from the GPU to the host. Any thread. Throws as above.
   virtual void to_host(const Packets& packets, Behind behind) = 0;
-  /// Copy packets that are on the GPU to rows of `width` bytes there, which are filled up with
-  /// zeros; done on return. Any thread. Throws as above.
+  /// Copy packets on the GPU to rows of `width` bytes there, padded with zeros; complete on return.
+  /// Any thread. Throws as above.
   virtual void gather(const Packets& packets, std::uint64_t to, std::size_t width) = 0;
-  /// Wait until an event of `to_device` is complete; null: nothing. Any thread. Throws as above.
+  /// Wait until an event of `to_device` is complete; null: do not wait. Any thread. Throws as
+  /// above.
   virtual void wait_for(cudaEvent_t event) = 0;
-  /// Wait until all that `to_device` began is there: nothing arrives in the GPU's memory later.
-  /// Any thread. Returns also when the GPU does not work any more.
+  /// Wait for all copies begun by `to_device`, so that none writes to GPU memory later. Any thread.
+  /// Also returns if the GPU has failed.
   virtual void finish() noexcept = 0;
   [[nodiscard]] virtual int gpu() const noexcept = 0;
 
@@ -59,35 +61,35 @@ class DeviceCopies {
   std::ptrdiff_t distance_;
 };
 
-/// Buffers known by number: of a memory region, of a kernel's ring of blocks, of a driver's pool.
+/// Numbered buffers: of a memory region, of a kernel's ring of blocks, of a driver's pool.
 ///
-/// An engine that delivers from memory of its own implements this, and gives its session a share of
-/// it (SessionMemory::owners): packets may be held long after the session is closed.
+/// An engine that delivers packets in its own memory implements this, and shares ownership with its
+/// session (SessionMemory::owners), because packets may be held long after the session is closed.
 class BufferOwner {
  public:
   BufferOwner(std::string name, std::uint32_t buf_size, bool host_readable)
       : name_(std::move(name)), buf_size_(buf_size), host_readable_(host_readable) {}
   virtual ~BufferOwner() = default;
 
-  /// Take `n` buffers back. Any thread.
+  /// Free `n` buffers. Any thread.
   virtual void give(const std::uint32_t* buffers, std::uint32_t n) noexcept = 0;
-  /// Whether buffers must come back soon: the application, which may hold packets, gets copies.
+  /// Whether buffers must be freed soon: the application, which may hold packets, gets copies.
   [[nodiscard]] virtual bool wanted_soon() const noexcept { return false; }
-  /// Copy packet data, which the device has, to where the CPU reads it. False: the device does not
-  /// work any more. Any thread.
+  /// Copy packet data from a device to host memory. Returns false if the device has failed. Any
+  /// thread.
   [[nodiscard]] virtual bool copy_to_host(const void* data, void* to,
                                           std::size_t bytes) const noexcept {
     std::memcpy(to, data, bytes);
     return true;
   }
 
-  /// Null: packets have one place.
+  /// Null: packets have no copies on a device.
   [[nodiscard]] virtual DeviceCopies* device_copies() const noexcept { return nullptr; }
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   /// Most bytes of packet data in a buffer.
   [[nodiscard]] std::uint32_t buf_size() const noexcept { return buf_size_; }
-  /// False: an access by the CPU would fault (GPU memory).
+  /// False: CPU access would fault (GPU memory).
   [[nodiscard]] bool host_readable() const noexcept { return host_readable_; }
 
  private:
@@ -96,10 +98,10 @@ class BufferOwner {
   bool host_readable_;
 };
 
-/// LIFO of the numbers 0..count-1; any thread may take and give.
+/// A LIFO of the numbers 0..count-1; any thread may take and give.
 ///
-/// A tagged stack: the head holds the top number and a tag that every change advances, so that a
-/// compare-exchange never mistakes a recycled top for an unchanged one. Taking and giving move
+/// A tagged stack: the head contains the top number and a tag that every change increments, so that
+/// a compare-exchange never mistakes a recycled top for an unchanged one. `take` and `give` move
 /// whole chains with one compare-exchange.
 class FreeList {
  public:
@@ -117,7 +119,7 @@ class FreeList {
     for (;;) {
       std::uint32_t taken = 0;
       auto top = static_cast<std::uint32_t>(head);
-      // The chain may change underfoot; the tag then makes the exchange fail and the walk is
+      // Other threads may change the chain; the tag then makes the exchange fail, and the walk is
       // repeated.
       while (taken < n && top != END) {
         numbers[taken++] = top;
@@ -131,7 +133,7 @@ class FreeList {
       }
     }
   }
-  /// Give `n` numbers back.
+  /// Return `n` numbers.
   void give(const std::uint32_t* numbers, std::uint32_t n) noexcept {
     if (n == 0) return;
     for (std::uint32_t i = 0; i + 1 < n; ++i)
@@ -143,9 +145,9 @@ class FreeList {
     } while (!head_.compare_exchange_weak(head, successor(head, numbers[0]),
                                           std::memory_order_acq_rel, std::memory_order_relaxed));
   }
-  /// Take all `count` numbers for good, or none where one is missing. They still count as free.
+  /// Take all `count` numbers permanently, or none if one is missing. They still count as free.
   bool take_all(std::uint32_t count) noexcept {
-    // A change: whoever gives numbers later sees what was written before.
+    // A modification, so that threads that return numbers later see what was written before.
     std::uint64_t head = head_.fetch_add(0, std::memory_order_acq_rel);
     for (;;) {
       if (available() < count) return false;
@@ -158,14 +160,14 @@ class FreeList {
         return true;
     }
   }
-  /// Numbers free now; exact when no other thread is at work.
+  /// Number of free numbers; exact if no other thread is active.
   [[nodiscard]] std::uint32_t available() const noexcept {
     return available_.load(std::memory_order_relaxed);
   }
 
  private:
   static constexpr std::uint32_t END = 0xFFFFFFFFU;
-  /// The next head: the tag above, the number of the top below.
+  /// The next head: the tag in the upper half, the top number in the lower half.
   static std::uint64_t successor(std::uint64_t head, std::uint32_t top) noexcept {
     return ((head >> 32U) + 1) << 32U | top;
   }

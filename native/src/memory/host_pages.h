@@ -7,10 +7,10 @@
 
 namespace daqiri::memory {
 
-/// An allocation on the region's NUMA node, all of whose pages are there. Unmapped with this.
+/// An allocation on the region's NUMA node, with all pages present. The destructor unmaps it.
 class HostPages {
  public:
-  /// Ordinary pages, hugepages for `kind: huge`. Throws as MemoryRegion::allocate.
+  /// Ordinary pages, or hugepages for `kind: huge`. Throws like MemoryRegion::allocate.
   HostPages(const MemoryRegionConfig& config, const RegionNeeds& needs);
   HostPages(HostPages&& other) noexcept : extent_(std::exchange(other.extent_, {})) {}
   HostPages& operator=(HostPages&&) = delete;

@@ -25,12 +25,12 @@ namespace daqiri::memory {
 
 namespace {
 
-/// Bytes that the kernel gives or takes in one call. Meanwhile other threads of the process cannot
-/// map memory, and so not begin either.
+/// Bytes that the kernel allocates or frees per call. During the call, other threads of the process
+/// cannot map memory, and so cannot start either.
 constexpr std::size_t AT_ONCE = std::size_t{2} << 20U;
 
-/// Ordinary memory; that of a transparent hugepage and more begins where one can, so that none is
-/// given or taken in parts. MAP_FAILED: errno tells why.
+/// Maps ordinary memory. A mapping of at least a transparent hugepage begins at the boundary of
+/// one, so that none is allocated or freed in parts. MAP_FAILED: the reason is in errno.
 void* map_pages(std::size_t bytes) {
   const std::size_t more = bytes >= AT_ONCE ? AT_ONCE : 0;
   void* const mapped =
@@ -41,15 +41,15 @@ void* map_pages(std::size_t bytes) {
       (AT_ONCE - reinterpret_cast<std::uintptr_t>(begin) % AT_ONCE) % AT_ONCE;
   if (before > 0) munmap(begin, before);
   munmap(begin + before + bytes, more - before);
-  // Packets of many pages cost fewer page walks, where the kernel has such pages.
+  // Large regions need fewer page walks, if the kernel supports such pages.
   madvise(begin + before, bytes, MADV_HUGEPAGE);
   return begin + before;
 }
 
 constexpr int MAX_NODES = 1024;
 
-/// Pages of the mapping, none of which was touched, come from NUMA node `node`. Throws Error
-/// INVALID_PARAMETER. A kernel without NUMA has one node, 0.
+/// Binds untouched pages of the mapping to NUMA node `node`. Throws Error INVALID_PARAMETER. A
+/// kernel without NUMA has one node, 0.
 void place(const RegionExtent& extent, int node, const std::string& what) {
   constexpr int BITS = CHAR_BIT * sizeof(unsigned long);
   std::array<unsigned long, MAX_NODES / BITS> mask{};
@@ -59,7 +59,7 @@ void place(const RegionExtent& extent, int node, const std::string& what) {
         0)
       return;
     if (errno == EPERM || errno == ENOSYS) {
-      // Containers and kernels without NUMA. The only node needs no placing.
+      // Containers and kernels without NUMA. If there is only one node, no placement is needed.
       if (node == 0 && !std::filesystem::exists("/sys/devices/system/node/node1")) return;
       return log(LogLevel::WARN, what + " may be on any NUMA node: mbind(2) for affinity " +
                                      std::to_string(node) + " is not permitted here (" +
@@ -113,7 +113,7 @@ Error shortage(const MemoryRegionConfig& config, std::size_t bytes, std::size_t 
   return {Status::NO_FREE_PACKET_BUFFERS, text};
 }
 
-/// Pages are touched now, so that no packet waits for the kernel to find one. Throws Error.
+/// Touches the pages now, so that no packet waits for a page fault. Throws Error.
 void populate(const RegionExtent& extent, const MemoryRegionConfig& config, std::size_t page) {
   const std::size_t piece = std::max(page, AT_ONCE);
   for (std::size_t at = 0; at < extent.bytes; at += piece) {
@@ -156,7 +156,7 @@ const RegisteredMemoryKind hugepages(MemoryKind::HUGE, allocate_host);
 
 HostPages::HostPages(const MemoryRegionConfig& config, const RegionNeeds& needs) {
   const bool huge = config.kind_ == MemoryKind::HUGE;
-  // Mappings begin at a page, which is more than any engine asks for.
+  // Mappings begin at a page boundary, which satisfies the alignment of every engine.
   const std::size_t page =
       huge ? Hugepages::now().size : static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   extent_ = RegionExtent::of(config, needs, page);
@@ -166,7 +166,7 @@ HostPages::HostPages(const MemoryRegionConfig& config, const RegionNeeds& needs)
   if (base == MAP_FAILED) throw shortage(config, extent_.bytes, page, 0);
   extent_.base = static_cast<std::byte*>(base);
   try {
-    // Of a GPU's regions it names the GPU.
+    // For regions on a GPU, affinity is the number of the GPU.
     if (config.kind_ != MemoryKind::DEVICE)
       place(extent_, config.affinity_, "memory region '" + config.name_ + "'");
     populate(extent_, config, page);

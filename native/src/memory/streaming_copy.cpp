@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t LINE = 64;
 
-/// Whole cache lines, to a place where one begins.
+/// Copies whole cache lines to an address at the beginning of one.
 using Lines = void (*)(std::byte* to, const std::byte* from, std::size_t lines) noexcept;
 
 [[gnu::target("avx512f")]] void avx512(std::byte* to, const std::byte* from,

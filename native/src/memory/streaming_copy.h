@@ -5,10 +5,10 @@
 
 namespace daqiri::memory {
 
-/// As memcpy, whole cache lines past the caches where the processor can. Needs `settle_stores`
-/// before others are told.
+/// Like memcpy, but whole cache lines bypass the caches if the CPU supports it. Call
+/// `settle_stores` before other threads are notified.
 void streaming_copy(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
-/// What was streamed before is there before what is stored after.
+/// Makes earlier streamed stores visible before later stores.
 void settle_stores() noexcept;
 
 }  // namespace daqiri::memory

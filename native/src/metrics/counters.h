@@ -45,7 +45,7 @@ inline std::uint64_t total(const DropCounts& counts) noexcept {
   return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
 }
 
-/// A number with the name by which users know it.
+/// A number with its public name.
 struct Counter {
   const char* name;
   std::uint64_t value{0};
@@ -56,11 +56,11 @@ struct Counter {
   operator std::uint64_t() const noexcept { return value; }  // NOLINT(google-explicit-constructor)
 };
 
-// A group of counters is a struct whose members are Counters, followed by `dropped` where packets
-// can be dropped. A new counter is one line: the member, with its name.
+// A group of counters is a struct whose members are Counters, followed by `dropped` if packets can
+// be dropped. A new counter needs one line: the member with its name.
 
-/// At any snapshot: received = delivered + held + sum(dropped). What a reorder plan takes is
-/// delivered.
+/// In every snapshot: received = delivered + held + sum(dropped). Packets that a reorder plan
+/// accepts count as delivered.
 struct RxSnapshot {
   Counter received{"received"};
   Counter received_bytes{"received_bytes"};
@@ -68,36 +68,35 @@ struct RxSnapshot {
   /// In a stage before the bursts, in an open burst, or in the ring.
   Counter held{"held"};
   Counter bursts{"bursts"};
-  /// Delivered, but cut to the buffer (UDP).
+  /// Delivered, but truncated to the buffer (UDP).
   Counter truncated{"truncated"};
-  /// Most bursts ever in the ring (mode maximum).
+  /// Largest number of bursts in the ring so far (mode maximum).
   Counter ring_high_water{"ring_high_water"};
   DropCounts dropped{};
   [[nodiscard]] std::uint64_t dropped_total() const noexcept { return total(dropped); }
 };
 
-/// At any snapshot: submitted = sent + held + sum(dropped).
+/// In every snapshot: submitted = sent + held + sum(dropped).
 struct TxSnapshot {
   Counter submitted{"submitted"};
   Counter sent{"sent"};
   Counter sent_bytes{"sent_bytes"};
   Counter held{"held"};
   Counter bursts{"bursts"};
-  /// Launch time already past when submitted.
+  /// Packets whose launch time had passed when they were submitted.
   Counter late{"late"};
   DropCounts dropped{};
   [[nodiscard]] std::uint64_t dropped_total() const noexcept { return total(dropped); }
 };
 
-/// What a receive flow matched, whatever became of it then. Over the flows of a port: all that its
-/// queues received, but for what no flow matched.
+/// Packets that a receive flow matched, including those dropped later. The sum over the flows of a
+/// port is all that its queues received, without packets that no flow matched.
 struct FlowSnapshot {
   Counter packets{"packets"};
   Counter bytes{"bytes"};
 };
 
-/// How full a queue's ring, and the pool that its bursts come from, are. Exact when no other thread
-/// is at work.
+/// Fill levels of a queue's ring and of its pool of bursts. Exact if no other thread is active.
 struct QueueLevels {
   Counter ring{"ring"};
   Counter ring_capacity{"ring_capacity"};
@@ -136,7 +135,7 @@ class CounterGroup {
     for (std::size_t i = 0; i < N; ++i) values_[i].store(values[i], std::memory_order_release);
     sequence_.store(seq + 2, std::memory_order_release);
   }
-  /// As above, of what was published last and more. The thread that publishes.
+  /// Publish the last published values plus `more`. Called by the publishing thread.
   void add(const std::array<std::uint64_t, N>& more) noexcept {
     std::array<std::uint64_t, N> values;
     for (std::size_t i = 0; i < N; ++i)
@@ -158,7 +157,7 @@ class CounterGroup {
   std::array<std::atomic<std::uint64_t>, N> values_{};
 };
 
-/// A group that one thread counts in and publishes, and others read.
+/// A group of counters that one thread counts and publishes, and others read.
 template <typename Group>
 class PublishedCounters {
   static constexpr std::size_t N = num_counters<Group>();

@@ -18,9 +18,9 @@ class JsonObject {
   void flag(std::string_view key, bool value) { json(key, value ? "true" : "false"); }
   void number(std::string_view key, std::integral auto value) { json(key, std::to_string(value)); }
 
-  /// A key a line.
+  /// One key per line.
   [[nodiscard]] std::string lines() const { return "{\n  " + joined(",\n  ") + "\n}\n"; }
-  /// All in one line.
+  /// On one line.
   [[nodiscard]] std::string line() const { return "{" + joined(", ") + "}"; }
 
   static std::string quoted(std::string_view text) {

@@ -11,14 +11,15 @@ namespace {
 constexpr std::uint32_t MAX_IPV4_LENGTH = 65535;
 constexpr std::uint32_t UDP_CHECKSUM_AT = UDP_AT + 6;
 
-/// `before` bytes of headers and `payload` behind them, in the buffers and in what IPv4 can
-/// announce.
+/// Whether `before` bytes of headers and `payload` bytes after them fit the buffers and the length
+/// field of IPv4.
 bool fits(PacketBytes& packet, std::uint32_t before, std::uint32_t payload) noexcept {
   return packet.reaches(before) && payload <= packet.capacity() - before &&
          payload <= MAX_IPV4_LENGTH - (before - IPV4_AT);
 }
 
-/// Begun with the pseudo header of `payload` bytes; `addresses` are both, as in the IP header.
+/// Starts a checksum with the pseudo header for `payload` bytes; `addresses`: both, as in the IP
+/// header.
 Checksum pseudo_header(const std::uint8_t* addresses, std::size_t size, std::uint8_t protocol,
                        std::uint32_t payload) noexcept {
   std::uint8_t rest[8]{};
@@ -33,7 +34,7 @@ Checksum pseudo_header(const std::uint8_t* addresses, std::size_t size, std::uin
 }  // namespace
 
 bool parse_mac(std::string_view text, MacAddress& mac) noexcept {
-  constexpr std::size_t PAIR = 3;  // with the colon
+  constexpr std::size_t PAIR = 3;  // including the colon
   if (text.size() != PAIR * mac.size() - 1) return false;
   for (std::size_t i = 0; i < mac.size(); ++i) {
     const char* digits = text.data() + PAIR * i;
@@ -109,7 +110,7 @@ PacketBytes::PacketBytes(const Burst& burst, std::uint32_t packet) noexcept {
       size = std::min(size, HEADERS_SIZE);
       spare_ = buffer - size;
     }
-    // The payload may be where only a GPU writes it.
+    // Payloads in memory that only a GPU can write are left out.
     if (!burst.host_readable(s)) size = 0;
     data_[s] = static_cast<std::uint8_t*>(burst.pkts[s][packet]);
     sizes_[s] = size;
@@ -222,7 +223,7 @@ bool write_udp_payload(PacketBytes& packet, const void* data, std::uint32_t size
 }
 
 bool write_bare_payload(PacketBytes& packet, const void* data, std::uint32_t size) noexcept {
-  // There are no headers to leave the first segment to.
+  // There are no headers, so the first segment can be filled completely.
   static_cast<void>(packet.reaches(packet.capacity()));
   if (!packet.reaches(size)) return false;
   packet.write(0, data, size);

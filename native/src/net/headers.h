@@ -1,4 +1,4 @@
-/// Packet headers: Ethernet, IPv4, IPv6 and UDP, to be written and read; the Internet checksum.
+/// Packet headers: reads and writes Ethernet, IPv4, IPv6 and UDP; computes the Internet checksum.
 #pragma once
 
 #include <endian.h>
@@ -32,7 +32,7 @@ inline constexpr std::uint32_t HEADERS_SIZE = UDP_AT + UDP_SIZE;
 
 using MacAddress = std::array<std::uint8_t, 6>;
 
-/// False: the text is not of the form aa:bb:cc:dd:ee:ff.
+/// Returns false unless the text has the form aa:bb:cc:dd:ee:ff.
 bool parse_mac(std::string_view text, MacAddress& mac) noexcept;
 
 // --- Big-endian fields
@@ -59,7 +59,7 @@ class Checksum {
  public:
   void add(const void* data, std::size_t size) noexcept {
     const auto* at = static_cast<const std::uint8_t*>(data);
-    // Halves of 8 bytes, each in a sum of its own: no carry to look after.
+    // Separate sums for both halves of 8 bytes need no carries.
     std::uint64_t low = 0;
     std::uint64_t high = 0;
     std::size_t left = size;
@@ -72,7 +72,7 @@ class Checksum {
     std::uint64_t rest = 0;
     if (left > 0) std::memcpy(&rest, at, left);
     std::uint64_t sum = fold(fold(low) + fold(high) + fold(rest));
-    // A piece that begins at an odd byte counts with its bytes swapped (RFC 1071, 2(B)).
+    // A piece that begins at an odd byte is added with its bytes swapped (RFC 1071, 2(B)).
     if (odd_) sum = (sum & 0xFFU) << 8U | sum >> 8U;
     sum_ += sum;
     odd_ = odd_ != (size % 2 == 1);
@@ -81,7 +81,7 @@ class Checksum {
   [[nodiscard]] std::uint16_t value() const noexcept {
     return static_cast<std::uint16_t>(~be16toh(static_cast<std::uint16_t>(fold(sum_))));
   }
-  /// As UDP has it: 0 would mean "none" (RFC 768).
+  /// For UDP, where 0 would mean "none" (RFC 768).
   [[nodiscard]] std::uint16_t udp_value() const noexcept {
     return value() == 0 ? std::uint16_t{0xFFFF} : value();
   }
@@ -99,16 +99,16 @@ class Checksum {
 
 // --- Headers as bytes. Fields are in host byte order.
 
-/// Most VLAN tags of a frame that are read.
+/// Most VLAN tags of a frame to read.
 inline constexpr unsigned MOST_VLAN_TAGS = 4;
 
-/// IEEE 802.1Q, 802.1ad, and what stood for the latter before.
+/// IEEE 802.1Q, 802.1ad, and the EtherType used before 802.1ad.
 constexpr bool is_vlan_tag(std::uint16_t eth_type) noexcept {
   return eth_type == 0x8100 || eth_type == 0x88A8 || eth_type == 0x9100;
 }
 
-/// VLAN tags at `at`, behind the EtherType `eth_type`; both move behind them. Returns how many
-/// there are. `eth_type` stays that of a tag when there are more, or the frame ends.
+/// Skips VLAN tags at `at`, after the EtherType `eth_type`; updates both. Returns the number of
+/// tags. `eth_type` remains that of a tag if there are more, or if the frame ends.
 inline unsigned skip_vlan_tags(const std::uint8_t* frame, std::uint32_t length, std::uint32_t& at,
                                std::uint16_t& eth_type) noexcept {
   unsigned tags = 0;
@@ -121,11 +121,11 @@ inline unsigned skip_vlan_tags(const std::uint8_t* frame, std::uint32_t length, 
 
 /// RFC 791.
 struct Ipv4Header {
-  /// Of the header, with its options.
+  /// Size of the header with its options.
   std::uint32_t size{IPV4_SIZE};
   /// Type of service.
   std::uint8_t service{0};
-  /// Header and what is behind it, as announced.
+  /// Length of header and payload in the header.
   std::uint16_t length{0};
   std::uint16_t identification{0};
   /// Flags and offset.
@@ -137,7 +137,7 @@ struct Ipv4Header {
 
   [[nodiscard]] bool first_fragment() const noexcept { return (fragment & 0x1FFFU) == 0; }
   [[nodiscard]] bool fragmented() const noexcept { return (fragment & 0x3FFFU) != 0; }
-  /// False when the `captured` bytes at `at` are no whole header.
+  /// Returns false if the `captured` bytes at `at` contain no complete header.
   bool parse(const std::uint8_t* at, std::uint32_t captured) noexcept {
     if (captured < IPV4_SIZE || at[0] >> 4U != 4) return false;
     size = (at[0] & 0x0FU) * 4U;
@@ -152,45 +152,45 @@ struct Ipv4Header {
     destination = load_be32(at + 16);
     return true;
   }
-  /// IPV4_SIZE bytes, no options, with the checksum.
+  /// Writes IPV4_SIZE bytes without options, with the checksum.
   void store(std::uint8_t* out) const noexcept;
 };
 
-/// RFC 768. UDP_SIZE bytes; `length` with the header; `checksum` 0: none.
+/// RFC 768. Writes UDP_SIZE bytes; `length` includes the header; `checksum` 0: none.
 void store_udp(std::uint8_t* out, std::uint16_t source, std::uint16_t destination,
                std::uint16_t length, std::uint16_t checksum) noexcept;
 
-/// Writes the IP header (RFC 791, RFC 8200) of `payload` bytes from one address to another of its
-/// family; what does not fit the length field is announced as 0. Returns its size. `checksum` gets
-/// the pseudo header.
+/// Writes the IP header (RFC 791, RFC 8200) for `payload` bytes between two addresses of one
+/// family; a length that exceeds the length field is written as 0. Returns its size. `checksum`
+/// receives the pseudo header.
 std::uint32_t store_ip(std::uint8_t* out, const SocketAddress& from, const SocketAddress& to,
                        std::uint8_t protocol, std::uint32_t payload, Checksum& checksum) noexcept;
-/// What it returns.
+/// The size that store_ip returns.
 [[nodiscard]] constexpr std::uint32_t ip_size(bool ipv6) noexcept {
   return ipv6 ? IPV6_SIZE : IPV4_SIZE;
 }
 
 // --- Headers of packets to transmit
 
-/// One packet of a burst as a single run of bytes over its segments.
+/// One packet of a burst as a single range of bytes over its segments.
 ///
-/// Where a segment ends is said by its length, once packet lengths are set; the last segment
-/// reaches to the end of its buffer in any case. Before that, with several segments, the first
-/// holds the headers (42 bytes), or as much as its buffer does where a packet is too long for that;
-/// each further one fills its buffer.
+/// After packet lengths are set, they determine where segments end; the last segment always reaches
+/// to the end of its buffer. Before that, with several segments, the first one contains the headers
+/// (42 bytes), or more, up to the size of its buffer, if the packet is too long; each other one
+/// fills its buffer.
 class PacketBytes {
  public:
-  /// `packet` is below burst.owned, and none of its segments was freed.
+  /// `packet` must be below burst.owned, with no freed segment.
   PacketBytes(const Burst& burst, std::uint32_t packet) noexcept;
 
-  /// Of its buffers.
+  /// Capacity of its buffers.
   [[nodiscard]] std::uint32_t capacity() const noexcept { return capacity_; }
-  /// Bytes that have a place; less than the capacity where lengths end a segment before its buffer.
+  /// Bytes that can be addressed; less than the capacity if a length ends a segment before its
+  /// buffer.
   [[nodiscard]] std::uint32_t reach() const noexcept { return reach_; }
-  /// Whether `size` bytes have a place; of segments whose lengths are not set, the first is made
-  /// longer for that.
+  /// Whether `size` bytes can be addressed; if lengths are not set, extends the first segment.
   bool reaches(std::uint32_t size) noexcept;
-  // [offset, offset + size) lies within reach.
+  // [offset, offset + size) must be within reach.
   void write(std::uint32_t offset, const void* data, std::uint32_t size) noexcept;
   void read(std::uint32_t offset, void* data, std::uint32_t size) const noexcept;
   void add_to(Checksum& checksum, std::uint32_t offset, std::uint32_t size) const noexcept;
@@ -204,7 +204,7 @@ class PacketBytes {
   int num_segments_{0};
   std::uint32_t capacity_{0};
   std::uint32_t reach_{0};
-  /// Of the first segment, behind what it is taken to have.
+  /// Bytes of the first segment's buffer after its assumed length.
   std::uint32_t spare_{0};
 };
 
@@ -225,22 +225,21 @@ struct UdpFields {
   std::uint16_t destination{0};
 };
 
-// Each returns false, and writes nothing, when the frame it announces does not fit the packet's
+// Each returns false, without writing, if the frame with this length does not fit the packet's
 // buffers.
 
 bool write_ethernet(PacketBytes& packet, const MacAddress& destination,
                     const MacAddress& source) noexcept;
 
-/// TTL 64, don't fragment, header checksum. A UDP checksum behind it is set to 0 (none): it covers
-/// the addresses.
+/// TTL 64, don't fragment, header checksum. Sets the checksum of a UDP header after it to 0 (none),
+/// because it covers the addresses.
 bool write_ipv4(PacketBytes& packet, const Ipv4Fields& fields) noexcept;
 
 /// With UDP checksum 0 (none, RFC 768) until write_udp_payload.
 bool write_udp(PacketBytes& packet, const UdpFields& fields) noexcept;
 
-/// Copy the payload. Where IPv4 and UDP headers in front of it announce exactly `size` bytes, the
-/// UDP checksum is filled in. `data` may be the payload's own place: nothing is copied then, only
-/// the checksum is computed.
+/// Copy the payload. If the IPv4 and UDP headers before it have exactly the length `size`, set the
+/// UDP checksum. `data` may point to the payload itself: then only the checksum is computed.
 bool write_udp_payload(PacketBytes& packet, const void* data, std::uint32_t size) noexcept;
 
 /// Copy the payload of a packet without headers.
@@ -248,45 +247,45 @@ bool write_bare_payload(PacketBytes& packet, const void* data, std::uint32_t siz
 
 // --- Header fields of captured packets
 
-/// What the headers of one packet say, in host byte order; 0 where a header is not there, or was
-/// not captured whole.
+/// Header fields of one packet, in host byte order; 0 if a header does not exist, or was not
+/// captured completely.
 struct PacketFields {
   /// Addresses as 48-bit numbers.
   std::uint64_t eth_src{0};
   std::uint64_t eth_dst{0};
-  /// Behind VLAN tags; for link types without one: that of the IP version.
+  /// After VLAN tags; for link types without EtherType, that of the IP version.
   std::uint16_t eth_type{0};
   /// VLAN id of the outermost tag.
   std::uint16_t vlan{0};
   std::uint8_t ip_version{0};
-  /// Behind IPv6 extension headers.
+  /// After IPv6 extension headers.
   std::uint8_t ip_protocol{0};
   /// Time to live, hop limit.
   std::uint8_t ip_ttl{0};
-  /// With the IP header.
+  /// Includes the IP header.
   std::uint32_t ip_length{0};
   std::uint32_t ipv4_src{0};
   std::uint32_t ipv4_dst{0};
   std::array<std::uint8_t, 16> ipv6_src{};
   std::array<std::uint8_t, 16> ipv6_dst{};
-  /// 17 (UDP) or 6 (TCP) where the fields below are set; not in later fragments.
+  /// 17 (UDP) or 6 (TCP) if the fields below are set; not in later fragments.
   std::uint8_t transport{0};
   std::uint16_t src_port{0};
   std::uint16_t dst_port{0};
-  /// With the UDP header; a datagram that is complete has 8 bytes of payload less. 0 in fragments.
+  /// Includes the UDP header; a complete datagram has a payload of 8 bytes less. 0 in fragments.
   std::uint16_t udp_length{0};
   std::uint32_t tcp_seq{0};
   std::uint16_t tcp_flags{0};
-  /// Captured bytes behind the last header that was understood, from the packet's beginning.
+  /// Captured bytes after the last known header, relative to the packet's beginning.
   std::uint32_t payload_at{0};
   std::uint32_t payload_length{0};
 };
 
-/// Whether parse_packet knows where the headers of a pcap link type are.
+/// Whether parse_packet supports a pcap link type.
 [[nodiscard]] bool has_fields(std::uint32_t link_type) noexcept;
 
 /// Formats: IEEE 802.3 and 802.1Q, RFC 791, RFC 8200, RFC 768, RFC 9293, and the link types at
-/// https://www.tcpdump.org/linktypes.html. No byte behind `captured` is read.
+/// https://www.tcpdump.org/linktypes.html. No byte after `captured` is read.
 PacketFields parse_packet(const std::uint8_t* packet, std::uint32_t captured,
                           std::uint32_t link_type) noexcept;
 

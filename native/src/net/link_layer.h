@@ -1,4 +1,4 @@
-/// The link layer of recorded packets: the headers that a packet in a file begins with.
+/// The link layer of recorded packets: the first headers of packets in files.
 #pragma once
 
 #include <cstddef>
@@ -12,31 +12,30 @@ struct Burst;
 
 inline constexpr std::uint32_t LINKTYPE_ETHERNET = 1;
 inline constexpr std::uint32_t LINKTYPE_RAW = 101;
-/// Longest prefix that LinkLayer::prefix writes (IPv6 and TCP headers with room to spare).
+/// Longest prefix that LinkLayer::prefix writes (IPv6 and TCP headers with some reserve).
 inline constexpr std::size_t MAX_LINK_PREFIX = 128;
 
-/// Link type of a port's packets, and the headers to put before payloads that arrive without them.
+/// Link type of a port's packets, and the headers for payloads that arrive without them.
 class LinkLayer {
  public:
   virtual ~LinkLayer() = default;
   [[nodiscard]] virtual std::uint32_t link_type() const noexcept { return LINKTYPE_ETHERNET; }
-  /// True when prefix writes headers that were not seen on the wire.
+  /// Whether `prefix` writes headers that were not received.
   [[nodiscard]] virtual bool reconstructs_headers() const noexcept { return false; }
-  /// True when packets of a burst that are equally long have the same prefix.
+  /// Whether packets of a burst with equal length have the same prefix.
   [[nodiscard]] virtual bool prefix_repeats() const noexcept { return false; }
-  /// Bytes that prefix writes before a packet of `length` bytes.
+  /// Number of bytes that `prefix` writes before a packet of `length` bytes.
   [[nodiscard]] virtual std::uint32_t prefix_size(std::uint32_t /*length*/) const noexcept {
     return 0;
   }
-  /// Write the headers of packet `i` to `out` (MAX_LINK_PREFIX bytes). Returns their size. The same
-  /// for the same burst, however often it is asked.
+  /// Write the headers of packet `i` to `out` (MAX_LINK_PREFIX bytes). Returns their size. Repeated
+  /// calls for the same burst give the same result.
   virtual std::uint32_t prefix(const BurstParams& /*burst*/, std::size_t /*i*/,
                                std::byte* /*out*/) const noexcept {
     return 0;
   }
-  /// To be called by the owner of a burst to transmit before its first `prefix`: gives it the next
-  /// place in its byte stream (Burst::stream), where packets are a stream's. Later calls change
-  /// nothing.
+  /// Called by the owner of a burst for transmission before its first `prefix`: for streams,
+  /// assigns the next position in its byte stream (Burst::stream). Later calls have no effect.
   virtual void place_in_stream(Burst& /*burst*/) const noexcept {}
 };
 

@@ -1,4 +1,4 @@
-/// Questions to the kernel about network interfaces (rtnetlink).
+/// Queries the kernel about network interfaces (rtnetlink).
 #pragma once
 
 #include <linux/rtnetlink.h>
@@ -17,20 +17,20 @@
 
 namespace daqiri {
 
-/// The attributes of a message, of one nesting level.
+/// The attributes of a message, on one nesting level.
 class NetlinkAttributes {
  public:
   NetlinkAttributes(const void* first, std::size_t bytes) noexcept
       : first_(static_cast<const rtattr*>(first)), bytes_(bytes) {}
 
-  /// Null: there is none.
+  /// Null: not found.
   [[nodiscard]] const rtattr* find(int type) const noexcept {
     auto left = static_cast<int>(bytes_);
     for (const rtattr* one = first_; RTA_OK(one, left); one = RTA_NEXT(one, left))
       if ((one->rta_type & NLA_TYPE_MASK) == type) return one;
     return nullptr;
   }
-  /// The value, or `otherwise` where it is missing or shorter than a T.
+  /// The value, or `otherwise` if it is missing or shorter than T.
   template <typename T>
   [[nodiscard]] T value(int type, T otherwise) const noexcept {
     const rtattr* found = find(type);
@@ -44,7 +44,7 @@ class NetlinkAttributes {
   std::size_t bytes_;
 };
 
-/// A request under construction: header, fixed part, attributes; 256 bytes at most.
+/// A request: header, fixed part, attributes; at most 256 bytes.
 class NetlinkRequest {
  public:
   template <typename Fixed>
@@ -62,8 +62,8 @@ class NetlinkRequest {
     header().nlmsg_len =
         static_cast<std::uint32_t>(NLMSG_ALIGN(header().nlmsg_len) + RTA_SPACE(bytes));
   }
-  /// Sends it, and calls `answer` with the fixed part and the attributes of each answer. Throws
-  /// std::system_error with the kernel's refusal.
+  /// Send the request, and call `answer` with the fixed part and the attributes of each answer.
+  /// Throws std::system_error with the kernel's error.
   template <typename Fixed, typename Answer>
   void ask(Answer&& answer) const {
     const auto fail = [](int error) {

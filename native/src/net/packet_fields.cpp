@@ -9,7 +9,8 @@ namespace daqiri {
 
 namespace {
 
-/// Where the EtherType is in the header of a link type. No header: IP begins at once.
+/// Position of the EtherType in the header of a link type. Without header, the packet begins with
+/// IP.
 struct Link {
   std::uint32_t type;
   std::uint32_t header{0};
@@ -36,7 +37,7 @@ std::uint64_t load_mac(const std::uint8_t* at) noexcept {
   return std::uint64_t{load_be16(at)} << 32U | load_be32(at + 2);
 }
 
-/// Goes through the headers of one packet, outermost first.
+/// Parses the headers of one packet, outermost first.
 class Parser {
  public:
   Parser(const std::uint8_t* packet, std::uint32_t captured) noexcept
@@ -54,12 +55,12 @@ class Parser {
  private:
   [[nodiscard]] bool has(std::uint32_t bytes) const noexcept { return end_ - at_ >= bytes; }
   [[nodiscard]] const std::uint8_t* here() const noexcept { return packet_ + at_; }
-  /// Nothing counts as captured behind `length` bytes from `at` on, such as padding.
+  /// Ignore captured bytes after `length` bytes from `at`, such as padding.
   void end_after(std::uint32_t at, std::uint32_t length) noexcept {
     if (length < end_ - at) end_ = at + length;
   }
 
-  /// Leaves an EtherType of 0, or that of a VLAN tag, when what is behind is not known.
+  /// If the next header is unknown, the EtherType remains 0 or that of a VLAN tag.
   void link(const Link& link) noexcept {
     if (!has(std::max(link.header, 1U))) return;
     if (link.header == 0) {
@@ -88,7 +89,7 @@ class Parser {
     fields_.ip_protocol = ip.protocol;
     fields_.ipv4_src = ip.source;
     fields_.ipv4_dst = ip.destination;
-    // 0: the network card was to fill it in (segmentation offload).
+    // 0: the network card would have set it (segmentation offload).
     if (ip.length >= ip.size) end_after(at_, ip.length);
     at_ += ip.size;
     fragmented_ = ip.fragmented();
@@ -106,7 +107,7 @@ class Parser {
     fields_.ip_ttl = ip[7];
     std::copy(ip + 8, ip + 24, fields_.ipv6_src.begin());
     std::copy(ip + 24, ip + 40, fields_.ipv6_dst.begin());
-    // 0: a jumbogram, or left to the network card.
+    // 0: a jumbogram, or the network card would have set it.
     if (payload != 0) end_after(at_, 40 + payload);
     at_ += 40;
     if (extensions()) transport();
@@ -126,7 +127,7 @@ class Parser {
       fields_.ip_protocol = header[0];
       at_ += size;
       if (options) continue;
-      // The lowest bit: there are more.
+      // The lowest bit means that more fragments follow.
       const std::uint16_t fragment = load_be16(header + 2) & 0xFFF9U;
       fragmented_ = fragmented_ || fragment != 0;
       if ((fragment & 0xFFF8U) != 0) return false;
@@ -158,7 +159,7 @@ class Parser {
   }
 
   const std::uint8_t* packet_;
-  /// Never before at_.
+  /// Never below at_.
   std::uint32_t end_;
   std::uint32_t at_{0};
   bool fragmented_{false};

@@ -31,9 +31,9 @@ unsigned scope_of(const std::string& text) noexcept {
 
 }  // namespace
 
-// A key is the first 8 bytes of the kernel's form, which is all that IPv4 has: family, port,
-// address. IPv6 has its flow label there, which does not name a peer, and in a key the scope; the
-// address follows.
+// The first word of a key is the first 8 bytes of the kernel's structure, which for IPv4 contain
+// everything: family, port, address. For IPv6 they contain the flow label, which does not identify
+// a peer; a key has the scope there instead, followed by the address.
 
 SocketAddress::SocketAddress(const AddressKey& key) noexcept : v6_{} {
   std::memcpy(&v4_, key.data(), sizeof(key[0]));
@@ -52,7 +52,7 @@ AddressKey SocketAddress::key() const noexcept {
 }
 
 SocketAddress SocketAddress::parse(const std::string& host, std::uint16_t port) {
-  // The library takes the names of network interfaces behind link-local addresses only.
+  // The library accepts interface names only after link-local addresses.
   const std::size_t percent = host.find('%');
   const std::string numeric = host.substr(0, percent);
   addrinfo hints{};
@@ -131,7 +131,7 @@ unsigned owner_of(const SocketAddress& address) noexcept {
     std::memcpy(found.data(), each->ifa_addr, address.length());
     if (found.same_host(address)) return if_nametoindex(each->ifa_name);
   }
-  // Every address of 127.0.0.0/8 is the loopback interface's.
+  // Every address in 127.0.0.0/8 belongs to the loopback interface.
   return address.loopback() ? if_nametoindex("lo") : 0;
 }
 
@@ -150,7 +150,7 @@ unsigned multicast_interface(const SocketAddress& group, const std::string& addr
     local = SocketAddress::parse(address, 0);
   } catch (const Error&) {
     refuse("address '" + address + "', which chooses where the group " + group.text() +
-           " is joined, names no network interface of this host and is no IP address; "
+           " is joined, is neither a network interface of this host nor an IP address; "
            "`ip -brief address` lists both");
   }
   if (local.wildcard() || local.multicast()) return 0;

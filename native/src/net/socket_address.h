@@ -1,4 +1,4 @@
-/// IPv4 and IPv6 socket addresses, and the network interfaces of this host that have them.
+/// IPv4 and IPv6 socket addresses, and the network interfaces of this host with these addresses.
 #pragma once
 
 #include <netinet/in.h>
@@ -10,8 +10,8 @@
 
 namespace daqiri {
 
-/// An address in three words: what hashing, comparing and publishing between threads work on. All
-/// zeros: none.
+/// An address in three words, for hashing, comparison and exchange between threads. All zeros:
+/// none.
 using AddressKey = std::array<std::uint64_t, 3>;
 
 inline std::uint64_t hash(const AddressKey& key) noexcept {
@@ -21,7 +21,7 @@ inline std::uint64_t hash(const AddressKey& key) noexcept {
   return h * 0x9E3779B97F4A7C15U >> 20U;
 }
 
-/// Address and port of either family, in the kernel's form.
+/// Address and port of either family, in the kernel's structure.
 class SocketAddress {
  public:
   /// No address (family AF_UNSPEC).
@@ -29,12 +29,12 @@ class SocketAddress {
   explicit SocketAddress(const AddressKey& key) noexcept;
   /// From a numeric address ("192.0.2.1", "fe80::1%eth0"). Throws Error INVALID_PARAMETER.
   static SocketAddress parse(const std::string& host, std::uint16_t port);
-  /// getsockname(2).
+  /// The result of getsockname(2).
   static SocketAddress local_of(int fd) noexcept;
 
   [[nodiscard]] sockaddr* data() noexcept { return &any_; }
   [[nodiscard]] const sockaddr* data() const noexcept { return &any_; }
-  /// Length for the kernel: of this family, and of the largest.
+  /// Length for the kernel: of this family, and of the largest one.
   [[nodiscard]] socklen_t length() const noexcept { return ipv6() ? sizeof(v6_) : sizeof(v4_); }
   static constexpr socklen_t CAPACITY = sizeof(sockaddr_in6);
 
@@ -56,9 +56,9 @@ class SocketAddress {
   [[nodiscard]] bool loopback() const noexcept;
   /// 224.0.0.0/4 or ff00::/8.
   [[nodiscard]] bool multicast() const noexcept;
-  /// Index of the network interface that an IPv6 address is bound to; 0: none.
+  /// Index of the network interface of an IPv6 address; 0: none.
   [[nodiscard]] unsigned scope() const noexcept { return ipv6() ? v6_.sin6_scope_id : 0; }
-  /// Same host, whatever the port.
+  /// Whether both have the same host, regardless of the port.
   [[nodiscard]] bool same_host(const SocketAddress& other) const noexcept;
 
   [[nodiscard]] AddressKey key() const noexcept;
@@ -75,24 +75,24 @@ class SocketAddress {
 
 // --- Network interfaces
 
-/// Index of the network interface through which `group` is to be reached: the scope of an IPv6
-/// group (ff02::1%eth0), else the one that `address` names (eth0) or that has it (192.0.2.1).
-/// 0, which leaves the choice to the kernel's routes, for an empty address, a wildcard and a group.
-/// Throws Error INVALID_PARAMETER for one that this host does not have.
+/// Index of the network interface for `group`: the scope of an IPv6 group (ff02::1%eth0), otherwise
+/// the interface with the name `address` (eth0) or the IP address `address` (192.0.2.1). Returns 0,
+/// which lets the kernel's routes choose, for an empty address, a wildcard and a group. Throws
+/// Error INVALID_PARAMETER for an interface that this host does not have.
 unsigned multicast_interface(const SocketAddress& group, const std::string& address);
 
-/// Receive what is sent to `group`. Returns 0 or an errno.
+/// Receive packets to `group`. Returns 0 or an errno.
 int join_group(int fd, const SocketAddress& group, unsigned index) noexcept;
 
-/// Send to groups through the interface `index`, instead of the route's. Returns 0 or an errno.
+/// Send to groups through the interface `index` instead of that of the route. Returns 0 or an
+/// errno.
 int send_to_groups_through(int fd, int family, unsigned index) noexcept;
 
-/// The address from which this host sends to `peer` (its route's source); `peer`'s own address when
-/// that is a loopback one and the route is not known.
+/// The source address of this host for packets to `peer` (from its route); if the route is unknown
+/// and `peer` is a loopback address, `peer`'s own address.
 SocketAddress source_towards(const SocketAddress& peer) noexcept;
 
-/// MAC address of the network interface that has `address`; zeros for loopback, wildcards and
-/// tunnels.
+/// MAC address of the network interface with `address`; zeros for loopback, wildcards and tunnels.
 std::array<std::uint8_t, 6> mac_of(const SocketAddress& address) noexcept;
 
 }  // namespace daqiri

@@ -33,7 +33,7 @@ void Pieces::copy(std::uint32_t from, std::uint32_t size, std::uint8_t* to) cons
   }
 }
 
-// --- Taking headers off
+// --- Removing headers
 
 Remains without_tags(const std::uint8_t* frame, std::uint32_t length, unsigned tags) noexcept {
   const std::uint32_t payload = ETHERNET_SIZE + tags * VLAN_TAG_SIZE;
@@ -43,14 +43,14 @@ Remains without_tags(const std::uint8_t* frame, std::uint32_t length, unsigned t
 namespace {
 
 constexpr std::uint32_t VXLAN_HAS_VNI = 0x0800'0000;
-// Of a GRE header.
+// Flags of a GRE header.
 constexpr std::uint16_t HAS_CHECKSUM = 0x8000;
 constexpr std::uint16_t HAS_ROUTING = 0x4000;
 constexpr std::uint16_t HAS_KEY = 0x2000;
 constexpr std::uint16_t HAS_SEQUENCE = 0x1000;
 constexpr std::uint16_t VERSION = 0x0007;
 
-/// The Ethernet frame in a tunnel, from `at` to `end`, of whose bytes `captured` are here.
+/// Sets the Ethernet frame in a tunnel, from `at` to `end`; `captured` bytes are available.
 void take_frame(const std::uint8_t* frame, std::uint32_t captured, std::uint32_t at,
                 std::uint32_t end, TunnelHeaders& headers) noexcept {
   if (end < at + ETHERNET_SIZE || captured < at + ETHERNET_SIZE) {
@@ -61,7 +61,7 @@ void take_frame(const std::uint8_t* frame, std::uint32_t captured, std::uint32_t
   headers.inner = {at, payload, end, load_be16(frame + payload - 2)};
 }
 
-/// `at`: the UDP header; `end`: of the IPv4 packet.
+/// `at`: the UDP header; `end`: end of the IPv4 packet.
 void read_vxlan(const std::uint8_t* frame, std::uint32_t captured, std::uint32_t at,
                 std::uint32_t end, TunnelHeaders& headers) noexcept {
   constexpr std::uint32_t SIZE = UDP_SIZE + VXLAN_SIZE;
@@ -75,7 +75,7 @@ void read_vxlan(const std::uint8_t* frame, std::uint32_t captured, std::uint32_t
   take_frame(frame, captured, at + SIZE, udp_end, headers);
 }
 
-/// As above.
+/// `at`: the GRE header; `end`: end of the IPv4 packet.
 void read_gre(const std::uint8_t* frame, std::uint32_t captured, std::uint32_t at,
               std::uint32_t end, TunnelHeaders& headers) noexcept {
   if (captured - at < GRE_SIZE) return;
@@ -108,7 +108,7 @@ TunnelHeaders read_tunnel(const std::uint8_t* frame, std::uint32_t captured,
   std::uint16_t eth_type = load_be16(frame + ETHERNET_SIZE - 2);
   headers.tags = static_cast<std::uint8_t>(skip_vlan_tags(frame, captured, at, eth_type));
   Ipv4Header ip;
-  // Later fragments do not say what they are of.
+  // Later fragments do not contain the headers of the tunnel.
   if (eth_type != ETHERTYPE_IPV4 || !ip.parse(frame + at, captured - at) || !ip.first_fragment())
     return headers;
   const std::uint32_t end = at + ip.length;
@@ -120,16 +120,16 @@ TunnelHeaders read_tunnel(const std::uint8_t* frame, std::uint32_t captured,
   return headers;
 }
 
-// --- Putting headers in front
+// --- Adding headers
 
 namespace {
 
-/// Ports that nobody is given, which RFC 7348 recommends.
+/// Range of dynamic ports, as recommended by RFC 7348.
 constexpr std::uint32_t FIRST_PORT = 49152;
 constexpr std::uint32_t NUM_PORTS = 16384;
 constexpr std::uint32_t MOST_IPV4_BYTES = 65535;
 
-/// In front of `tags`, which are the outermost first.
+/// Inserts a tag before `tags`, whose first is the outermost.
 void push_tag(const VlanActionConfig& vlan, std::vector<std::uint8_t>& tags) {
   std::uint8_t tag[VLAN_TAG_SIZE];
   store_be16(tag, vlan.ethertype_);
@@ -165,13 +165,13 @@ void Prefix::add_tunnel(const TunnelConfig& tunnel, const std::vector<std::uint8
                           .destination = ntohl(inet_addr(tunnel.outer_ipv4_dst_.c_str()))};
   std::uint8_t ipv4[IPV4_SIZE];
   header.store(ipv4);
-  store_be16(ipv4 + 10, 0);  // the checksum, of each packet
+  store_be16(ipv4 + 10, 0);  // the checksum is computed per packet
   for (std::uint32_t i = 0; i < IPV4_SIZE; i += 2) ipv4_sum_ += load_be16(ipv4 + i);
   append(bytes_, ipv4);
 
   std::uint8_t keys[8]{};
   if (udp_) {
-    // Checksum 0, as RFC 7348 has it: the frame in the tunnel has checksums of its own.
+    // Checksum 0, as specified in RFC 7348: the frame in the tunnel has its own checksums.
     std::uint8_t udp[UDP_SIZE]{};
     store_udp(udp, tunnel.outer_udp_src_, tunnel.outer_udp_dst_, 0, 0);
     chooses_port_ = tunnel.outer_udp_src_ == 0;

@@ -83,7 +83,7 @@ Assembler::Assembler(const Plan& plan, memory::MemoryRegion& output, const Valid
     word |= bit;
   }
   if (claim != Claim::FREE) {
-    // What overlaps others in part is none of them.
+    // A packet that overlaps others only in part is malformed.
     (claim == Claim::TAKEN ? tally_.duplicate : tally_.malformed) += 1;
     return false;
   }
@@ -153,7 +153,7 @@ Assembler::Batch* Assembler::batch_of(std::uint32_t raw, std::uint32_t units,
   const std::uint64_t ahead = (raw + numbers - newest_ % numbers) % numbers;
   std::uint64_t number = newest_ + ahead;
   if (ahead > numbers / 2) number -= numbers;
-  // With one number for all, the next batch begins where this one has ended.
+  // If there is only one batch number, the next batch begins where this one ended.
   if (numbers == 1 && at(number).used && !at(number).open) ++number;
   const bool out_of_window = number + batches_.size() <= newest_;
   const bool closed = !out_of_window && number <= newest_ && at(number).number == number &&
@@ -176,7 +176,7 @@ void Assembler::begin(std::uint32_t raw) noexcept {
   for (Batch& batch : batches_) batch.used = false;
   begun_ = true;
   late_units_ = 0;
-  // Batches before it have numbers, too.
+  // An offset, so that earlier batches have numbers too.
   newest_ = raw + plan_.batch_numbers();
 }
 

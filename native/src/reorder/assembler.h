@@ -16,29 +16,30 @@
 
 namespace daqiri::reorder {
 
-/// packets = placed + duplicate + late + malformed + no_buffer, at any snapshot.
+/// packets = placed + duplicate + late + malformed + no_buffer, in every snapshot.
 struct ReorderSnapshot {
   /// Packets of the plan's flows.
   Counter packets{"packets"};
-  /// In a frame.
+  /// Packets in a frame.
   Counter placed{"placed"};
-  /// The frame had its slot already.
+  /// Packets whose slot was already filled.
   Counter duplicate{"duplicate"};
-  /// The frame was closed.
+  /// Packets whose frame was closed.
   Counter late{"late"};
-  /// Too short for its fields, another length than its frame's packets, a place beyond the frame.
+  /// Packets that are too short for their fields, differ in length from the frame's other packets,
+  /// or have a position outside the frame.
   Counter malformed{"malformed"};
-  /// When the frame began, no buffer was free.
+  /// Packets of a frame that had no free buffer when it began.
   Counter no_buffer{"no_buffer"};
-  /// Frames that were closed, with all of their packets and with some.
+  /// Closed frames, with all or only some of their packets.
   Counter complete{"complete"};
   Counter incomplete{"incomplete"};
-  /// Packets that incomplete frames lack. Of plans by byte offsets: elements.
+  /// Packets missing from incomplete frames. For plans by byte offsets: elements.
   Counter missing{"missing"};
-  /// Frames that nobody gets: when they began, no buffer was free, they were flushed, or their
-  /// copies failed; the latter are closed as well.
+  /// Frames that are not delivered: no buffer was free when they began, they were flushed, or their
+  /// copies failed; the latter count as closed, too.
   Counter lost{"lost"};
-  /// Times that numbers began anew.
+  /// Restarts of the batch numbers.
   Counter restarts{"restarts"};
 };
 
@@ -46,42 +47,42 @@ struct ReorderSnapshot {
 struct Packet {
   const std::uint8_t* data;
   std::uint32_t length;
-  /// Its place in Plan::flow_ids.
+  /// Index in Plan::flow_ids.
   std::uint32_t flow;
-  /// Arrival, ns; 0: not known.
+  /// Arrival, ns; 0: unknown.
   std::uint64_t time;
-  /// Where it lies, for movers; as Transfer::owner.
+  /// Its buffer, for movers; see Transfer::owner.
   memory::BufferOwner* owner{nullptr};
   std::uint32_t buffer{0};
 };
 
-/// A closed batch. The buffer is the taker's.
+/// A closed batch. The receiver owns the buffer.
 struct Frame {
   std::uint32_t buffer;
   std::byte* data;
   ReorderBurstInfo info;
-  /// Bit i of word i / 64: unit i (Plan::units) holds a packet's data, not the fill value. As long
-  /// as the buffer is not given back.
+  /// Bit i of word i / 64: unit i (Plan::units) holds a packet's data, not the fill value. Valid
+  /// until the buffer is freed.
   const std::uint64_t* valid;
-  /// Of its first and its last packet.
+  /// Arrival of its first and its last packet.
   std::uint64_t first_time;
   std::uint64_t last_time;
-  /// Packets that it lacks; of plans by byte offsets: elements.
+  /// Missing packets; for plans by byte offsets: elements.
   std::uint32_t missing;
-  /// Batches that were begun before it.
+  /// Number of batches that began before it.
   std::uint64_t order;
 };
 
-/// Who takes frames.
+/// Receiver of frames.
 class FrameSink {
  public:
   virtual ~FrameSink() = default;
   virtual void take(const Frame& frame) noexcept = 0;
-  /// Nobody wants what is in the buffer, which is the taker's.
+  /// Discard the contents of the buffer, which the receiver owns.
   virtual void discard(std::uint32_t buffer) noexcept = 0;
 };
 
-/// Validity of the frames in a region's buffers. Lives as long as anybody looks at a frame.
+/// Validity bits of the frames in a region's buffers. Must live as long as any frame is in use.
 class ValidBits {
  public:
   ValidBits(std::size_t buffers, std::uint32_t units)
@@ -97,49 +98,48 @@ class ValidBits {
   std::unique_ptr<std::uint64_t[]> bits_;
 };
 
-/// A batch is what its packets' numbers say. `Plan::window` of them are open at once: the newest,
-/// and those right before it. One is closed by its last packet, by a packet of a batch that is
-/// `window` later, or by the timeout. What it lacks is filled.
+/// The numbers in packets define their batch. `Plan::window` batches are open at once: the newest,
+/// and those directly before it. A batch is closed by its last packet, by a packet of a batch that
+/// is `window` later, or by the timeout. Missing data are filled.
 ///
-/// Numbers wrap: up to half of all numbers ahead of the newest is later, the rest is earlier. When
-/// as many packets as the window holds have come late, and none in between was not, the numbers
-/// have begun anew.
+/// Numbers wrap: up to half of all numbers ahead of the newest are later, the rest are earlier. If
+/// as many late packets arrive in a row as the window holds, the numbers have restarted.
 ///
 /// One thread at a time.
 class Assembler {
  public:
-  /// `output` holds a batch in a buffer; `valid` has room for the buffers of it.
+  /// `output`: each buffer holds one batch; `valid` has bits for its buffers.
   Assembler(const Plan& plan, memory::MemoryRegion& output, const ValidBits& valid,
             FrameSink& sink);
-  /// Missing parts of frames are filled by `mover`, which they need: the memory is a GPU's. Before
-  /// packets come.
+  /// Let `mover` fill missing parts of frames, as required for GPU memory. Call before packets
+  /// arrive.
   void fill_with(Mover& mover) noexcept { fills_ = &mover; }
 
-  /// Place packets. `now_ns`: CLOCK_MONOTONIC. With a mover, their buffers are given back, now or
-  /// when it has moved them; without, none of them is looked at later.
+  /// Place packets. `now_ns`: CLOCK_MONOTONIC. With a mover, their buffers are freed now or after
+  /// it has moved them; without one, packets are not read after the call.
   void take(std::span<const Packet> packets, std::uint64_t now_ns, Mover* mover = nullptr) noexcept;
-  /// Close what has waited long enough. Returns when to be called again; 0: there is no need to.
+  /// Close batches that have waited long enough. Returns when to call it again; 0: not needed.
   std::uint64_t expire(std::uint64_t now_ns) noexcept;
-  /// Close all.
+  /// Close all batches.
   void finish() noexcept;
-  /// Forget all open batches, and where the numbers are.
+  /// Discard all open batches and the position in the batch numbers.
   void discard() noexcept;
-  /// Frames that were taken and thrown away.
+  /// Count frames that were completed and discarded.
   void count_lost(std::uint64_t n) noexcept { tally_.lost += n; }
 
-  /// Batches that were begun.
+  /// Number of batches that have begun.
   [[nodiscard]] std::uint64_t begun() const noexcept { return begun_batches_; }
   [[nodiscard]] const ReorderSnapshot& tally() const noexcept { return tally_; }
 
  private:
   struct Batch {
-    /// Unwrapped.
+    /// Unwrapped batch number.
     std::uint64_t number{0};
     std::uint32_t raw{0};
     std::byte* data{nullptr};
     std::uint64_t* valid{nullptr};
     std::uint32_t buffer{0};
-    /// Slots or elements.
+    /// Number of valid slots or elements.
     std::uint32_t units{0};
     std::uint32_t packets{0};
     std::uint32_t payload_bytes{0};
@@ -150,28 +150,28 @@ class Assembler {
     std::uint64_t begun_ns{0};
     std::uint64_t order{0};
     bool open{false};
-    /// False: `number` is of no batch.
+    /// Whether `number` is the number of a batch.
     bool used{false};
   };
   enum class End : std::uint8_t { COMPLETE, WINDOW, TIMEOUT };
   enum class Claim : std::uint8_t { FREE, TAKEN, OVERLAPS };
 
-  /// Place a packet. False: it is in no frame.
+  /// Place a packet. Returns false if it is in no frame.
   bool take(const Packet& packet, std::uint64_t now_ns) noexcept;
-  /// The open batch that a packet with this number, of so many units, belongs to; null: it is late.
+  /// Returns the open batch of a packet with this number and this many units; null: it is late.
   Batch* batch_of(std::uint32_t raw, std::uint32_t units, std::uint64_t now_ns) noexcept;
-  /// Begin with a batch, as if there had been none before.
+  /// Begin with a batch, as if there were none before.
   void begin(std::uint32_t raw) noexcept;
-  /// The newest batch is another; those that fall out of the window are closed.
+  /// Set the newest batch; close batches that leave the window.
   void advance(std::uint64_t newest) noexcept;
   void open(Batch& batch, std::uint64_t number, std::uint32_t raw, std::uint64_t now_ns) noexcept;
   bool place(Batch& batch, const Place& place, const Packet& packet) noexcept;
-  /// Mark units as valid, when none of them is.
+  /// Mark units as valid, if none of them is.
   static Claim claim(std::uint64_t* valid, std::uint32_t first, std::uint32_t units) noexcept;
   void close(Batch& batch, End end) noexcept;
   /// Write the fill value where packets are missing.
   void fill(const Batch& batch) const noexcept;
-  /// Hand on the copies that are noted; those that are done are there for others.
+  /// Pass pending copies to the mover; without one, make completed copies visible to other threads.
   void settle() noexcept;
 
   [[nodiscard]] Batch& at(std::uint64_t number) noexcept {
@@ -184,19 +184,19 @@ class Assembler {
   memory::MemoryRegion& output_;
   const ValidBits& valid_;
   FrameSink& sink_;
-  /// Most output bytes of a packet: all of a batch have room. Not by byte offsets.
+  /// Most output bytes per packet, so that all packets of a batch fit. Not for byte offsets.
   std::uint64_t most_output_;
   /// By number modulo the window.
   std::vector<Batch> batches_;
-  /// The one that had the latest packet.
+  /// The batch of the latest packet.
   Batch* latest_{nullptr};
   bool begun_{false};
   std::uint64_t newest_{0};
-  /// Of packets in a row that were late.
+  /// Units of late packets in a row.
   std::uint64_t late_units_{0};
   std::uint32_t num_open_{0};
   std::uint64_t begun_batches_{0};
-  /// Of the call of `take` that goes on.
+  /// Mover of the current call of `take`.
   Mover* mover_{nullptr};
   Mover* fills_{nullptr};
   Transfer copies_[CHUNK];

@@ -14,7 +14,7 @@ namespace daqiri::reorder {
 
 namespace {
 
-/// Bits of an fp16 or bf16 number, as an element.
+/// The bits of an fp16 or bf16 element.
 template <int ExponentBits, int FractionBits>
 struct Small {
   std::uint16_t bits;
@@ -27,8 +27,9 @@ struct IsSmall : std::false_type {};
 template <int E, int F>
 struct IsSmall<Small<E, F>> : std::true_type {};
 
-/// IEEE 754 binary32 or binary64 to a smaller format: nearest, ties to even; too large: infinity.
-/// Takes integers only: their magnitudes are 0 or 1 and more, so nothing is subnormal.
+/// IEEE 754 binary32 or binary64 to a smaller format: to nearest, ties to even; too large values
+/// become infinity. For integer values only: their magnitudes are 0 or at least 1, so the result is
+/// never subnormal.
 template <int E, int F, typename Float>
 [[gnu::always_inline]] inline Small<E, F> rounded(Float value, Small<E, F>*) noexcept {
   using Bits = std::conditional_t<sizeof(Float) == 4, std::uint32_t, std::uint64_t>;
@@ -51,7 +52,7 @@ template <int E, int F, typename Float>
 template <typename Out, typename In>
 [[gnu::always_inline]] inline Out converted(In value) noexcept {
   if constexpr (IsSmall<Out>::value) {
-    // What the wide type holds exactly is rounded once.
+    // Via a wide type that holds the value exactly, so that it is rounded once.
     using Wide = std::conditional_t<(sizeof(In) < 4), float, double>;
     return rounded(static_cast<Wide>(value), static_cast<Out*>(nullptr));
   } else {
@@ -69,15 +70,15 @@ template <bool Swap, typename In>
   return static_cast<In>(bits);
 }
 
-/// Two in a byte.
+/// Two elements per byte.
 struct Nibbles;
 
-/// Output that is streamed at once; it stays in the first cache until then.
+/// Bytes of output that are streamed at once; small enough for the L1 cache.
 constexpr std::size_t BLOCK = 4096;
 
 template <typename In, typename Out, bool Swap>
 struct Conversion {
-  /// Input bytes of a block of output.
+  /// Input bytes for a block of output.
   static constexpr std::size_t BLOCK_INPUT = BLOCK / sizeof(Out) * sizeof(In);
   [[gnu::always_inline]] static void move(std::byte* to, const std::byte* from,
                                           std::size_t bytes) noexcept {
@@ -104,7 +105,7 @@ struct Conversion<Nibbles, Out, Swap> {
   }
 };
 
-/// In sequence. memcpy reads the end of a payload first; the processor then stops fetching ahead,
+/// Copies in sequence. memcpy reads the end of a payload first; the CPU then stops prefetching,
 /// which costs more than the copy (docs/explanations/frames.md).
 struct Copy {
   static constexpr std::size_t BLOCK_INPUT = BLOCK;
@@ -129,7 +130,7 @@ struct Copy {
   }
 };
 
-// The same loops, compiled for each set.
+// The same loops, compiled for each instruction set.
 
 template <typename Loop>
 void portable(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
@@ -168,7 +169,7 @@ void streamed(std::byte* to, const std::byte* from, std::size_t bytes) noexcept 
 }
 #endif
 
-/// Of a set.
+/// Instruction set and kind of stores.
 struct Code {
   MoveSet set;
   Stores stores;
@@ -254,7 +255,7 @@ bool put_integer(double value, std::byte* to) noexcept {
   return true;
 }
 
-/// Of any number.
+/// For any number.
 template <int E, int F>
 std::uint16_t small_bits(double value) noexcept {
   constexpr int BIAS = (1 << (E - 1)) - 1;
@@ -264,7 +265,7 @@ std::uint16_t small_bits(double value) noexcept {
   const double magnitude = std::fabs(value);
   if (magnitude == 0) return static_cast<std::uint16_t>(sign);
   int exponent = std::isinf(magnitude) ? 2 * BIAS : std::max(std::ilogb(magnitude), 1 - BIAS);
-  // In units of the last place: an integer below 2^(F + 1), rounded by the current mode, nearest.
+  // In units of the last place: an integer below 2^(F + 1), rounded to nearest by the current mode.
   const double units =
       std::isinf(magnitude) ? 0 : std::nearbyint(std::ldexp(magnitude, F - exponent));
   const double bits = units + std::ldexp(exponent + BIAS - 1, F);
@@ -301,10 +302,10 @@ bool convertible(ReorderDataType input, ReorderDataType output) noexcept {
 }
 
 std::uint64_t last_cache_bytes() noexcept {
-  // What a core can use; sysconf adds up all that the processor has.
+  // The cache that one core can use; sysconf returns the sum of all caches.
   static const std::uint64_t found = [] {
     std::uint64_t kib = 0;
-    // A number, and "K".
+    // A number followed by "K".
     std::ifstream file("/sys/devices/system/cpu/cpu0/cache/index3/size");
     file >> kib;
     return kib * 1024;

@@ -17,7 +17,7 @@ void Mover::set_kernel(const FrameKernel* /*kernel*/, std::mutex& /*callers*/) {
 }
 
 void Mover::set_stream(void* /*stream*/, std::mutex& /*callers*/) {
-  throw Error(Status::NOT_SUPPORTED, "streams are a GPU's; set reorder_type: gpu");
+  throw Error(Status::NOT_SUPPORTED, "streams are for GPUs only; set reorder_type: gpu");
 }
 
 RegisteredGpuMover::RegisteredGpuMover(MakeGpuMover make) noexcept {

@@ -61,7 +61,7 @@ std::uint32_t slots_of(const ReorderConfig& config) noexcept {
 std::uint64_t frame_bytes_of(const ReorderConfig& config) noexcept {
   if (config.frame_.shape_.empty()) return 0;
   std::uint64_t bytes = std::max(bits_of(config.data_types_.output_type_), 8U) / 8;
-  // numpy's names of types end with their bits.
+  // numpy's type names end with the number of bits.
   const std::string& dtype = config.frame_.dtype_;
   const char* const digits =
       dtype.data() + std::min(dtype.find_first_of("0123456789"), dtype.size());
@@ -125,7 +125,7 @@ Plan::Plan(const ReorderConfig& config, PacketKind kind, std::uint64_t timeout_u
     narrowing_ = static_cast<std::uint32_t>(std::countr_zero(std::max(bits / output_bits, 1U)));
     fill_bytes_ = std::max(output_bits / 8, 1U);
   }
-  // Validation has seen to it that the type has the value.
+  // Validation has checked that the type can hold the value.
   static_cast<void>(encode(config.fill_, types.output_type_, fill_.data()));
   const std::uint64_t frame = frame_bytes_of(config);
   if (by_bytes()) {

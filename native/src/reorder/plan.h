@@ -23,36 +23,36 @@ class Field {
   explicit Field(const ReorderBitFieldConfig& config) noexcept;
 
   [[nodiscard]] bool of_payload() const noexcept { return of_payload_; }
-  /// Bytes that a packet has up to the field's end, from `base` on (0 where it counts from the
-  /// packet).
+  /// Bytes that a packet needs to contain the field, where the payload begins at `base` (ignored if
+  /// the field counts from the packet).
   [[nodiscard]] std::uint32_t end(std::uint32_t base) const noexcept {
     return end_ + (of_payload_ ? base : 0);
   }
-  /// Of a packet that has the field. `base`: where the UDP payload begins.
+  /// Read the field from a packet that contains it. `base`: begin of the UDP payload.
   [[nodiscard]] std::uint32_t read(const std::uint8_t* packet, std::uint32_t base) const noexcept;
 
  private:
   std::uint32_t first_{0};
   std::uint32_t end_{0};
   std::uint32_t mask_{0};
-  /// Bits behind the field in its last byte.
+  /// Bits after the field in its last byte.
   std::uint8_t tail_{0};
   bool little_{false};
   bool of_payload_{false};
 };
 
-/// What one packet is.
+/// Position of a packet.
 struct Place {
-  /// As the packet says; wraps.
+  /// Number in the packet; wraps.
   std::uint32_t batch;
-  /// Slot of the batch; of a plan by byte offsets: the first input byte.
+  /// Slot in the batch; for plans by byte offsets: the first input byte.
   std::uint32_t slot;
-  /// The payload, from the packet's beginning.
+  /// The payload, relative to the begin of the packet.
   std::uint32_t payload_at;
   std::uint32_t payload_bytes;
 };
 
-/// What the packets of a session's port are.
+/// Kind of packets on a session's port.
 enum class PacketKind : std::uint8_t {
   /// Ethernet frames.
   FRAMES,
@@ -62,46 +62,45 @@ enum class PacketKind : std::uint8_t {
 
 class Plan {
  public:
-  /// Of a validated config. `timeout_us`: that of its queue. `buffer_bytes`: of the buffers that
-  /// frames are made in; decides how large they are taken to be where the config does not say it.
+  /// For a validated config. `timeout_us`: timeout of its queue. `buffer_bytes`: size of the
+  /// buffers for frames; used as the size of frames if the config does not specify it.
   Plan(const ReorderConfig& config, PacketKind kind, std::uint64_t timeout_us,
        std::uint64_t buffer_bytes = 0);
 
-  /// Where a packet of flow `flow_ids()[flow]` belongs. False: it is malformed: too short for its
-  /// fields, no payload, no whole number of elements, a number beyond the batch; or no UDP packet
-  /// where an offset counts from the UDP payload.
+  /// Compute the position of a packet of flow `flow_ids()[flow]`. Returns false if it is malformed:
+  /// too short for its fields, no payload, no whole number of elements, a number beyond the batch;
+  /// or not UDP although an offset counts from the UDP payload.
   [[nodiscard]] bool locate(const std::uint8_t* packet, std::uint32_t length, std::uint32_t flow,
                             Place& place) const noexcept;
 
   [[nodiscard]] const std::vector<FlowId>& flow_ids() const noexcept { return flow_ids_; }
-  /// Batch numbers that there are.
+  /// Number of different batch numbers.
   [[nodiscard]] std::uint64_t batch_numbers() const noexcept { return batch_numbers_; }
-  /// Batches that are open at once.
+  /// Number of batches that are open at once.
   [[nodiscard]] std::uint32_t window() const noexcept { return window_; }
   /// 0: none.
   [[nodiscard]] std::uint64_t timeout_ns() const noexcept { return timeout_ns_; }
-  /// Packets say at which byte of their batch they begin; they need not be of the same length.
+  /// Whether packets contain their byte offset in the batch; their lengths can differ.
   [[nodiscard]] bool by_bytes() const noexcept {
     return method_ == ReorderMethod::BATCH_BYTE_OFFSET;
   }
-  /// What validity is told of: slots, or of a plan by byte offsets runs of `unit_bytes` input
-  /// bytes.
+  /// Number of validity bits: slots, or for plans by byte offsets runs of `unit_bytes` input bytes.
   [[nodiscard]] std::uint32_t units() const noexcept { return units_; }
   [[nodiscard]] std::uint32_t unit_bytes() const noexcept { return unit_bytes_; }
-  /// Payload bytes of every packet; 0: the first packet of a batch says.
+  /// Payload bytes of every packet; 0: determined by the first packet of a batch.
   [[nodiscard]] std::uint32_t payload_bytes() const noexcept { return payload_bytes_; }
-  /// Output bytes of so many payload bytes.
+  /// Output bytes for this many payload bytes.
   [[nodiscard]] std::uint64_t output_bytes(std::uint64_t payload) const noexcept {
     return payload << widening_ >> narrowing_;
   }
   void move(std::byte* to, const std::byte* from, std::size_t bytes) const noexcept {
     move_(to, from, bytes);
   }
-  /// After moves, before others are told of them.
+  /// Call after moves, before other threads are notified.
   void settle() const noexcept {
     if (streams_) memory::settle_stores();
   }
-  /// Fill a stretch of the output, a whole number of elements.
+  /// Fill a range of the output, a whole number of elements.
   void fill(std::byte* to, std::size_t bytes) const noexcept;
 
  private:
@@ -116,14 +115,14 @@ class Plan {
                                              Payload& payload) noexcept;
 
   ReorderMethod method_;
-  /// The batch number, or what it is computed from.
+  /// The batch number, or the number from which it is computed.
   Field batch_;
-  /// Place in the batch; not by sequence numbers alone.
+  /// Position in the batch; not used if both come from one sequence number.
   Field position_;
   std::uint32_t first_position_{0};
-  /// Sequence numbers: slot and batch in one.
+  /// Sequence numbers contain slot and batch; this shift separates them.
   std::uint32_t sequence_shift_{0};
-  /// Slots of one flow.
+  /// Number of slots per flow.
   std::uint32_t stride_{0};
   bool flows_apart_{false};
   bool needs_payload_{false};
@@ -131,7 +130,7 @@ class Plan {
   std::uint32_t payload_offset_{0};
   /// A power of two.
   std::uint32_t element_bytes_{1};
-  /// Powers of two by which the output is larger, and smaller.
+  /// Binary logarithms of the factors by which the output is larger, and smaller.
   std::uint32_t widening_{0};
   std::uint32_t narrowing_{0};
   std::uint32_t units_{0};
@@ -147,13 +146,13 @@ class Plan {
   std::vector<FlowId> flow_ids_;
 };
 
-// In the header: a call for each field of each packet takes as long as the rest.
+// In the header, because a call for each field of each packet would take as long as the rest.
 
 inline std::uint32_t Field::read(const std::uint8_t* packet, std::uint32_t base) const noexcept {
   const std::uint32_t to = end(base);
   std::uint64_t bits = 0;
   if (to >= sizeof bits) {
-    // The eight bytes that end with the field are the packet's.
+    // The packet contains the eight bytes that end with the field.
     std::memcpy(&bits, packet + to - sizeof bits, sizeof bits);
     bits = little_ ? le64toh(bits) >> (64U - 8U * (end_ - first_)) : be64toh(bits) >> tail_;
   } else {
@@ -172,7 +171,7 @@ inline bool Plan::find_payload(const std::uint8_t* packet, std::uint32_t length,
     payload = {0, length};
     return true;
   }
-  // IPv4 without options and tags, which nearly all are.
+  // Fast path for IPv4 without options and tags, which is the usual case.
   if (length >= HEADERS_SIZE && load_be16(packet + 12) == ETHERTYPE_IPV4 &&
       packet[IPV4_AT] == 0x45 && packet[IPV4_AT + 9] == PROTOCOL_UDP &&
       (load_be16(packet + IPV4_AT + 6) & 0x3FFFU) == 0) {
@@ -226,16 +225,16 @@ inline bool Plan::locate(const std::uint8_t* packet, std::uint32_t length, std::
   return true;
 }
 
-/// Batches that can be open at once: so many batch numbers tell them apart.
+/// Number of batches that can be open at once with this many batch numbers.
 [[nodiscard]] constexpr std::uint32_t most_open(std::uint64_t batch_numbers) noexcept {
   constexpr std::uint64_t MOST = 64;
   const std::uint64_t half = batch_numbers / 2;
   return static_cast<std::uint32_t>(half == 0 ? 1 : half < MOST ? half : MOST);
 }
-/// Batch numbers of a config whose fields are good; slots of a batch; slots of one flow.
+/// Number of batch numbers of a config with valid fields; slots per batch.
 [[nodiscard]] std::uint64_t batch_numbers_of(const ReorderConfig& config) noexcept;
 [[nodiscard]] std::uint32_t slots_of(const ReorderConfig& config) noexcept;
-/// Output bytes of a config's frame; 0: none, or more than there can be.
+/// Output bytes of a config's frame; 0: none, or too many.
 [[nodiscard]] std::uint64_t frame_bytes_of(const ReorderConfig& config) noexcept;
 [[nodiscard]] std::uint32_t stride_of(const ReorderConfig& config) noexcept;
 

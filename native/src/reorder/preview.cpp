@@ -16,7 +16,7 @@ using Kind = memory::Pixels::Kind;
 
 Kind kind_of(const ReorderConfig& config) noexcept {
   const ReorderDataType output = config.data_types_.output_type_;
-  // As numpy names it; it has no bf16, whose bits are told.
+  // Name in numpy, which has no bf16: its bits are stored as uint16.
   const std::string& dtype = config.frame_.dtype_;
   if (output == ReorderDataType::BF16 && (dtype.empty() || dtype == "uint16")) return Kind::BFLOAT;
   if (!dtype.empty()) {
@@ -67,7 +67,7 @@ void require_binning(const ReorderConfig& config, std::int64_t binning) {
   std::string text = "reorder plan '" + config.name_ + "': binning is " + std::to_string(binning);
   if (pixels.rows == 0) {
     text.append(
-        "; accepted is 1: its frames have no two axes; give it a frame whose shape has "
+        "; accepted is 1: its frames do not have two axes; give it a frame whose shape has "
         "rows and columns");
   } else {
     text.append("; accepted is 1 to ").append(std::to_string(most));

@@ -15,15 +15,15 @@
 
 namespace daqiri::reorder {
 
-/// Of a plan's frames; without rows and columns where they have no two axes.
+/// The pixels of a plan's frames; without rows and columns if frames have fewer than two axes.
 [[nodiscard]] memory::Pixels pixels_of(const ReorderConfig& config);
-/// Throws Error INVALID_PARAMETER where the plan's frames have no previews with this binning.
+/// Throws Error INVALID_PARAMETER if the plan's frames do not support previews with this binning.
 void require_binning(const ReorderConfig& config, std::int64_t binning);
 
 struct FrameCopy {
-  /// Of the copies, from 1 on.
+  /// Number of the copy, counted from 1.
   std::uint64_t number{0};
-  /// Of the frame, or floats: means of its blocks.
+  /// The frame, or floats: the means of its blocks.
   std::vector<std::uint8_t> data;
   ReorderBurstInfo info;
   std::uint64_t first_time{0};
@@ -35,22 +35,22 @@ struct FrameCopy {
 /// has separate copies.
 class Preview {
  public:
-  /// `memory`: where frames are; null: where the CPU reads them.
+  /// `memory`: the frames' memory on a device; null: the CPU can read frames.
   explicit Preview(std::size_t frame_size, const memory::Pixels& pixels = {},
                    const memory::MemoryRegion* memory = nullptr)
       : size_(frame_size), pixels_(pixels), memory_(memory) {}
 
-  /// A frame is handed on. Never waits for who asks; one thread at a time.
+  /// A frame is being delivered. Never waits for readers; one thread at a time.
   void offer(const Frame& frame) noexcept {
     if (wanted_.load(std::memory_order_acquire)) copy(frame);
   }
 
-  /// The latest copy with this binning, which frames have, if it is newer than number `after`; else
-  /// one with number 0. The next frame will be copied. Throws Error where the frames' device cannot
-  /// do that.
+  /// The latest copy with this binning, if its number is greater than `after`; otherwise a copy
+  /// with number 0. Requests a copy of the next frame. Throws Error if the frames' device does not
+  /// support it.
   [[nodiscard]] FrameCopy newer(std::uint64_t after, std::uint32_t binning = 1);
 
-  /// No more frames are offered: nothing of a device is held any more.
+  /// No more frames are offered: release the device's memory.
   void stop() noexcept;
 
  private:
@@ -60,19 +60,19 @@ class Preview {
   };
 
   void copy(const Frame& frame) noexcept;
-  /// False: the device does not work any more.
+  /// Returns false if the device has failed.
   bool read(const Frame& frame, std::uint32_t binning, std::uint8_t* to) noexcept;
 
   std::size_t size_;
   memory::Pixels pixels_;
   const memory::MemoryRegion* memory_;
   std::atomic<bool> wanted_{false};
-  std::mutex mutex_;  // over the next
-  /// By binning. All of them together have fewer means than a frame has pixels.
+  std::mutex mutex_;  // for the members below
+  /// By binning. All copies with means together have fewer means than a frame has pixels.
   std::map<std::uint32_t, Copies> copies_;
   std::uint64_t number_{0};
   bool stopped_{false};
-  /// Null: the CPU makes means, or nobody has asked for any.
+  /// Null: the CPU computes means, or none were requested.
   std::unique_ptr<memory::DeviceMeans> means_;
 };
 

@@ -76,7 +76,7 @@ std::uint32_t RunningPlan::find_gate(const RxBatch& batch) const noexcept {
 
 void RunningPlan::pass_gate(std::uint64_t time) noexcept {
   const std::lock_guard lock(mutex_);
-  // Another poller may have been first.
+  // Another poller may have opened the gate.
   if (gate_.load(std::memory_order_relaxed) == NO_GATE) return;
   gate_time_ = time;
   gate_order_ = assembler_.begun();

@@ -17,13 +17,13 @@
 
 namespace daqiri::reorder {
 
-/// Queues of several pollers may feed one plan. Frames are bursts of one packet, in a ring of the
-/// plan. Applications get them from the plan's queues, unless one receiver has attached to the plan
-/// and gets all frames.
+/// Queues of several pollers may feed one plan. Frames are bursts of one packet, in the plan's
+/// ring. Applications receive them from the plan's queues, unless one receiver has attached to the
+/// plan and receives all frames.
 class RunningPlan final : FrameSink, FrameWaiter {
  public:
-  /// `queues`: those that its flows lead to; the first one's timeout is the plan's, where it has
-  /// none. `output`: a region of `memory`.
+  /// `queues`: the queues of its flows; the plan uses the timeout of the first one if it has none.
+  /// `output`: a region of `memory`.
   RunningPlan(const ReorderConfig& config, PacketKind kind, std::vector<RxQueue*> queues,
               memory::MemoryRegion& output, std::shared_ptr<SessionMemory> memory,
               bool never_sleep);
@@ -38,9 +38,9 @@ class RunningPlan final : FrameSink, FrameWaiter {
   }
   [[nodiscard]] bool on_gpu() const noexcept { return config_.reorder_type_ == "gpu"; }
   [[nodiscard]] int port_id() const noexcept { return queues_.front()->port_id(); }
-  /// Where frames are.
+  /// The memory region of the frames.
   [[nodiscard]] const memory::MemoryRegion& output() const noexcept { return output_; }
-  /// What validity of frames is told of.
+  /// Number of validity bits per frame.
   [[nodiscard]] std::uint32_t units() const noexcept { return plan_.units(); }
   /// Whether one of its flows leads to the queue.
   [[nodiscard]] bool feeds_on(std::uint16_t queue) const noexcept;
@@ -48,67 +48,69 @@ class RunningPlan final : FrameSink, FrameWaiter {
 
   // --- Pollers.
 
-  /// Place packets. True: their buffers are the caller's again, as they always are with `keep`;
-  /// false: they are given back when they have been read.
+  /// Place packets. Returns true if the caller owns their buffers again, as always with `keep`;
+  /// false: they are freed after they have been read.
   bool take(std::span<const Packet> packets, std::uint64_t now_ns, bool keep) noexcept;
-  /// Close what has waited long enough. Returns when to be called again; 0: there is no need to.
+  /// Close batches that have waited long enough. Returns when to call it again; 0: not needed.
   std::uint64_t expire(std::uint64_t now_ns) noexcept;
-  /// One of its queues closes. With the last one, frames that are open are closed.
+  /// One of its queues closes. With the last queue, open frames are closed.
   void finish() noexcept;
-  /// Forget open frames, those whose payloads are on their way, and those that nobody has taken.
+  /// Discard open frames, frames whose payloads are being copied, and frames that were not
+  /// received.
   void discard() noexcept;
-  /// The pollers have ended: frames that are on their way are handed on.
+  /// The pollers have ended: complete and deliver frames whose payloads are being copied.
   void stop() noexcept;
 
-  /// Where the packet is that the plan's gate waits for; behind the batch: there is none.
+  /// Index of the packet that opens the plan's gate; batch.count if there is none.
   [[nodiscard]] std::uint32_t find_gate(const RxBatch& batch) const noexcept;
-  /// That packet, which came at `time`.
+  /// Open the gate with that packet, which arrived at `time`.
   void pass_gate(std::uint64_t time) noexcept;
 
   // --- Applications. Any thread.
 
-  /// A gate is closed until a packet of this flow, which leads to one of its queues, has come.
+  /// Close the gate until a packet of this flow, which leads to one of its queues, has arrived.
   void close_gate(FlowId flow) noexcept;
-  /// There is none any more.
+  /// Remove the gate.
   void open_gate() noexcept { gate_.store(NO_GATE, std::memory_order_release); }
-  /// Whether the frame's first packet came after the gate's.
+  /// Whether the frame's first packet arrived after the gate was opened.
   [[nodiscard]] bool begins_after_gate(const Burst& frame) const noexcept {
     return gate_.load(std::memory_order_acquire) == NO_GATE &&
            frame.order >= gate_order_.load(std::memory_order_relaxed) &&
            frame.timestamps[0] >= gate_time_.load(std::memory_order_relaxed);
   }
 
-  /// The next frame for those who ask its queues, or null.
+  /// The next frame for receivers of its queues, or null.
   Burst* receive() noexcept { return taken() ? nullptr : pop(); }
-  /// The next frame for who has them to himself, or null.
+  /// The next frame for the attached receiver, or null.
   Burst* pop() noexcept;
-  /// From now on frames are for one taker. Throws Error NOT_READY when there is one.
+  /// From now on, only the caller receives frames. Throws Error NOT_READY if another receiver is
+  /// attached.
   void attach(const std::string& name);
   void detach() noexcept;
-  /// Whether there is one.
+  /// Whether a receiver is attached.
   [[nodiscard]] bool taken() const noexcept { return taken_.load(std::memory_order_acquire); }
-  /// Who has the frames wants those that begin from now on: what waits is thrown away.
+  /// Discard waiting frames, because the receiver needs only frames that begin from now on.
   void begin_anew() noexcept;
   [[nodiscard]] bool ready() const noexcept { return !taken() && waiting() > 0; }
   [[nodiscard]] std::size_t waiting() const noexcept { return ring_.size(); }
-  /// No more frames come.
+  /// Whether no more frames follow.
   [[nodiscard]] bool finished() const noexcept { return finished_.load(std::memory_order_acquire); }
-  /// Rung with each frame, and when it has finished.
+  /// Rung with each frame, and when the plan has finished.
   WaitQueue& frames() noexcept { return frames_; }
-  /// Who has a frame reads of all that was lost before it.
+  /// After a frame was received, the counters include all losses before it.
   [[nodiscard]] ReorderSnapshot counters() const noexcept;
-  /// Process frames that are closed from now on with a kernel of the GPU, or with none (null). What
-  /// was before is not in use any more when this returns. Throws Error; nothing has changed then.
+  /// Process frames that are closed from now on with a GPU kernel, or with none (null). On return,
+  /// the previous kernel is no longer in use. Throws Error without a change.
   void set_kernel(const FrameKernel* kernel);
-  /// Make frames in a stream of the application (CUstream), or in the plan's own (null). What was
-  /// launched before is done when this returns; the stream lives until another is set, or the
-  /// session is closed. Throws Error; nothing has changed then.
+  /// Assemble frames in a stream of the application (CUstream), or in the plan's own (null). Work
+  /// launched before is complete on return; the stream must exist until another is set, or the
+  /// session is closed. Throws Error without a change.
   void set_stream(void* stream);
   /// Copies of frames, independent of the receiver of the frames.
   Preview& preview() noexcept { return preview_; }
 
  private:
-  /// A frame whose last payloads are on their way.
+  /// A closed frame whose last payloads are being copied.
   struct Closing {
     Frame frame;
     enum class State : std::uint8_t { NONE, WANTED, THROWN_AWAY } state{State::NONE};
@@ -118,7 +120,7 @@ class RunningPlan final : FrameSink, FrameWaiter {
   void discard(std::uint32_t buffer) noexcept override;
   void frame_done(std::uint32_t buffer, bool good) noexcept override;
   void hand(const Frame& frame) noexcept;
-  /// A frame whose copies have failed.
+  /// Discard a frame whose copies have failed.
   void lose(std::uint32_t buffer) noexcept;
   void throw_away_waiting() noexcept;
   void finish_if_done() noexcept;
@@ -129,18 +131,18 @@ class RunningPlan final : FrameSink, FrameWaiter {
   std::shared_ptr<SessionMemory> memory_;
   Plan plan_;
   std::shared_ptr<const ValidBits> valid_;
-  /// As many bursts as buffers: there is one for each frame.
+  /// As many bursts as buffers, so that there is one for each frame.
   BurstPool& pool_;
   MpmcRing<Burst*> ring_;
 
-  mutable std::mutex mutex_;  // over the next
+  mutable std::mutex mutex_;  // for the members below
   Assembler assembler_;
   std::vector<Closing> closing_;
   std::size_t num_closing_{0};
   std::size_t feeding_;
 
   static constexpr std::uint64_t NO_GATE = ~std::uint64_t{0};
-  /// Flow of the packet that opens it. Who opens it has set the next two before.
+  /// Flow of the packet that opens the gate. The next two are set before it is opened.
   std::atomic<std::uint64_t> gate_{NO_GATE};
   std::atomic<std::uint64_t> gate_time_{0};
   std::atomic<std::uint64_t> gate_order_{0};
@@ -149,11 +151,11 @@ class RunningPlan final : FrameSink, FrameWaiter {
   std::string taker_;
   WaitQueue frames_;
   Preview preview_;
-  /// Held while a kernel is set: the mover stays. Before the plan's.
+  /// Held while a kernel is set, so that the mover is not destroyed. Locked before `mutex_`.
   std::mutex kernel_mutex_;
-  /// Ends first. Null: pollers do the copies.
+  /// Destroyed first. Null: pollers do the copies.
   std::unique_ptr<Mover> mover_;
-  /// Of bursts.
+  /// The event of the bursts.
   std::shared_ptr<void> event_;
 };
 

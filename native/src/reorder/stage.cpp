@@ -37,7 +37,7 @@ void ReorderStage::take(RxQueue& queue, RxSource& source, const RxBatch& batch) 
   };
   for (std::uint32_t first = 0; first < batch.count;) {
     RunningPlan* const plan = target_of(batch.flows[first]).plan;
-    // Packets of one plan, or of none, in a row.
+    // A run of packets of one plan, or of none.
     std::uint32_t end = first;
     for (; end < batch.count; ++end) {
       const Target& target = target_of(batch.flows[end]);

@@ -10,11 +10,11 @@
 
 namespace daqiri::reorder {
 
-/// Packets of flows that a plan claims become frames; all others pass. While the queue is recorded,
-/// packets of plans pass, too.
+/// Packets of flows that belong to a plan become frames; all others are passed on. While the queue
+/// is recorded, packets of plans are passed on, too.
 class ReorderStage final : public RxStage {
  public:
-  /// One more plan, before packets come.
+  /// Add a plan; call before packets arrive.
   void add(RunningPlan& plan);
 
   void take(RxQueue& queue, RxSource& source, const RxBatch& batch) noexcept override;
@@ -32,12 +32,12 @@ class ReorderStage final : public RxStage {
  private:
   struct Target {
     FlowId flow{0};
-    /// Null: no plan's.
+    /// Null: the flow belongs to no plan.
     RunningPlan* plan{nullptr};
     std::uint32_t index{0};
   };
 
-  /// Whose a flow is.
+  /// The plan of a flow.
   [[nodiscard]] const Target& target_of(FlowId flow) noexcept;
 
   std::vector<RunningPlan*> plans_;

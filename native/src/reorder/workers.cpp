@@ -11,7 +11,7 @@ namespace {
 
 /// Idle time after which a worker sleeps instead of spinning.
 constexpr std::uint64_t SPIN_NS = 50'000;
-/// Copies that are done between two looks at what has come.
+/// Most copies before a worker checks for new ones.
 constexpr std::size_t ROUND = 32;
 
 }  // namespace
@@ -67,7 +67,7 @@ std::size_t Workers::work(Worker& worker) noexcept {
   };
   for (std::size_t i = 0; i < n; ++i) plan_.move(at(i).to, at(i).from, at(i).bytes);
   plan_.settle();
-  // Runs of one owner, and of one frame, at once.
+  // Free runs with the same owner together, and finish runs with the same frame together.
   std::uint32_t buffers[ROUND];
   for (std::size_t i = 0; i < n;) {
     const std::size_t first = i;

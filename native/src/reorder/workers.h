@@ -1,4 +1,4 @@
-/// Threads that move payloads to their places.
+/// Threads that copy payloads to their positions.
 #pragma once
 
 #include <atomic>
@@ -17,15 +17,15 @@
 
 namespace daqiri::reorder {
 
-/// A thread for each core that was given. What they have no room for, the caller does.
+/// One thread per configured core. If their rings are full, the caller does the copy.
 class Workers final : public Mover {
  public:
-  /// `frames`: buffers that frames can be in.
+  /// `frames`: number of buffers for frames.
   Workers(const Plan& plan, const std::vector<std::string>& cores, bool never_sleep,
           std::size_t frames, FrameWaiter& waiter);
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
-  /// All copies are done then.
+  /// Completes all copies.
   ~Workers() override;
 
   void move(std::span<const Transfer> copies) noexcept override;
@@ -47,7 +47,7 @@ class Workers final : public Mover {
   };
 
   void run(Worker& worker, const std::stop_token& stop) noexcept;
-  /// Do what waits; returns how much that was.
+  /// Do pending copies; returns their number.
   std::size_t work(Worker& worker) noexcept;
 
   const Plan& plan_;

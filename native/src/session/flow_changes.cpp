@@ -24,7 +24,7 @@ std::vector<std::uint16_t> queues_of(const FlowConfig& flow) {
   return last.ids_.empty() ? std::vector{last.id_} : last.ids_;
 }
 
-/// Plans have found the queues of their flows when the session was opened.
+/// The queues of a plan's flows are determined when the session is opened.
 void require_same_plans(const InterfaceConfig& interface, const std::vector<FlowConfig>& now,
                         const std::vector<FlowConfig>& wanted) {
   for (const ReorderConfig& plan : interface.rx_.reorder_configs_) {
@@ -100,7 +100,7 @@ Port& FlowChanges::take_installed(FlowId flow) {
   }
   throw Error(
       Status::INVALID_PARAMETER,
-      number + " is none of the " + std::to_string(installed_.size()) +
+      number + " is not one of the " + std::to_string(installed_.size()) +
           " flows that were added and not deleted since; accepts the id of a completed add");
 }
 
@@ -230,7 +230,7 @@ void FlowChanges::serve(Port& port, std::span<Op> ops) noexcept {
   }
 }
 
-// --- At once
+// --- Immediate changes
 
 std::vector<Addition> FlowChanges::add(int port, const std::vector<FlowRuleConfig>& rules) {
   Port& found = changeable_port(port);

@@ -16,7 +16,7 @@ namespace {
 
 using steering::Addition;
 
-/// A configuration of one port's receive queues, to check flows in.
+/// A configuration with one port's receive queues, for checking flows.
 NetworkConfig config_around(const NetworkConfig& config, const Port& port) {
   NetworkConfig around = config;
   around.ifs_ = {port.config};
@@ -45,7 +45,7 @@ void refuse(Addition& addition, const Port& port, const std::string& why) {
   addition.refused.emplace(Status::INVALID_PARAMETER, text.append(why));
 }
 
-/// Gives what is wrong with flows to them; what is wrong with none of them, to all.
+/// Assigns each error to the flow that it names; assigns errors that name no flow to all.
 void share_out(const ConfigReport& report, const Port& port, std::span<Addition* const> checked) {
   constexpr std::string_view FLOWS = "interfaces[0].rx.flows[";
   for (const ConfigProblem& problem : report.problems_) {
@@ -66,7 +66,8 @@ void share_out(const ConfigReport& report, const Port& port, std::span<Addition*
   }
 }
 
-/// Those of which the engine does not have all. `config`: of their port, for its flows.
+/// Rejects the flows that use a feature which the engine does not have. `config`: that of their
+/// port.
 void refuse_unsupported_of(NetworkConfig config, const EngineTraits& traits,
                            std::span<Addition> additions) {
   const auto check = [&](std::span<Addition* const> some) {
@@ -95,7 +96,7 @@ void refuse_unsupported_of(NetworkConfig config, const EngineTraits& traits,
 void check_additions(const NetworkConfig& config, const EngineTraits& traits, const Port& port,
                      std::span<Addition> additions) {
   const NetworkConfig around = config_around(config, port);
-  // The second time without those in which something was found.
+  // After errors, repeat with the remaining flows.
   for (std::vector<Addition*> checked = good_ones(additions); !checked.empty();
        checked = good_ones(additions)) {
     NetworkConfig with = around;

@@ -10,9 +10,9 @@
 
 namespace daqiri {
 
-/// Validates flows as if they were the only ones in the configuration of their port; they get all
-/// that validation derives. Each that is wrong, or that the engine does not have, is refused and
-/// says why.
+/// Validates flows as if they were the only ones in the configuration of their port, and completes
+/// them with derived values. Each flow that is wrong, or that the engine does not support, is
+/// rejected with its reason.
 void check_additions(const NetworkConfig& config, const EngineTraits& traits, const Port& port,
                      std::span<steering::Addition> additions);
 

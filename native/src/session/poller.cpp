@@ -10,22 +10,23 @@ namespace {
 
 /// Idle time after which the poller sleeps instead of spinning.
 constexpr std::uint64_t SPIN_NS = 50'000;
-/// A poller that shares its core with others lets packets gather for this long at most, and for no
-/// more than this part of a burst's timeout; less than the least is not worth a system call.
+/// A poller that shares its core with other threads lets packets accumulate, at most for
+/// LONGEST_PAUSE_NS and for this part of a burst's timeout. A pause below the least is not worth a
+/// system call.
 constexpr std::uint64_t LONGEST_PAUSE_NS = 1'000'000;
 constexpr std::uint64_t PAUSE_PART_OF_TIMEOUT = 8;
 constexpr std::uint64_t LEAST_PAUSE_NS = 10'000;
-/// Packets of a pass from which on the next one is made at once.
+/// After a pass with at least this many packets, the next pass starts without a pause.
 constexpr std::uint32_t BUSY_PASS = 32;
 constexpr std::uint64_t MAX_SLEEP_NS = 100'000'000;
-/// How long, and for how many packets, sources are emptied when a queue discards.
+/// Limits, in time and packets, for emptying sources when a queue discards.
 constexpr std::uint64_t DISCARD_NS = 100'000'000;
 constexpr std::uint64_t MOST_DISCARDED = 1U << 20U;
-/// Passes that a stopping poller makes for what still arrives, and their time.
+/// Limits, in passes and time, for packets that arrive while the poller stops.
 constexpr int DRAIN_PASSES = 10'000;
 constexpr std::uint64_t DRAIN_NS = 1'000'000'000;
-/// How long it waits for what other pollers have for its queues when they stop, and how often it
-/// looks.
+/// How long a stopping poller waits for packets that other pollers have for its queues, and how
+/// often it checks.
 constexpr std::uint64_t REST_NS = 3 * DRAIN_NS;
 constexpr long REST_PAUSE_NS = 1'000'000;
 
@@ -54,8 +55,9 @@ std::uint32_t Poller::pass() noexcept {
     discarding = discarding || polled.queue->discarding();
   }
   const std::uint32_t seen = receive();
-  // What the sources held is to be discarded. Queues may share one: it is emptied for all of them.
-  // One that is filled faster than it is emptied has been emptied once by the end.
+  // Discard what the sources held. Queues may share a source: it is emptied for all of them. A
+  // source that fills faster than it is emptied has been emptied at least once when a limit is
+  // reached.
   std::uint64_t total = seen;
   for (std::uint32_t n = seen;
        discarding && n > 0 && total < MOST_DISCARDED && monotonic_ns() - now < DISCARD_NS;
@@ -64,7 +66,7 @@ std::uint32_t Poller::pass() noexcept {
   }
   next_due_ = 0;
   for (const Polled& polled : queues_) {
-    // Open bursts hold buffers that nobody can give back.
+    // Nothing else would free the buffers of open bursts.
     if (polled.queue->starves()) polled.queue->deliver_open();
     const std::uint64_t due = polled.queue->deliver_expired(now);
     if (due != 0 && (next_due_ == 0 || due < next_due_)) next_due_ = due;
@@ -163,7 +165,7 @@ void Poller::finish() noexcept {
   const std::uint64_t end = monotonic_ns() + DRAIN_NS;
   for (int i = 0; i < DRAIN_PASSES && pass() > 0 && monotonic_ns() < end; ++i) {
   }
-  // All of them first: another poller may wait for what is read here.
+  // Finish all queues first, because another poller may wait for packets that are read here.
   for (const Polled& polled : queues_) polled.io->finish_receiving(*polled.queue);
   take_rest();
   for (const Polled& polled : queues_) {

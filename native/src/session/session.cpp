@@ -19,7 +19,7 @@ namespace daqiri {
 
 namespace {
 
-/// After the engine was opened.
+/// Call after the engine was opened.
 void require_accurate_send(const Port& port) {
   if (!port.config.tx_.accurate_send_) return;
   for (const auto& queue : port.tx) {
@@ -34,8 +34,9 @@ void require_accurate_send(const Port& port) {
   }
 }
 
-/// Cores that queues name and this process may not use: for sockets, whose threads share cores with
-/// others anyway, a warning, else refused. Throws Error naming all of them.
+/// Checks for cores that queues name and this process may not use. For sockets, whose threads share
+/// cores with others anyway, it logs a warning. Otherwise it throws an Error that names all of
+/// them.
 void check_cores(const NetworkConfig& config) {
   std::string absent;
   const auto check = [&](const InterfaceConfig& interface, const CommonQueueConfig& queue) {
@@ -60,7 +61,7 @@ void check_cores(const NetworkConfig& config) {
   log(LogLevel::WARN, text + ". These threads run without pinning");
 }
 
-/// The worker that was made with `parts`, made where there is none.
+/// Returns the worker that was made with `parts`; makes it if it does not exist.
 template <typename Worker, typename... Parts>
 Worker& worker_of(std::vector<std::unique_ptr<Worker>>& workers, const Parts&... parts) {
   for (const auto& worker : workers) {
@@ -69,7 +70,7 @@ Worker& worker_of(std::vector<std::unique_ptr<Worker>>& workers, const Parts&...
   return *workers.emplace_back(std::make_unique<Worker>(parts...));
 }
 
-/// The interface and the queue that a key belongs to, as in "interfaces[1].rx.queues[0].id".
+/// Returns the interface and the queue of a key such as "interfaces[1].rx.queues[0].id".
 LogOrigin origin_of(const std::string& path, const NetworkConfig& config) {
   LogOrigin origin;
   for (std::size_t i = 0; i < config.ifs_.size(); ++i) {
@@ -121,7 +122,7 @@ Burst* Rotation::receive() {
       turn();
       return burst;
     } catch (...) {
-      // One that fails every time keeps nobody from the others.
+      // Advance, so that a queue that fails every time does not block the others.
       turn();
       throw;
     }
@@ -138,7 +139,7 @@ std::shared_ptr<Session> Session::open(NetworkConfig config, ConfigReport read) 
   const ConfigReport found = validate_config(session->config_);
   if (!found.ok()) throw Error(Status::INVALID_PARAMETER, found.text());
   std::vector<ConfigProblem>& all = read.problems_;
-  // Memory regions have numbers in a file and names in a struct.
+  // Paths contain the numbers of memory regions in a file, but their names in a struct.
   const auto place = [](std::string_view path) {
     return path.starts_with("memory_regions[") ? path.substr(path.find(']')) : path;
   };
@@ -162,7 +163,7 @@ void Session::build() {
   refuse_oversized(config_);
   refuse_unmappable(config_, entry.traits);
   check_cores(config_);
-  // One pool for all transmit queues, as large as the largest needs.
+  // One pool for all transmit queues, with the largest batch size among them.
   int tx_batch = 0;
   std::size_t tx_segments = 1;
   for (const InterfaceConfig& interface : config_.ifs_) {
@@ -255,7 +256,7 @@ void Session::start() {
         worker_of(pollers_, queue->config().common_.cpu_core_, never_sleep).add(*port->io, *queue);
         continue;
       }
-      // Queues that are read together have one poller.
+      // Queues whose port receives for all of them together share one poller.
       if (callers == nullptr || !port->io->receive_traits(*queue).together)
         callers = pollers_.emplace_back(std::make_unique<Poller>()).get();
       callers->add(*port->io, *queue);
@@ -281,7 +282,7 @@ void Session::close() noexcept {
   if (closed_.exchange(true, std::memory_order_acq_rel)) return;
   if (flow_changes_ != nullptr) flow_changes_->stop();
   if (housekeeper_ != nullptr) housekeeper_->stop();
-  // In the direction of the data, so that what was sent can still arrive.
+  // Stop in the direction of the data, so that sent packets can still arrive.
   for (const auto& transmitter : transmitters_) transmitter->begin_stop();
   for (const auto& transmitter : transmitters_) transmitter->stop();
   if (engine_ != nullptr) engine_->finish_sending();

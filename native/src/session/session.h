@@ -1,4 +1,4 @@
-/// One running configuration. Several can live in one process.
+/// A running configuration. A process can have several.
 #pragma once
 
 #include <atomic>
@@ -22,68 +22,69 @@ class Poller;
 class Transmitter;
 struct SessionSnapshot;
 
-/// Receive queues that take turns: the next look starts after the queue that last had data.
+/// Receive queues in rotation: the next search starts after the queue that last had data.
 struct Rotation {
-  /// A burst of any of the queues, or null.
+  /// Return a burst of any of the queues, or null.
   Burst* receive();
 
   std::vector<RxQueue*> queues;
   std::atomic<std::size_t> next{0};
 };
 
-/// A log line for each warning of a report without errors.
+/// Log a line for each warning of a report without errors.
 void log_warnings(const ConfigReport& report, const NetworkConfig& config);
 
 class Session : public std::enable_shared_from_this<Session> {
  public:
-  /// Validate, allocate, open and start. Throws Error; nothing is left behind then. `read`: what
-  /// was found when the configuration was read, which is told with what is found now.
+  /// Validate, allocate, open and start. Throws Error after freeing everything. `read`: the
+  /// problems that were found when the configuration was read, which are reported together with
+  /// those found now.
   static std::shared_ptr<Session> open(NetworkConfig config, ConfigReport read = {});
 
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
   ~Session();
 
-  /// Stop threads, hand over partial bursts, close the engine. Bursts that the application holds
-  /// stay readable, and what the rings hold can still be received; a memory region without any of
-  /// them is given back. Idempotent; any thread.
+  /// Stop threads, deliver partial bursts, close the engine. Bursts that the application holds stay
+  /// readable, and what the rings hold can still be received; a memory region that holds none of
+  /// these is freed. Idempotent; any thread.
   void close() noexcept;
   [[nodiscard]] bool closed() const noexcept { return closed_.load(std::memory_order_acquire); }
 
-  /// With every default and adjustment applied.
+  /// The configuration with all defaults and adjustments.
   [[nodiscard]] const NetworkConfig& config() const noexcept { return config_; }
-  /// As above, with the flows of the configuration as they are now.
+  /// The configuration with the current flows.
   [[nodiscard]] NetworkConfig current_config() const;
-  /// When it was opened, CLOCK_REALTIME ns.
+  /// Time of opening, CLOCK_REALTIME ns.
   [[nodiscard]] std::uint64_t opened() const noexcept { return opened_; }
   [[nodiscard]] const ConfigReport& report() const noexcept { return report_; }
 
   [[nodiscard]] std::size_t num_ports() const noexcept { return ports_.size(); }
-  /// Throw Error INVALID_PARAMETER naming what exists.
+  /// Throw Error INVALID_PARAMETER with the existing ports or queues.
   [[nodiscard]] Port& port(int id) const;
   [[nodiscard]] RxQueue& rx_queue(int port, int queue) const;
   [[nodiscard]] TxQueue& tx_queue(int port, int queue) const;
-  /// Of a port; of all ports.
+  /// The queues of a port; of all ports.
   [[nodiscard]] Rotation& any_rx_queue(int port) { return rotations_[this->port(port).id]; }
   [[nodiscard]] Rotation& any_rx_queue() noexcept { return rotations_.back(); }
-  /// Of a port, in the order of the configuration. Throws Error INVALID_PARAMETER.
+  /// The plans of a port, in the order of the configuration. Throws Error INVALID_PARAMETER.
   [[nodiscard]] std::deque<reorder::RunningPlan>& reorder_plans(int port);
   [[nodiscard]] const std::deque<reorder::RunningPlan>& reorder_plans(int port) const;
-  /// Of the engine. Throws Error NOT_SUPPORTED when it has none.
+  /// The connections of the engine. Throws Error NOT_SUPPORTED if it has none.
   [[nodiscard]] Connections& connections() const;
   [[nodiscard]] FlowChanges& flow_changes() const noexcept { return *flow_changes_; }
-  /// FlowChanges::configure, which `latest` follows.
+  /// Call FlowChanges::configure and update `latest`.
   void configure_flows(NetworkConfig wanted);
-  /// Null: it has none.
+  /// Null if the engine has none.
   [[nodiscard]] Connections* find_connections() const noexcept { return engine_->connections(); }
   [[nodiscard]] const std::shared_ptr<SessionMemory>& memory() const noexcept { return memory_; }
 
-  /// Counters and levels of everything, a tenth of a second old at most: what the housekeeping
-  /// thread copies, so that looking often costs the packet threads nothing. Of a closed session:
-  /// as of now. SessionSnapshot::of is exact at any time.
+  /// Counters and levels of all parts, at most a tenth of a second old: copied by the housekeeping
+  /// thread, so that frequent reads do not slow down the packet threads. For a closed session, the
+  /// current values. SessionSnapshot::of is always exact.
   [[nodiscard]] std::shared_ptr<const SessionSnapshot> latest() const;
 
-  /// A transmit burst that belongs to no queue yet; null when the pool is empty.
+  /// Return a transmit burst that belongs to no queue yet; null if the pool is empty.
   Burst* take_tx_burst() noexcept;
 
  private:
@@ -99,7 +100,7 @@ class Session : public std::enable_shared_from_this<Session> {
   /// By port, in the order of the configuration.
   std::vector<std::deque<reorder::RunningPlan>> reorder_;
   std::vector<std::unique_ptr<Port>> ports_;
-  /// By port, then of all.
+  /// One per port, then one for all ports.
   std::deque<Rotation> rotations_;
   std::unique_ptr<IoEngine> engine_;
   std::vector<std::unique_ptr<Poller>> pollers_;

@@ -25,7 +25,7 @@ namespace daqiri {
 
 namespace {
 
-/// Calls `each` with the counters of a queue, flow or plan, in the order in which they are told.
+/// Calls `each` with the counters of a queue, flow or plan, in the order of the output.
 template <typename State, typename Each>
 void for_counters(const State& state, Each each) {
   std::ranges::for_each(counters_of(state.counters), each);
@@ -41,7 +41,7 @@ std::vector<std::string_view> names_of() {
   return names;
 }
 
-/// What parts of a port have in common; `kind`: what `name` is of.
+/// The common fields of a port's parts; `kind`: the kind of part that `name` names.
 template <typename State>
 JsonObject json_of_part(const State& state, const char* kind, const std::string& name) {
   JsonObject json;
@@ -85,7 +85,8 @@ std::string json_list(const Items& items) {
 
 using Row = std::vector<std::string>;
 
-/// Columns as wide as what they hold: the first to the left, numbers to the right.
+/// Columns are as wide as their longest text: the first and last are left-aligned, the others
+/// right-aligned.
 std::string table_of(const std::vector<Row>& rows) {
   if (rows.size() < 2) return {};
   std::vector<std::size_t> widths(rows.front().size());
@@ -126,10 +127,10 @@ std::string microseconds(std::uint64_t ns) {
 }
 
 constexpr int BACKLOG = 8;
-/// A reader that takes nothing for this long is left.
+/// A reader that accepts nothing for this long is disconnected.
 constexpr timeval PATIENCE{0, 200'000};
 
-/// Throws Error unless the directory exists and nobody else can write in it.
+/// Throws Error unless the directory exists and only this user can write to it.
 void make_private(const std::string& directory) {
   if (mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST)
     throw file_error("cannot create", directory, errno);
@@ -143,7 +144,7 @@ void make_private(const std::string& directory) {
   }
 }
 
-/// False when the name is taken. Throws Error.
+/// Returns false if the name is in use. Throws Error.
 bool bind_to(int socket, const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -325,12 +326,13 @@ Housekeeper::Housekeeper(const Session& session, int master_core)
 void Housekeeper::listen() {
   static std::atomic<unsigned> next_number{0};
   make_private(directory());
-  // A child that outlives a killed engine would keep it open, and whoever asks would wait.
+  // A child process that outlives a killed engine would keep the socket open, and clients would
+  // wait.
   socket_ = File::private_to_process(
       [] { return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); });
   do {
     path_ = directory() + "/" + std::to_string(getpid()) + "." + std::to_string(next_number++);
-    // A name that is taken was left by a killed process of the same number, or belongs to one in
+    // A name in use was left by a killed process with the same pid, or belongs to a process in
     // another container.
   } while (socket_.is_open() && !bind_to(socket_.fd(), path_));
   if (!socket_.is_open() || ::listen(socket_.fd(), BACKLOG) != 0)
@@ -348,7 +350,7 @@ void Housekeeper::run(const std::stop_token& stop) noexcept {
   const std::stop_callback ring(stop, [this] { doorbell_.ring(); });
   const std::string core = std::to_string(master_core_);
   configure_thread(core, "daqiri-counters");
-  // -1, which is never readable, without a socket.
+  // Without a socket: -1, which is never readable.
   const int fd = socket_.fd();
   bool answers = true;
   std::uint64_t due = monotonic_ns() + PERIOD_NS;
@@ -383,7 +385,7 @@ std::shared_ptr<const SessionSnapshot> Housekeeper::latest() const {
 
 bool Housekeeper::answer() noexcept {
   const File reader(accept4(socket_.fd(), nullptr, nullptr, SOCK_CLOEXEC));
-  // Without a free descriptor, who asks stays in line, and the socket readable.
+  // Without a free file descriptor, the client stays in the queue and the socket readable.
   if (!reader.is_open()) return errno == EAGAIN;
   setsockopt(reader.fd(), SOL_SOCKET, SO_SNDTIMEO, &PATIENCE, sizeof PATIENCE);
   try {

@@ -18,8 +18,8 @@
 
 namespace daqiri {
 
-/// What brings the packets to where the application has them: PortIo::receive_path, and the GPU
-/// that they are copied to.
+/// How packets reach the application's memory: PortIo::receive_path, and the GPU to which they are
+/// copied.
 [[nodiscard]] std::string receive_path_of(const Port& port, const RxQueue& queue);
 
 struct RxQueueState {
@@ -27,7 +27,7 @@ struct RxQueueState {
   std::string queue;
   RxSnapshot counters;
   QueueLevels levels;
-  /// As `receive_path_of`.
+  /// See `receive_path_of`.
   std::string receive_path;
 };
 
@@ -43,16 +43,16 @@ struct TxQueueState {
   std::string port;
   std::string queue;
   TxSnapshot counters;
-  /// The pool of bursts is one for all transmit queues.
+  /// All transmit queues share one pool of bursts.
   QueueLevels levels;
   Lateness lateness;
-  /// PortIo::launch_times.
+  /// See PortIo::launch_times.
   std::string launch_times;
 };
 
 struct FlowState {
   std::string port;
-  /// Its name; of one that has none, its id.
+  /// Its name, or its id if it has no name.
   std::string flow;
   FlowSnapshot counters;
 };
@@ -70,54 +70,54 @@ struct RegionState {
   std::uint64_t buf_size{0};
 };
 
-/// Taken from what the packet threads publish; they are not disturbed.
+/// Read from the counters that the packet threads publish, without disturbing these threads.
 struct SessionSnapshot {
   static SessionSnapshot of(const Session& session);
 
   std::string engine;
   int pid{0};
-  /// When the session was opened, CLOCK_REALTIME ns; with the pid, what tells sessions apart.
+  /// Time of opening, CLOCK_REALTIME ns; identifies the session together with the pid.
   std::uint64_t opened{0};
-  /// Now: CLOCK_REALTIME and CLOCK_MONOTONIC, ns.
+  /// Time of the snapshot: CLOCK_REALTIME and CLOCK_MONOTONIC, ns.
   std::uint64_t time{0};
   std::uint64_t steady{0};
-  /// Before the flows: what a queue has received, they have counted.
+  /// Read before the flows, so that the flows have counted every packet that a queue has received.
   std::vector<RxQueueState> rx;
   std::vector<TxQueueState> tx;
   std::vector<FlowState> flows;
-  /// Flows that were added at run time, from the oldest on, and what those that were removed have
-  /// counted together, as "(removed)".
+  /// Flows that were added at run time, oldest first, then the sum of the counters of removed flows
+  /// as "(removed)".
   std::vector<FlowState> added_flows;
   std::vector<ReorderState> reorder;
   std::vector<RegionState> regions;
 
   /// One JSON object (RFC 8259) on one line.
   [[nodiscard]] std::string json() const;
-  /// Flat: `time`, `steady`, then of each receive queue the numbers of `rx_names` and the drops in
-  /// the order of DropReason, then of each transmit queue those of `tx_names` and the drops, then
-  /// of each receive flow those of `flow_names`, then of each reorder plan those of
-  /// `reorder_names`.
+  /// Flat: `time`, `steady`; for each receive queue the numbers of `rx_names` and the drops in the
+  /// order of DropReason; for each transmit queue those of `tx_names` and the drops; for each
+  /// receive flow those of `flow_names`; for each reorder plan those of `reorder_names`.
   [[nodiscard]] std::vector<std::uint64_t> row() const;
   static std::vector<std::string_view> rx_names();
   static std::vector<std::string_view> tx_names();
   static std::vector<std::string_view> flow_names();
   static std::vector<std::string_view> reorder_names();
-  /// Tables of plain text: receive queues, transmit queues, flows, reorder plans, memory regions.
+  /// Tables in plain text: receive queues, transmit queues, flows, reorder plans, memory regions.
   [[nodiscard]] std::string table() const;
 };
 
-/// Takes a snapshot once a period, for those who look often and need not be exact. Answers on a
-/// Unix socket: whoever connects is sent a snapshot of that moment (SessionSnapshot::json) and the
-/// end of the stream.
+/// Takes a snapshot once per period, for readers that read often and do not need exact values.
+/// Serves a Unix socket: each client receives a snapshot of that moment (SessionSnapshot::json) and
+/// the end of the stream.
 ///
-/// The socket is <directory>/<pid>.<number> in the directory `directory()` of this user, and goes
-/// with the session. That of a process that was killed refuses connections. A session without one
-/// (no such directory can be had) works all the same; the log warns of it.
+/// The socket is <directory>/<pid>.<number> in this user's `directory()`, and is removed with the
+/// session. The socket of a killed process refuses connections. If the directory cannot be created,
+/// the session works without a socket and logs a warning.
 class Housekeeper {
  public:
   static constexpr std::uint64_t PERIOD_NS = 100'000'000;
 
-  /// `master_core`: the thread runs there if this process may use it, else anywhere.
+  /// `master_core`: core of the thread, if this process may use it; otherwise the thread is not
+  /// pinned.
   Housekeeper(const Session& session, int master_core);
   Housekeeper(const Housekeeper&) = delete;
   Housekeeper& operator=(const Housekeeper&) = delete;
@@ -125,9 +125,9 @@ class Housekeeper {
 
   /// Idempotent.
   void stop() noexcept;
-  /// Take a snapshot now: what is told of the session has changed. Throws std::bad_alloc.
+  /// Take a snapshot now, because the session's flows have changed. Throws std::bad_alloc.
   void renew();
-  /// A period old at most, plus what the thread had to wait for its turn. Any thread.
+  /// At most a period old, plus the time that the thread waited for a CPU. Any thread.
   [[nodiscard]] std::shared_ptr<const SessionSnapshot> latest() const;
 
   /// $XDG_RUNTIME_DIR/daqiri, or /tmp/daqiri-<uid>.
@@ -136,18 +136,18 @@ class Housekeeper {
  private:
   void listen();
   void run(const std::stop_token& stop) noexcept;
-  /// False when the next one is to wait for the next period.
+  /// Returns false if the next client must wait for the next period.
   bool answer() noexcept;
 
   const Session& session_;
   int master_core_;
-  /// Of the socket; empty: there is none.
+  /// Path of the socket; empty: there is none.
   std::string path_;
   File socket_;
   Doorbell doorbell_;
-  /// One snapshot after the other; before `mutex_`.
+  /// Held while a snapshot is taken; locked before `mutex_`.
   std::mutex renewing_;
-  mutable std::mutex mutex_;  // over the next
+  mutable std::mutex mutex_;  // for `latest_`
   std::shared_ptr<const SessionSnapshot> latest_;
   std::jthread thread_;
 };

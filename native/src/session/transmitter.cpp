@@ -12,50 +12,50 @@ namespace daqiri {
 
 namespace {
 
-/// The worker sleeps until so long before a launch time: twice what it was woken late by lately.
+/// The worker wakes up this long before a launch time: twice the latest delays of its wake-ups.
 constexpr std::uint64_t LEAST_SPIN_NS = 80'000;
 constexpr std::uint64_t MOST_SPIN_NS = 1'000'000;
-/// And only where it sleeps for this long.
+/// It sleeps only if the sleep lasts at least this long.
 constexpr std::uint64_t LEAST_SLEEP_NS = 120'000;
-/// One wake-up in so many may be later than is allowed for.
+/// One in this many wake-ups may be later than expected.
 constexpr std::uint64_t WAKE_UPS = 128;
-/// What a caller of a direct queue does at most for others.
+/// Most turns that a caller of a direct queue makes for other callers.
 constexpr int MOST_TURNS = 1024;
-/// Longest sleep: a step of the clock is noticed within this.
+/// Longest sleep: the worker notices a step of the clock within this time.
 constexpr std::uint64_t TX_MAX_SLEEP_NS = 50'000'000;
 /// Idle time after which the worker sleeps instead of spinning.
 constexpr std::uint64_t IDLE_SPIN_NS = 20'000;
-/// Pacing credit that an idle queue keeps.
+/// Pacing credit that an idle queue accumulates at most.
 constexpr std::uint64_t PACING_CREDIT_NS = 1'000'000;
-/// Packets of a turn while another queue is behind its launch times.
+/// Packets per turn while another queue is late for its launch times.
 constexpr std::uint64_t SHORT_TURN = 16;
-/// Until a queue's cost of sending is known, and the most that one observation counts.
+/// Initial cost of sending a packet, and the limit for one measurement.
 constexpr std::uint64_t FIRST_COST_NS = 2'000;
 constexpr std::uint64_t MAX_COST_NS = 1'000'000;
-/// Bytes of the next packet that are brought into the cache.
+/// Bytes of the next packet to prefetch.
 constexpr std::uint32_t PREFETCH_BYTES = 1024;
 constexpr std::uint32_t CACHE_LINE = 64;
-/// Longest wait for a wire that takes nothing.
+/// Longest wait for a wire that accepts nothing.
 constexpr std::uint64_t REFUSED_NS = 10'000'000;
-/// Where only trying tells: the first wait; each is twice as long as the one before, up to the
-/// longest.
+/// Waits between retries, if the engine gives no notification: the first; each next one is twice as
+/// long, up to the longest.
 constexpr std::uint64_t FIRST_RETRY_NS = 50'000;
 constexpr std::uint64_t LONGEST_RETRY_NS = 1'000'000;
-/// How long a flush lets a peer take what was given to it, and how often it looks.
+/// How long a flush waits for a peer to receive data in flight, and how often it checks.
 constexpr std::uint64_t FLUSH_NS = 25'000'000;
 constexpr std::uint64_t FLUSHING_NS = 1'000'000;
-/// How often the worker looks for packets that wait in the kernel.
+/// How often the worker checks for packets that wait in the kernel.
 constexpr std::uint64_t LAUNCHING_NS = 1'000'000;
-/// How often it asks for buffers that the engine keeps.
+/// How often it polls for buffers that the engine keeps.
 constexpr std::uint64_t COMPLETING_NS = 20'000;
-/// Passes that a stopping worker makes for what is due.
+/// Most passes of a stopping worker for packets that are due.
 constexpr int TX_DRAIN_PASSES = 100'000;
-/// It gives up when the wire has taken nothing for this long.
+/// A stopping worker ends when the wire has accepted nothing for this long.
 constexpr std::uint64_t TX_DRAIN_NS = 1'000'000'000;
-/// And after this long, however little the wire takes at a time.
+/// It ends after this time even if the wire still accepts packets slowly.
 constexpr std::uint64_t TX_LONGEST_DRAIN_NS = 5'000'000'000;
 
-/// ns that `bytes` take at `mbps`; `rest` is what the division leaves, from call to call.
+/// Time for `bytes` at `mbps`, ns; `rest`: remainder of the division, kept between calls.
 constexpr std::uint64_t wire_ns(std::uint64_t bytes, std::uint32_t mbps, std::uint64_t& rest) {
   const std::uint64_t ns = bytes * 8000U + rest;
   rest = ns % mbps;
@@ -122,7 +122,7 @@ bool Transmitter::flush(Served& served) noexcept {
   const bool cut = served.io->cut(queue);
   if (served.ask != NEVER) count_completed(served, false);
   const bool dropped = !cut && queue.drop_flushed();
-  // Bursts of which packets were kept.
+  // Release bursts of which packets were kept.
   queue.end_pass();
   if (!dropped || (!last && !(settled && served.ask == NEVER))) {
     served.refused = true;
@@ -139,7 +139,7 @@ bool Transmitter::flush(Served& served) noexcept {
 
 bool Transmitter::serve(Served& served) noexcept {
   if (served.flush_until != 0 || served.queue->flush_wanted()) return flush(served);
-  // Also when the clock was set back.
+  // Also if the clock was set back.
   if (served.ask != NEVER &&
       (served.ask <= now_ || served.ask - now_ > served.traits.launch_lead + LAUNCHING_NS))
     count_completed(served, false);
@@ -152,7 +152,7 @@ bool Transmitter::serve(Served& served) noexcept {
   const Burst& burst = *served.burst;
   const std::uint32_t first = served.queue->position();
   const std::uint64_t mbps = served.queue->config().pacing_mbps_;
-  // Not the port's clock: set back, it would stop a paced queue for as long.
+  // Not the port's clock: if that were set back, a paced queue would stop for the same time.
   const std::uint64_t steady = mbps == 0 ? 0 : monotonic_ns();
   std::uint64_t paced = mbps == 0 ? 0 : std::max(served.paced_until, steady - PACING_CREDIT_NS);
   const std::uint32_t limit = std::min(burst.num_packets() - first, turn(served));
@@ -195,7 +195,7 @@ void Transmitter::transmit(Served& served, std::uint32_t run) noexcept {
   }
   served.retry_ns = FIRST_RETRY_NS / 2;
   last_left_ = monotonic_ns();
-  // A step of the clock meanwhile is no time that the engine took.
+  // A step of the clock in the meantime must not count as time in the engine.
   const std::uint64_t took =
       now_ > begun ? std::min(now_ - begun, MAX_COST_NS * done) : std::uint64_t{0};
   served.packet_cost = std::max<std::uint64_t>((7 * served.packet_cost + took / done) / 8, 1);
@@ -204,7 +204,7 @@ void Transmitter::transmit(Served& served, std::uint32_t run) noexcept {
     if (mbps != 0) wire += burst.packet_length(first + i) + served.traits.overhead_bytes;
     const std::uint64_t launch = burst.timestamps[first + i];
     if (launch == 0) continue;
-    // Packets of one call leave one after the other.
+    // Packets of one call leave one after another.
     const std::uint64_t left = begun + took * i / done;
     queue.record_lateness(left > launch ? left - launch : 0);
     if (launch < burst.begun_ns) queue.count_late();
@@ -220,7 +220,7 @@ void Transmitter::transmit(Served& served, std::uint32_t run) noexcept {
   }
   queue.count_dropped(DropReason::SEND_ERROR, result.failed);
   if (result.failed > 0 && result.error != served.error) note_error(served, result.error);
-  // What comes behind the burst is not known yet.
+  // The time of the next burst is not known yet.
   served.due = 0;
   if (first + done < burst.num_packets()) {
     served.due = wanted_at(served, burst.timestamps[first + done]);
@@ -260,7 +260,7 @@ void Transmitter::wait_until(std::uint64_t due) noexcept {
     if (now_ > wanted) woken_late_ns_ = std::clamp(now_ - wanted, woken_late_ns_, MOST_SPIN_NS);
     return;
   }
-  // A clock that was set back ends the spinning, too.
+  // A clock that is set back ends the spinning too.
   do {
     now_ = clock_();
   } while (now_ < due && !may_sleep_until(due) && !anything_new() && !stop_.stop_requested());
@@ -326,7 +326,7 @@ void Transmitter::work_until_stopped() noexcept {
   now_ = clock_();
   std::uint64_t drain_begun = 0;
   // The clock is read after every wait and every call of the engine, and not once more: a read
-  // takes longer than what a packet would otherwise be late.
+  // would delay a packet more than it could improve its launch.
   for (;;) {
     if (stop_.stop_requested() && drain_++ == 0) drain_begun = last_left_ = monotonic_ns();
     const bool progress = serve_all();
@@ -344,7 +344,7 @@ void Transmitter::work_until_stopped() noexcept {
 }
 
 bool Transmitter::rest(std::uint64_t ns) noexcept {
-  // Launch times are kept; what was refused is tried again about then.
+  // Launch times have priority; rejected packets are retried at about their time.
   std::uint64_t due = NEVER;
   std::uint64_t retry = NEVER;
   std::uint64_t pause = NEVER;

@@ -10,7 +10,7 @@ namespace daqiri::steering {
 
 namespace {
 
-/// Adds all flows; `unreachable` gets those that are left out.
+/// Adds all flows; `unreachable` receives those that are left out.
 void add_flows(Lookup& lookup, Tunnels& tunnels, std::span<const Ranked> flows,
                const RxConfig& config, std::vector<Unreachable>* unreachable) {
   for (std::size_t i = 0; i < flows.size(); ++i) {

@@ -13,28 +13,28 @@
 
 namespace daqiri::steering {
 
-/// What is to be done with a packet.
+/// Result of the classification of a packet.
 struct Verdict {
   bool matched{false};
   /// Queue id on the interface.
   std::uint16_t queue{0};
   /// 0: no flow matched.
   FlowId flow{0};
-  /// Where the flow that matched is counted; see FlowTally.
+  /// Position of the matching flow's counters; see FlowTally.
   std::uint16_t position{NO_FLOW};
-  /// Headers come off on the way, and this is left: take_off.
+  /// Whether headers are removed on receive; `remains` is the rest (see take_off).
   bool transformed{false};
-  /// The flow would take it out of a tunnel, and cannot: drop it.
+  /// Whether the flow decapsulates, but the packet cannot be decapsulated: drop it.
   bool malformed{false};
   Remains remains{};
 
-  /// Of what reaches the queue of a packet of `length` bytes.
+  /// Length of a packet of `length` bytes when it reaches the queue.
   [[nodiscard]] std::uint32_t length_of(std::uint32_t length) const noexcept {
     return transformed ? remains.length() : length;
   }
 };
 
-/// A flow that no packet reaches, since one before it takes them all. Positions in `rx.flows`.
+/// A flow that no packet reaches, because an earlier one matches them all. Positions in `rx.flows`.
 struct Unreachable {
   std::size_t flow;
   std::size_t taken_by;
@@ -42,50 +42,51 @@ struct Unreachable {
 /// In file order.
 std::vector<Unreachable> find_unreachable(const RxConfig& config);
 
-/// A flow, and where it is counted.
+/// A flow and the position of its counters.
 struct Ranked {
   const FlowConfig* flow;
   std::uint16_t position;
 };
 
-/// The flows of one interface, compiled. In their order: the first that matches wins. A flow sees
-/// frames with as many VLAN tags as it has vlan_pop actions, and what is in its tunnel where it has
-/// one. Where a flow has several queues, the Toeplitz hash of addresses and ports chooses.
+/// The compiled flows of one interface, in order: the first one that matches is used. A flow
+/// matches frames with as many VLAN tags as it has vlan_pop actions, and, with a tunnel, the packet
+/// inside. If a flow has several queues, the Toeplitz hash of addresses and ports selects one.
 /// Unmatched packets go to the interface's first queue with flow id 0, unless flow_isolation is set
 /// (`matched` is then false and the caller counts the packet as filtered).
 class Program {
  public:
   Program() = default;
-  /// Of the flows of the configuration, counted in file order. Throws Error NO_SPACE_AVAILABLE
-  /// where there are more flows than positions.
+  /// Uses the flows of the configuration, with positions in file order. Throws Error
+  /// NO_SPACE_AVAILABLE if there are more flows than positions.
   explicit Program(const InterfaceConfig& config);
-  /// Of these instead. `unreachable`: gets those that no packet reaches, as indices of `flows`.
+  /// Uses these flows instead. `unreachable`: receives those that no packet reaches, as indices of
+  /// `flows`.
   Program(const InterfaceConfig& config, std::span<const Ranked> flows,
           std::vector<Unreachable>* unreachable = nullptr);
 
   [[nodiscard]] Verdict classify(const PacketView& packet) const noexcept;
-  /// No rules: every packet has the same verdict.
+  /// Whether there are no rules: every packet has the same verdict.
   [[nodiscard]] bool empty() const noexcept { return rules_.empty(); }
-  /// Its flows are counted at places below.
+  /// Upper bound of the positions of its flows.
   [[nodiscard]] std::size_t num_positions() const noexcept { return num_positions_; }
-  /// Unmatched packets are filtered.
+  /// Whether unmatched packets are filtered.
   [[nodiscard]] bool isolated() const noexcept { return isolated_; }
 
  private:
   struct Rule {
     std::uint16_t queue;
-    /// Of queues to choose from; 0: there is only `queue`.
+    /// Number of queues to select from; 0: only `queue`.
     std::uint16_t num_queues;
-    /// The first of them in queues_.
+    /// Index of the first of them in queues_.
     std::uint32_t first_queue;
     FlowId flow;
     std::uint16_t position;
-    /// That it takes off, of flows without a tunnel.
+    /// Number of VLAN tags to remove, for flows without a tunnel.
     unsigned tags;
   };
   [[nodiscard]] std::uint16_t queue_of(const Rule& rule, const PacketKey& key) const noexcept;
 
-  /// In their order.
+  /// In the order of the flows.
   std::vector<Rule> rules_;
   std::vector<std::uint16_t> queues_;
   Lookup lookup_;

@@ -11,7 +11,7 @@ namespace daqiri::steering {
 
 namespace {
 
-/// So many positions wait before one is used again.
+/// Number of free positions to keep before one is reused.
 constexpr std::size_t RESTING = 1024;
 
 std::string named(const FlowConfig& flow) {
@@ -222,7 +222,7 @@ void FlowTable::configure(const std::vector<FlowConfig>& flows) {
     }
     entry.config = std::make_shared<const FlowConfig>(flow);
   }
-  // Those that vanish make room for those that are new.
+  // Free the positions of removed flows first, for new ones.
   Positions positions = positions_;
   for (const auto& [name, flow] : before) positions.free.push_back(flow.position);
   for (InstalledFlow& entry : std::span(next).subspan(first))

@@ -1,4 +1,4 @@
-/// The flows of a port, which can be changed while it runs.
+/// The flows of a port, which can be changed while it is running.
 #pragma once
 
 #include <array>
@@ -20,71 +20,72 @@
 
 namespace daqiri::steering {
 
-/// A flow that is to be added at run time.
+/// A flow to add at run time.
 struct Addition {
-  /// With its id.
+  /// Includes its id.
   FlowConfig flow;
-  /// No other flow of the port may have its name.
+  /// Whether its name must be unique on the port.
   bool own_name{false};
-  /// InstalledFlow::key, once it was added.
+  /// See InstalledFlow::key; set after it was added.
   std::uint64_t key{0};
   /// Why it was not added.
   std::optional<Error> refused{};
 };
 
-/// A flow that packets are steered to.
+/// A flow that is in use.
 struct InstalledFlow {
   std::shared_ptr<const FlowConfig> config;
-  /// Added at run time; else one of the configuration.
+  /// Added at run time; false: from the configuration.
   bool added{false};
-  /// Where it is counted.
+  /// Position of its counters.
   std::uint16_t position{NO_FLOW};
-  /// No other flow of the port ever has it.
+  /// Unique among all flows of the port, never reused.
   std::uint64_t key{0};
-  /// What was counted there before, of others.
+  /// Counts of earlier flows at the same position.
   FlowSnapshot before{};
 };
 
-/// Flows that were added come first, the newest of them at the front; behind them those of the
-/// configuration in file order. A change is compiled and published as a whole: each packet is
-/// steered by the flows before it or by those after it.
+/// Added flows are first, the newest at the front, followed by those of the configuration in file
+/// order. A change is compiled and published as a whole: each packet is steered either by the flows
+/// before it or by those after it.
 ///
-/// A flow of the configuration that is changed keeps its counters. Those of a flow that is removed
-/// become part of `removed`. Any thread.
+/// A flow of the configuration that is changed keeps its counters. The counters of removed flows
+/// are added to `removed`. Any thread.
 class FlowTable {
  public:
   /// Publishes the flows of the configuration.
   FlowTable(const InterfaceConfig& config, Steering& steering);
 
-  /// What becomes of a change of which a flow is not accepted.
+  /// What to do with a change if one of its flows is rejected.
   enum class Whole : std::uint8_t { ALL_OR_NOTHING, ALL_THAT_ARE_ACCEPTED };
 
-  /// Takes out those that were added as `removed`, then puts others in. When it returns, no packet
-  /// is steered by what was before. A flow that is not accepted says why. Throws Error or
-  /// std::bad_alloc, and nothing is changed then.
+  /// Removes the added flows in `removed`, then adds others. On return, no packet is steered by the
+  /// previous flows. A rejected flow contains the reason. Throws Error or std::bad_alloc without a
+  /// change.
   void change(std::span<const FlowId> removed, std::span<Addition> added, Whole whole);
-  /// Throws Error where `configure` would: where they have a name of a flow that was added.
+  /// Throws Error like `configure`, for example if a name is that of an added flow.
   void require_acceptable(const std::vector<FlowConfig>& flows) const;
-  /// Replaces the flows of the configuration, likewise. Those of one name are the same flow.
+  /// Replaces the flows of the configuration in the same way. Flows with the same name are the same
+  /// flow.
   void configure(const std::vector<FlowConfig>& flows);
 
-  /// In their order.
+  /// All flows, in their order.
   [[nodiscard]] std::vector<InstalledFlow> installed() const;
-  /// Those of the configuration in file order, then those that were added from the oldest on.
+  /// Flows of the configuration in file order, then added flows, oldest first.
   [[nodiscard]] std::vector<InstalledFlow> listed() const;
-  /// The flows of the configuration as they are now.
+  /// The current flows of the configuration.
   [[nodiscard]] std::vector<FlowConfig> configured() const;
   [[nodiscard]] FlowSnapshot counts(const InstalledFlow& flow) const;
-  /// By InstalledFlow::key. Throws Error INVALID_PARAMETER for one that was removed.
+  /// By InstalledFlow::key. Throws Error INVALID_PARAMETER if the flow was removed.
   [[nodiscard]] FlowSnapshot counts(std::uint64_t key) const;
-  /// Of all flows that were removed; none: there is none.
+  /// Sum over all removed flows; none: no flow was removed.
   [[nodiscard]] std::optional<FlowSnapshot> removed() const;
 
  private:
   using Flows = std::vector<InstalledFlow>;
 
-  /// Positions are used again late: packets that were steered to a flow may wait for a while until
-  /// they are counted.
+  /// Positions are reused late, because packets that were steered to a flow may be counted with a
+  /// delay.
   struct Positions {
     std::uint32_t next{0};
     std::deque<std::uint16_t> free{};
@@ -92,11 +93,12 @@ class FlowTable {
   };
 
   void take_position(InstalledFlow& flow, Positions& positions) const;
-  /// Compiles and publishes what `flows` has, and keeps it.
+  /// Stores the flows and positions of a published change.
   void use(Flows flows, Positions positions);
   void accept(Flows& flows, Positions& positions, std::span<Addition> added) const;
   void refuse_taken_names(const Flows& flows, std::span<Addition> added) const;
-  /// Refuses those of `added` that do what another that was added does; true: there are none.
+  /// Rejects those of `added` that are duplicates of another added flow. Returns true if there are
+  /// none.
   bool refuse_doubles(const Flows& flows, const std::vector<Unreachable>& unreachable,
                       std::span<Addition> added) const;
   [[nodiscard]] std::shared_ptr<const Program> compile(const Flows& flows,
@@ -104,7 +106,7 @@ class FlowTable {
 
   const InterfaceConfig& config_;
   Steering& steering_;
-  /// One change after the other; before `mutex_`. Only a change writes what follows.
+  /// Held during a change; locked before `mutex_`. Only a change writes the members below.
   std::mutex changing_;
   mutable std::mutex mutex_;
   Flows flows_;

@@ -14,19 +14,19 @@
 
 namespace daqiri::steering {
 
-/// What one thread has steered, by flow. It counts each packet once, before the queue does, with
-/// the bytes that the queue counts.
+/// Counts of one thread, by flow. Each packet is counted once, before the queue counts it, with the
+/// same number of bytes.
 class FlowTally {
  public:
   explicit FlowTally(std::size_t num_positions) { grow(num_positions); }
 
-  /// Makes room for more flows, while others count and read. One thread at a time.
+  /// Adds space for more flows, while other threads count and read. One thread at a time.
   void grow(std::size_t num_positions);
-  /// Packets with the same Verdict::position; NO_FLOW: none of them counts.
+  /// Count packets with the same Verdict::position; NO_FLOW: they are not counted.
   void count(std::uint16_t position, std::uint64_t packets, std::uint64_t bytes) noexcept {
     if (Counts* counts = find(position)) counts->add({packets, bytes});
   }
-  /// Packets and bytes. Any thread.
+  /// Returns packets and bytes. Any thread.
   [[nodiscard]] std::array<std::uint64_t, 2> read(std::size_t position) const noexcept {
     const Counts* counts = find(position);
     return counts == nullptr ? std::array<std::uint64_t, 2>{} : counts->read();
@@ -47,18 +47,18 @@ class FlowTally {
   std::vector<std::unique_ptr<Chunk>> owned_;
 };
 
-/// Packets one by one, counted together as long as they are of the same flow.
+/// Counts single packets together as long as they belong to the same flow.
 class FlowRun {
  public:
   explicit FlowRun(FlowTally& tally) : tally_(tally) {}
 
-  /// Another packet; `position`: Verdict::position.
+  /// Add a packet; `position`: Verdict::position.
   void add(std::uint16_t position) noexcept {
     if (position != position_) end();
     position_ = position;
     ++packets_;
   }
-  /// Of the latest packet.
+  /// Add bytes of the latest packet.
   void add_bytes(std::uint32_t bytes) noexcept { bytes_ += bytes; }
   void end() noexcept {
     tally_.count(position_, std::exchange(packets_, 0), std::exchange(bytes_, 0));

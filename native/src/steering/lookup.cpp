@@ -10,13 +10,13 @@ namespace daqiri::steering {
 
 namespace {
 
-// Places of the fields in Bits. UDP: low has the ports and the length, high the addresses. eCPRI:
-// low has the type and the id. Flex items: low has the word.
+// Positions of the fields in Bits. UDP: `low` contains ports and length, `high` the addresses.
+// eCPRI: `low` contains type and id. Flex items: `low` contains the word.
 constexpr unsigned TAGS_AT = 56;
 constexpr unsigned UDP_SRC_AT = 32;
 constexpr unsigned UDP_DST_AT = 16;
 constexpr unsigned IPV4_SRC_AT = 32;
-/// Set where the message has an id, so that one without is no id 0.
+/// Set if the message has an id, to distinguish id 0 from none.
 constexpr unsigned HAS_ID_AT = 48;
 constexpr unsigned TYPE_AT = 32;
 constexpr std::uint64_t WORD = 0xFFFF;
@@ -24,12 +24,12 @@ constexpr std::uint64_t ALL_TAGS = std::uint64_t{0xFF} << TAGS_AT;
 
 constexpr std::uint64_t at(std::uint64_t value, unsigned place) noexcept { return value << place; }
 
-/// Any port is a range, too.
+/// Converts "any port" to a range.
 PortRange whole(const PortRange& range) noexcept {
   return range.any() ? PortRange{0, UINT16_MAX} : range;
 }
 bool single(const PortRange& range) noexcept { return !range.any() && range.lo == range.hi; }
-/// `range` is whole. Unlike PortRange::contains, [0, 0] is port 0.
+/// `range` is converted. Unlike for PortRange::contains, [0, 0] means port 0.
 bool holds(const PortRange& range, std::uint16_t port) noexcept {
   return port >= range.lo && port <= range.hi;
 }
@@ -100,7 +100,7 @@ std::optional<Lookup::Rule> Lookup::rule_of(const FlowMatch& match, unsigned tag
 std::optional<std::uint16_t> Lookup::covered_by(const Rule& rule) const {
   std::optional<std::uint16_t> first;
   for (const auto& [kind, slots] : added_) {
-    // One that names no more than this rule, of the same place in the packet.
+    // Rules with a subset of this rule's fields, at the same position in the packet.
     if (kind.type != rule.kind.type || kind.udp_dst != rule.kind.udp_dst ||
         kind.offset != rule.kind.offset || (kind.mask & rule.kind.mask) != kind.mask)
       continue;
@@ -132,7 +132,7 @@ void Lookup::add_intervals(Group& group, Slot& slot) {
     const Entry& found = group.entries[entry];
     return group.kind.ranged == Ranged::SRC ? found.src : found.dst;
   };
-  // Ports at which entries begin, and behind which they end.
+  // Ports at which entries begin, and after which they end.
   std::map<std::uint32_t, std::vector<std::pair<bool, std::uint32_t>>> changes;
   for (std::uint32_t i = slot.begin; i < slot.end; ++i) {
     changes[range(i).lo].emplace_back(true, i);

@@ -14,32 +14,32 @@
 
 namespace daqiri::steering {
 
-/// Position where no rule matches.
+/// Position if no rule matches.
 inline constexpr std::uint16_t NO_FLOW = std::numeric_limits<std::uint16_t>::max();
 
-/// Rules are grouped by the fields that they name. A group is a hash table of the values of those
-/// fields; ports given as a range stand in its entries, cut into intervals that a binary search
-/// finds. So a packet costs a probe per group, of which there are few: only rules with ranges of
-/// both ports are tried one by one. Bytes are compared at the place and with the mask of a group.
+/// Rules are grouped by the fields that they restrict. A group is a hash table of the values of
+/// these fields. Port ranges are in its entries, divided into intervals that a binary search finds.
+/// A packet thus costs one probe per group, and there are few groups; only rules with ranges of
+/// both ports are tried one by one. Bytes are compared at the offset and with the mask of a group.
 ///
-/// Rules are added in file order, then `finish` makes them ready.
+/// Rules are added in file order; then `finish` builds the tables.
 class Lookup {
  public:
-  /// `match`: addresses in network byte order, as configured. A rule sees packets with exactly so
-  /// many VLAN `tags`. `items`: the flex items of the interface.
+  /// `match`: addresses in network byte order, as configured. A rule matches packets with exactly
+  /// `tags` VLAN tags. `items`: the flex items of the interface.
   ///
-  /// Returns the position of the first earlier rule that takes all packets of this one, which is
-  /// then left out.
+  /// Returns the position of the first earlier rule that matches all packets of this one; this one
+  /// is then left out.
   std::optional<std::uint16_t> add(std::uint16_t position, const FlowMatch& match, unsigned tags,
                                    const std::vector<FlexItemConfig>& items);
   void finish();
 
-  /// Lowest position of the rules that match; NO_FLOW: none.
+  /// Lowest position of a matching rule; NO_FLOW: none.
   [[nodiscard]] std::uint16_t find(const PacketView& packet) const noexcept;
   [[nodiscard]] bool empty() const noexcept { return groups_.empty(); }
 
  private:
-  /// Values of fields side by side, or the bits of them that count.
+  /// Concatenated values of fields, or a mask of the bits to compare.
   struct Bits {
     std::uint64_t low{0};
     std::uint64_t high{0};
@@ -47,18 +47,18 @@ class Lookup {
     auto operator<=>(const Bits&) const = default;
     Bits operator&(const Bits& mask) const noexcept { return {low & mask.low, high & mask.high}; }
   };
-  /// A rule in a group: its ranges, any port and single ports among them.
+  /// A rule in a group: its port ranges, including any port and single ports.
   struct Entry {
     PortRange src;
     PortRange dst;
     std::uint16_t position;
   };
-  /// Ports up to `last`, and the first entry of a slot that has them.
+  /// Ports up to `last`, and the first entry of a slot that contains them.
   struct Interval {
     std::uint16_t last;
     std::uint32_t entry;
   };
-  /// Entries with the same values; none: free.
+  /// Entries with the same values; none: the slot is free.
   struct Slot {
     Bits value;
     std::uint32_t begin{0};
@@ -67,11 +67,11 @@ class Lookup {
     std::uint32_t last_interval{0};
   };
   enum class Ranged : std::uint8_t { NEITHER, SRC, DST, BOTH };
-  /// What rules of a group have in common.
+  /// Common properties of the rules in a group.
   struct Kind {
     FlowMatchType type{FlowMatchType::IPV4_UDP};
     Ranged ranged{Ranged::NEITHER};
-    /// Of a flex item.
+    /// For a flex item.
     std::uint16_t udp_dst{0};
     std::uint16_t offset{0};
     Bits mask{};
@@ -80,16 +80,16 @@ class Lookup {
   };
   struct Group {
     Kind kind;
-    /// Least position in it.
+    /// Lowest position in the group.
     std::uint16_t first{NO_FLOW};
-    /// A power of two of slots, less 1, and what the hash is shifted by.
+    /// Number of slots, a power of two, minus 1; and the shift of the hash.
     std::uint32_t slot_mask{0};
     unsigned hash_shift{0};
     std::vector<Slot> slots{};
     std::vector<Entry> entries{};
     std::vector<Interval> intervals{};
   };
-  /// A rule as its group and what it has there.
+  /// The group of a rule, and its values there.
   struct Rule {
     Kind kind;
     Bits value;
@@ -106,7 +106,7 @@ class Lookup {
   static std::uint16_t find_in(const Group& group, Bits bits, const PacketKey& key) noexcept;
 
   std::map<Kind, std::map<Bits, std::vector<Entry>>> added_;
-  /// By `first`.
+  /// Sorted by `first`.
   std::vector<Group> groups_;
 };
 

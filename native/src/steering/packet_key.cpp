@@ -12,8 +12,8 @@ void read_ipv4(const std::uint8_t* frame, std::uint32_t length, std::uint32_t at
                PacketKey& key) noexcept {
   Ipv4Header ip;
   if (!ip.parse(frame + at, length - at) || ip.protocol != PROTOCOL_UDP) return;
-  // Only the first fragment has the UDP header. The frame may be shorter than the length that IP
-  // announces: a header segment holds the headers only.
+  // Only the first fragment has the UDP header. The frame may be shorter than the length in the IP
+  // header: a header segment contains headers only.
   const std::uint32_t headers = ip.size + UDP_SIZE;
   if (!ip.first_fragment() || ip.length < headers || length - at < headers) return;
   const std::uint8_t* udp = frame + at + ip.size;
@@ -24,7 +24,7 @@ void read_ipv4(const std::uint8_t* frame, std::uint32_t length, std::uint32_t at
   key.udp_src = load_be16(udp);
   key.udp_dst = load_be16(udp + 2);
   key.payload_at = at + headers;
-  // Neither padding behind the packet nor bytes that were cut off.
+  // Excludes padding after the packet, and truncated bytes.
   key.payload_end = at + std::min<std::uint32_t>(ip.length, length - at);
 }
 

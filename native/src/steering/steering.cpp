@@ -11,7 +11,7 @@ void Steering::publish(std::shared_ptr<const Program> program) {
   {
     const std::lock_guard lock(mutex_);
     for (FlowTally& tally : tallies_) tally.grow(program->num_positions());
-    // The parameter now holds the program before, which goes with this call.
+    // The parameter now holds the previous program, which is destroyed after this call.
     program_.swap(program);
     current_.store(program_.get(), std::memory_order_seq_cst);
   }

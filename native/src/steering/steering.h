@@ -15,23 +15,23 @@
 
 namespace daqiri::steering {
 
-/// Whoever steers holds a Reader, and is on the latest program from the beginning of a pass to its
-/// end. A program lives until no pass is on it: readers take no lock and free nothing.
+/// Threads that steer use a Reader, and the same program from the beginning to the end of a pass. A
+/// program lives until no pass uses it: readers take no lock and free nothing.
 class Steering {
  public:
   Steering() : program_(std::make_shared<const Program>()), current_(program_.get()) {}
 
-  /// Puts another program in force, and waits until no pass is on the one before. Any thread but
-  /// one that is in a pass. Throws std::bad_alloc.
+  /// Replace the program, and wait until no pass uses the previous one. Any thread that is not in a
+  /// pass. Throws std::bad_alloc.
   void publish(std::shared_ptr<const Program> program);
   [[nodiscard]] std::shared_ptr<const Program> program() const;
 
-  /// For a thread that steers; as long-lived as this. Throws std::bad_alloc.
+  /// Add a tally for a thread that steers; lives as long as this object. Throws std::bad_alloc.
   [[nodiscard]] FlowTally& add_tally() const;
-  /// What all threads together have steered to a position. Any thread.
+  /// Sum of all threads' counts for a position. Any thread.
   [[nodiscard]] FlowSnapshot counts(std::size_t position) const;
 
-  /// One thread, but to make and to end it.
+  /// Used by one thread, except for construction and destruction.
   class Reader {
    public:
     explicit Reader(const Steering& steering);
@@ -39,17 +39,18 @@ class Steering {
     Reader& operator=(const Reader&) = delete;
     ~Reader();
 
-    /// Begins a pass, and ends the one before.
+    /// Begin a pass; ends the previous one.
     const Program& refresh() noexcept {
       const std::uint64_t passes = passes_.load(std::memory_order_relaxed);
-      // Whoever publishes, and sees no pass after that, has put its program where this looks next.
+      // If `publish` sees no pass after this store, its program is already the one that is loaded
+      // next.
       passes_.store((passes + 2) | 1U, std::memory_order_seq_cst);
       program_ = steering_.current_.load(std::memory_order_seq_cst);
       return *program_;
     }
-    /// Of this pass.
+    /// The program of this pass.
     [[nodiscard]] const Program& program() const noexcept { return *program_; }
-    /// Ends the pass: it may be long until the next one.
+    /// End the pass, because the next one may begin much later.
     void rest() noexcept {
       passes_.store(passes_.load(std::memory_order_relaxed) & ~std::uint64_t{1},
                     std::memory_order_release);
@@ -59,7 +60,7 @@ class Steering {
     friend class Steering;
     const Steering& steering_;
     const Program* program_{nullptr};
-    /// Changes with each pass; odd: in one.
+    /// Changes with each pass; odd during a pass.
     std::atomic<std::uint64_t> passes_{0};
   };
 
@@ -79,12 +80,13 @@ class Steering {
  private:
   void wait_for_passes() const;
 
-  /// One program after the other; before the others.
+  /// Held while a program is published; locked before the other mutexes.
   std::mutex publishing_;
   mutable std::mutex mutex_;
   std::shared_ptr<const Program> program_;
   mutable std::deque<FlowTally> tallies_;
-  /// Readers come and go with the engine: held for as long as their passes are waited for.
+  /// Held while passes of readers are waited for, because readers are added and removed at any
+  /// time.
   mutable std::mutex readers_mutex_;
   mutable std::vector<const Reader*> readers_;
   std::atomic<const Program*> current_;

@@ -10,11 +10,11 @@ namespace {
 /// Two addresses and two ports.
 constexpr std::size_t TUPLE_SIZE = 12;
 
-/// As far as a tuple reaches.
+/// The part of the key that a tuple needs.
 constexpr std::uint8_t KEY[TUPLE_SIZE + 4] = {0x6D, 0x5A, 0x56, 0xDA, 0x25, 0x5B, 0x0E, 0xC2,
                                               0x41, 0x67, 0x25, 0x3D, 0x43, 0xA3, 0x8F, 0xB0};
 
-/// What each value of each byte of the tuple adds.
+/// Contribution of each value of each byte of the tuple.
 using Table = std::array<std::array<std::uint32_t, 256>, TUPLE_SIZE>;
 
 constexpr Table make_table() {

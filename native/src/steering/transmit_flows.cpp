@@ -7,7 +7,7 @@ namespace daqiri::steering {
 
 namespace {
 
-/// A number that the packets of a conversation have in common: of addresses and ports, or of the
+/// A number that is the same for all packets of a connection: from addresses and ports, or from the
 /// Ethernet header.
 std::uint32_t entropy_of(const PacketView& packet) noexcept {
   const PacketKey& key = packet.key;

@@ -11,23 +11,24 @@
 
 namespace daqiri::steering {
 
-/// The transmit flows of one interface, compiled. In file order: the first that matches a packet as
-/// the application gives it wins. One without conditions matches all packets, another those without
-/// VLAN tags that its conditions hold for. Packets that no flow matches leave as they are.
+/// The compiled transmit flows of one interface, in file order: the first one that matches a packet
+/// from the application is used. A flow without conditions matches all packets; others match
+/// packets without VLAN tags that meet the conditions. Packets that no flow matches are sent
+/// unchanged.
 class TransmitFlows {
  public:
   TransmitFlows() = default;
-  /// Throws Error INVALID_PARAMETER where there are more flows than positions.
+  /// Throws Error INVALID_PARAMETER if there are more flows than positions.
   explicit TransmitFlows(const InterfaceConfig& config);
 
-  /// No flow: every packet leaves as it is.
+  /// Whether there is no flow: every packet is sent unchanged.
   [[nodiscard]] bool empty() const noexcept { return prefixes_.empty(); }
-  /// Most bytes that are put in front of a packet, and most bytes by which one grows.
+  /// Most bytes put before a packet, and most bytes by which a packet grows.
   [[nodiscard]] std::uint32_t most_headers() const noexcept { return most_headers_; }
   [[nodiscard]] std::uint32_t most_overhead() const noexcept { return most_overhead_; }
 
-  /// Makes `out` the packet as it leaves. `headers` has room for most_headers bytes, which `out`
-  /// may point to. Returns errno; not 0: it can never be sent.
+  /// Set `out` to the packet as it is sent. `headers` has space for most_headers bytes; `out` may
+  /// point to it. Returns errno; not 0: the packet can never be sent.
   int transform(const Burst& burst, std::uint32_t packet, std::uint8_t* headers,
                 Pieces& out) const noexcept;
 

@@ -27,7 +27,7 @@ MacAddress mac_of(const std::string& text) {
   return mac;
 }
 
-/// `wanted` zeros: any.
+/// `wanted` all zeros: any.
 bool same_mac(const MacAddress& wanted, const std::uint8_t* found) noexcept {
   return wanted == MacAddress{} || std::equal(wanted.begin(), wanted.end(), found);
 }
@@ -120,7 +120,7 @@ Tunnels::Found Tunnels::find(const PacketView& packet, std::uint16_t before) con
     }
   };
   const bool vxlan = headers.type == TunnelType::VXLAN;
-  // What is NVGRE is GRE of Ethernet frames as well.
+  // NVGRE packets are also GRE packets with Ethernet frames.
   look(vxlan ? identity_of(TunnelType::VXLAN, headers.tags, headers.udp_dst, headers.network)
              : identity_of(TunnelType::GRE, headers.tags, headers.protocol, 0));
   if (headers.type == TunnelType::NVGRE)
@@ -129,7 +129,7 @@ Tunnels::Found Tunnels::find(const PacketView& packet, std::uint16_t before) con
   found.malformed = !headers.whole;
   found.key = key;
   found.remains = headers.inner;
-  // As many as the flow takes off: it sees no other packets.
+  // Remove all tags: flows match only packets with exactly the tags that they remove.
   for (unsigned tag = 0; tag < key.tags; ++tag) {
     found.remains.payload += VLAN_TAG_SIZE;
     found.remains.eth_type = load_be16(frame + found.remains.payload - 2);

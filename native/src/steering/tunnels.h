@@ -12,17 +12,17 @@
 
 namespace daqiri::steering {
 
-/// Flows with a tunnel_decap action, by their tunnels. A flow sees the packet in the tunnel, with
-/// the VLAN tags that it takes off behind it. Which tunnels a packet may be of is found by a search
-/// for its type, port or protocol and network; those that differ in outer addresses only are tried
-/// one by one.
+/// Flows with a tunnel_decap action, by tunnel. A flow matches the packet in the tunnel, with the
+/// VLAN tags that it removes after decapsulation. The tunnels of a packet are found by a search for
+/// type, port or protocol, and network; tunnels that differ only in outer addresses are tried one
+/// by one.
 ///
-/// Flows are added in file order, then `finish` makes them ready.
+/// Flows are added in file order; then `finish` builds the tables.
 class Tunnels {
  public:
-  /// Whether a flow is one of these.
+  /// Whether a flow has a tunnel.
   static bool has(const FlowConfig& flow);
-  /// As Lookup::add, among flows of the same tunnel.
+  /// Like Lookup::add, for flows of the same tunnel.
   std::optional<std::uint16_t> add(std::uint16_t position, const FlowConfig& flow);
   void finish();
   [[nodiscard]] bool empty() const noexcept { return tunnels_.empty(); }
@@ -30,18 +30,18 @@ class Tunnels {
   struct Found {
     /// NO_FLOW: none.
     std::uint16_t position{NO_FLOW};
-    /// The packet cannot be taken out of its tunnel: it is a fragment, or its lengths are wrong.
-    /// The flow is the first of the tunnel; nothing below is known.
+    /// The packet cannot be decapsulated: it is a fragment, or its lengths are wrong. `position` is
+    /// the first flow of the tunnel; the members below are not set.
     bool malformed{false};
-    /// Of the packet in the tunnel.
+    /// Key of the packet in the tunnel.
     PacketKey key;
     Remains remains;
   };
-  /// The flow of the lowest position, below `before`.
+  /// The matching flow with the lowest position below `before`.
   [[nodiscard]] Found find(const PacketView& packet, std::uint16_t before) const noexcept;
 
  private:
-  /// Outer fields that are compared. Addresses, port and flow id 0: any.
+  /// Outer fields to compare. Addresses, port and flow id 0: any.
   struct Outer {
     std::uint64_t identity{0};
     MacAddress eth_src{};
@@ -57,7 +57,7 @@ class Tunnels {
   };
   struct Tunnel {
     Outer outer;
-    /// Of its flows.
+    /// Lowest position of its flows.
     std::uint16_t first;
     Lookup flows{};
   };
@@ -66,11 +66,11 @@ class Tunnels {
                                    std::uint32_t network) noexcept;
   static Outer outer_of(const FlowConfig& flow);
 
-  /// By identity.
+  /// Sorted by identity.
   std::vector<Tunnel> tunnels_;
 };
 
-/// Tags that a flow takes off: all, or behind its tunnel.
+/// Number of VLAN tags that a flow removes: all, or those in its tunnel.
 unsigned tags_of(const FlowConfig& flow);
 
 }  // namespace daqiri::steering

@@ -19,10 +19,10 @@ namespace daqiri {
 namespace {
 
 constexpr std::uint64_t POLL_NS = 100'000'000;
-/// A direct writer holds packets back for at most so long.
+/// A direct writer holds packets back for at most this long.
 constexpr std::uint64_t SYNC_NS = 1'000'000'000;
 constexpr std::uint64_t RETRY_NS = 500'000'000;
-/// What the metadata may grow by until a file is complete: digits of its numbers.
+/// Growth of the metadata until a file is complete: digits of its numbers.
 constexpr std::size_t METADATA_GROWTH = 2048;
 
 }  // namespace
@@ -39,10 +39,10 @@ CaptureFiles::CaptureFiles(const RecorderOptions& options, const Session& sessio
       losses_before_{source.counters(), {}} {
   remove_leftovers(options_.directory);
   begin_next();
-  // Not before: a file may refuse what its directory takes.
+  // The writer is known after the file was created, which may reject what its directory accepts.
   origin_.writer = writer_->output_name();
   origin_.cufile_mode = writer_->cufile_mode();
-  // Not before: a recording that is refused takes nothing away.
+  // Begin after the files exist, so that a recording that fails removes nothing from the source.
   source_.begin();
   losses_before_ = losses();
 }
@@ -65,7 +65,7 @@ std::unique_ptr<RecordWriter> CaptureFiles::make_writer() const {
       auto writer = source_.make_writer(options_, WriterKind::CUFILE);
       if (writer->cufile_mode() != COMPATIBILITY_MODE) return writer;
       log_about(LogLevel::INFO,
-                " copies frames to the CPU, as cuFile would do, too: the kernel has no nvidia-fs");
+                " copies frames to the CPU, as cuFile would also do: the kernel has no nvidia-fs");
     } catch (const std::exception& e) {
       log_about(LogLevel::WARN,
                 std::string(" copies frames to the CPU, without cuFile: ") + e.what());
@@ -83,7 +83,7 @@ std::unique_ptr<RecordWriter> CaptureFiles::make_writer() const {
       shortage = e.what();
     }
   }
-  // What is short for this one, too, is told by what it throws.
+  // If this one lacks memory too, its exception reports it.
   std::unique_ptr<RecordWriter> buffered = source_.make_writer(options_, WriterKind::BUFFERED);
   if (!shortage.empty()) log_about(LogLevel::WARN, " is buffered, not direct: " + shortage);
   return buffered;
@@ -103,7 +103,7 @@ void CaptureFiles::with_free_number(Step&& step) {
     } catch (const Error& error) {
       writer_->discard_prepared();
       next_sidecar_.reset();
-      // The first file may not be in the way of one that exists.
+      // The first file must not replace or skip an existing one.
       if (error.status() != Status::INVALID_PARAMETER || begun_ns_ == 0) throw;
       log_about(LogLevel::WARN, std::string(" skips a file number: ") + error.what());
     }
@@ -180,7 +180,7 @@ void CaptureFiles::write(Burst& burst, std::uint32_t first, std::uint32_t end) {
     const std::uint64_t records = writer_->records();
     std::uint64_t room = end - done;
     if (options_.roll_packets > 0) room = std::min(room, options_.roll_packets - records);
-    // What the file before has lost by now is told, too.
+    // Includes what the previous file has lost until now.
     const std::uint64_t lost = burst.lost + not_written_[CaptureLosses::WRITE_ERROR];
     burst.lossy = lost > lost_told_;
     const std::uint32_t written =
@@ -227,7 +227,7 @@ bool CaptureFiles::complete_present(bool last) {
   writer_->close(options_.durable);
   if (writer_->failed() && !failed) {
     note_failure(records);
-    // What comes until it goes on is lost, too, and is told by this file.
+    // Packets until writing resumes are lost too, and this file's metadata report them.
     if (!last) return false;
   }
   const CaptureLosses now = losses();
@@ -257,7 +257,7 @@ bool CaptureFiles::complete_present(bool last) {
   before_.missing += tally.missing;
   records_before_ += writer_->records();
   has_file_ = false;
-  // Losses that this file's metadata could not tell are told by the next one's.
+  // The next file's metadata report losses that could not be written to this file's metadata.
   if (told) losses_before_ = now;
   return told;
 }
@@ -283,7 +283,7 @@ std::uint64_t CaptureFiles::require_records(std::uint64_t records) const {
 void CaptureFiles::split(std::uint64_t records) {
   const std::uint64_t there = require_records(records);
   if (failing_ || is_gone()) throw Error(Status::GENERIC_FAILURE, error_);
-  // First: what is taken out of a file has another one to go to.
+  // First, so that records that are removed from this file have a file to go to.
   with_free_number([this] { prepare_number(); });
   const std::unique_ptr<TakenRecords> taken = writer_->take_back(records);
   if (taken == nullptr) {
@@ -312,7 +312,7 @@ std::uint64_t CaptureFiles::rewind(std::uint64_t records) {
 void CaptureFiles::finish() {
   if (options_.group && !has_file_ && !failing_) try_begin();
   bool told = has_file_ && complete_present(true);
-  // What no file has told is told by an empty one.
+  // An empty file reports losses that no other file has reported.
   if (!told) {
     const CaptureMetadata rest = metadata(losses());
     told = rest.dropped + rest.left_out > 0 && try_begin() && complete_present(true);
@@ -320,7 +320,7 @@ void CaptureFiles::finish() {
   }
   writer_->discard_prepared();
   next_sidecar_.reset();
-  // A GPU's memory, and what copies of it are in, are not for who only looks at the recorder.
+  // Free the writer's GPU memory and copy buffers; the object may live longer, to be queried.
   if (!has_file_) writer_.reset();
 }
 

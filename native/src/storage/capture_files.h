@@ -1,4 +1,4 @@
-/// The files of one recording, one after the other.
+/// The files of one recording, in sequence.
 #pragma once
 
 #include <cstdint>
@@ -22,48 +22,49 @@ namespace daqiri {
 /// A file that is complete on disk.
 struct RecordedFile : FileTally {
   std::string path;
-  /// Records that the source or the recorder lost since the file before was complete.
+  /// Records that the source or the recorder lost since the previous file was complete.
   std::uint64_t dropped{0};
-  /// Records that were left out on request in that time: filtered, flushed, paused, before the
-  /// start, behind the limit.
+  /// Records omitted on request in that time: filtered, flushed, paused, before the start, after
+  /// the limit.
   std::uint64_t left_out{0};
 };
 
 class Sidecar;
 
-/// Numbers, rolls and completes files, and keeps account of what did not get into them. One thread.
+/// Numbers, rolls and completes files, and counts the records that are in none. One thread.
 class CaptureFiles {
  public:
-  /// Tidies the directory up and creates the first file. Throws Error.
+  /// Removes leftovers from the directory and creates the first file. Throws Error.
   CaptureFiles(const RecorderOptions& options, const Session& session, RecordingSource& source);
   ~CaptureFiles();
 
-  /// Put records [first, end) into files, rolling as asked for; those that do not get there are
-  /// counted as lost, and `error` tells why.
+  /// Write records [first, end) to files and roll as configured. Records that cannot be written
+  /// count as lost, and `error` returns the reason.
   void write(Burst& burst, std::uint32_t first, std::uint32_t end);
-  /// Frames are `lossy` by what is lost from now on: `lost` is what the source had lost by now.
+  /// Mark frames as `lossy` from now on only for further losses; `lost`: losses of the source so
+  /// far.
   void tell_losses_after(std::uint64_t lost) noexcept {
     lost_told_ = lost + not_written_[CaptureLosses::WRITE_ERROR];
   }
-  /// Complete the current file, or an empty one when there is none, unless limits have completed
-  /// one since the last call of this: an empty one behind it would tell nothing. A file stays the
-  /// current one while the next cannot be prepared: there is always one whose metadata tell what is
-  /// lost.
+  /// Complete the current file, or an empty one if there is none. Not if limits have completed a
+  /// file since the last call: an empty file after it would contain no information. A file stays
+  /// the current one until the next can be prepared, so that there is always a file whose metadata
+  /// report losses.
   void complete();
-  /// Complete what is to be completed at the end of a recording.
+  /// Complete the files at the end of a recording.
   void finish();
-  /// What was written can be read by others. Returns whether it can.
+  /// Make written records readable by other processes. Returns whether this succeeded.
   bool flush();
-  /// Forget records of the current file behind the first `records`; returns how many these were.
-  /// Throws Error INVALID_PARAMETER when it has less, GENERIC_FAILURE.
+  /// Discard records of the current file after the first `records`; returns their number. Throws
+  /// Error INVALID_PARAMETER if the file has fewer, GENERIC_FAILURE.
   std::uint64_t rewind(std::uint64_t records);
-  /// Complete the current file with its first `records`; the others are the first of the next.
-  /// Throws as `rewind`; the file is as it was when the next one cannot be prepared.
+  /// Complete the current file with its first `records`; the others begin the next file. Throws
+  /// like `rewind`; if the next file cannot be prepared, the current one is not changed.
   void split(std::uint64_t records);
-  /// Roll by time; see that the file is still there and not far behind; try again after an error.
-  /// Returns CLOCK_MONOTONIC ns when it is to be called again at the latest.
+  /// Roll by time; check that the file still exists; flush it regularly; retry after an error.
+  /// Returns the latest time of the next call, CLOCK_MONOTONIC ns.
   std::uint64_t poll(std::uint64_t now_ns);
-  /// So many records are not put into files.
+  /// Count records that are not written to files.
   void leave_out(CaptureLosses::Reason reason, std::uint64_t records) noexcept {
     not_written_[reason] += records;
   }
@@ -71,15 +72,15 @@ class CaptureFiles {
   /// The first error; empty: none.
   [[nodiscard]] const std::string& error() const noexcept { return error_; }
   [[nodiscard]] bool failing() const noexcept { return failing_; }
-  /// The current file; empty: there is none.
+  /// Path of the current file; empty: there is none.
   [[nodiscard]] std::string_view path() const noexcept {
     return has_file_ ? std::string_view(writer_->path()) : std::string_view();
   }
-  /// Complete files that nobody has taken yet.
+  /// Return complete files that were not returned before.
   std::vector<RecordedFile> take_completed() { return std::exchange(completed_, {}); }
   [[nodiscard]] bool any_completed() const noexcept { return !completed_.empty(); }
-  /// In files, the current one included, of which others can read `flushed` records; `lost` and
-  /// `left_out` are in none.
+  /// Records in files, including the current one, of which other processes can read `flushed`;
+  /// `lost` and `left_out` are in no file.
   struct Counts {
     std::uint64_t records;
     std::uint64_t bytes;
@@ -102,40 +103,41 @@ class CaptureFiles {
             has_file_ ? writer_->flushed() : 0};
   }
   [[nodiscard]] const std::string& writer_name() const noexcept { return origin_.writer; }
-  /// After `finish`: records that were lost and are in no file's metadata, which could not be
+  /// After `finish`: lost records that no file's metadata report, because the metadata could not be
   /// written.
   [[nodiscard]] std::uint64_t unreported() const noexcept { return unreported_; }
 
-  /// Leave nothing of what was begun.
+  /// Remove everything that was begun.
   void discard() noexcept;
 
  private:
   [[nodiscard]] std::unique_ptr<RecordWriter> make_writer() const;
   [[nodiscard]] std::string next_path() const;
-  /// Whether there is a file to write to, after trying to have one.
+  /// Whether there is a file to write to; tries to create one.
   bool ready();
   bool retry_is_due() const noexcept {
     return options_.on_error == OnError::RESUME && monotonic_ns() >= retry_at_;
   }
-  /// Go on after an error: in the same file while that is empty, else in the next.
+  /// Continue after an error: in the same file if it is empty, otherwise in the next.
   bool recover();
-  /// Remove the current file, which has no records and cannot have any, to create it again. It
-  /// stays while there is no room for another one.
+  /// Remove the current file, which has no records and cannot get any, to create it again. The file
+  /// stays if there is no space for another one.
   void remove_empty();
   /// Throws Error.
   void begin_next();
   bool try_begin();
-  /// How many the current file has. Throws Error INVALID_PARAMETER when it is less than `records`.
+  /// Number of records in the current file. Throws Error INVALID_PARAMETER if it is below
+  /// `records`.
   [[nodiscard]] std::uint64_t require_records(std::uint64_t records) const;
-  /// Do `step` with the number that is next; with the one behind that where a file has it.
+  /// Call `step` with the next number; skip numbers for which a file exists.
   template <typename Step>
   void with_free_number(Step&& step);
   void prepare_number();
-  /// What limits ask for.
+  /// Roll because a limit is reached.
   void roll();
-  /// Returns whether the metadata of a file tell what was lost until now.
+  /// Returns whether the metadata of a file report all losses until now.
   bool complete_present(bool last);
-  /// Whether the current file was removed; it is no longer current then.
+  /// Whether the current file was removed; if so, it is no longer the current one.
   bool is_gone();
   [[nodiscard]] CaptureLosses losses() const { return {source_.counters(), not_written_}; }
   [[nodiscard]] CaptureMetadata metadata(const CaptureLosses& now) const {
@@ -151,14 +153,14 @@ class CaptureFiles {
   CaptureOrigin origin_;
   const RecorderOptions& options_{origin_.options};
   std::unique_ptr<RecordWriter> writer_;
-  /// Of the file that is open; of the next one, once that is prepared.
+  /// Of the open file; of the next one, after it is prepared.
   std::unique_ptr<Sidecar> sidecar_;
   std::unique_ptr<Sidecar> next_sidecar_;
   std::uint64_t number_;
-  /// Bytes of a file that is full, and its age in ns (0: no limit).
+  /// Bytes of a full file, and its largest age in ns (0: no limit).
   std::uint64_t roll_size_;
   std::uint64_t roll_ns_;
-  /// Open or failed.
+  /// Whether there is a current file, open or failed.
   bool has_file_{false};
   bool rolled_{false};
   bool failing_{false};
@@ -169,11 +171,11 @@ class CaptureFiles {
   std::uint64_t retry_at_{0};
   /// CLOCK_REALTIME; 0: the recording has not begun.
   std::uint64_t begun_ns_{0};
-  /// In files that are complete.
+  /// Totals of complete files.
   FileTally before_;
   std::uint64_t records_before_{0};
   decltype(CaptureLosses::not_written) not_written_{};
-  /// When the file before was complete.
+  /// Losses when the previous file was complete.
   CaptureLosses losses_before_;
   std::uint64_t unreported_{0};
   /// Frames that the source and the recorder had lost before the latest frame.

@@ -15,7 +15,7 @@ namespace daqiri {
 
 namespace {
 
-/// Packets by reason, and their sum. Reasons without packets are not told.
+/// Packets by reason, and their sum. Reasons without packets are omitted.
 struct Reasons {
   JsonObject object;
   std::uint64_t total{0};
@@ -46,7 +46,7 @@ std::string counters_json(const SourceCounters& counters) {
   return std::visit([](const auto& known) { return counters_json(known); }, counters);
 }
 
-/// What the source lost, and left out on request.
+/// What the source lost, and what it omitted on request.
 struct SourceLosses {
   void operator()(const RxSnapshot& now) {
     const auto& then = std::get<RxSnapshot>(before);
@@ -65,7 +65,8 @@ struct SourceLosses {
   Reasons& left_out;
 };
 
-/// The kernel's offset of TAI from UTC in s; 0, which it never is, stands for one that nobody set.
+/// The kernel's offset of TAI from UTC, in s; null if it was not set (the kernel then reports 0,
+/// which is never the real offset).
 std::string tai_offset() {
   timex state{};
   return adjtimex(&state) >= 0 && state.tai != 0 ? std::to_string(state.tai) : "null";
@@ -91,7 +92,7 @@ std::string processor() {
   return {};
 }
 
-/// Those of the source's port that lead to it.
+/// The flows of the source's port that lead to it.
 std::string flows_json(const Session& session, const RecordingSource& source) {
   std::string list;
   for (const FlowConfig& flow : session.port(source.port()).config.rx_.flows_) {

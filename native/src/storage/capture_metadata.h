@@ -12,7 +12,7 @@
 
 namespace daqiri {
 
-/// What is the same for all files of a recording.
+/// Values that are the same for all files of a recording.
 struct CaptureOrigin {
   CaptureOrigin(const RecorderOptions& chosen, const Session& session, const RecordingSource& from);
 
@@ -22,33 +22,33 @@ struct CaptureOrigin {
   std::string name;
   /// "buffered", "direct", "cufile"
   std::string writer;
-  /// How cuFile does it; empty: another does.
+  /// The mode of cuFile; empty: another writer.
   std::string cufile_mode;
-  /// JSON: the flows that lead to the source; name, kernel and processor of this machine, version
+  /// JSON: the flows that lead to the source; name, kernel and CPU of this machine, and the version
   /// of this engine.
   std::string flows;
   std::string host;
 };
 
-/// What did not get into files until some moment: counted by the source, and by its recorder.
+/// Records that are in no file up to some moment, as counted by the source and by its recorder.
 struct CaptureLosses {
-  /// Why a recorder did not write a record that it took from its source. The first is a loss.
+  /// Why a recorder did not write a record from its source. Only the first is a loss.
   enum Reason : std::uint8_t { WRITE_ERROR, PAUSED, BEFORE_START, AFTER_LIMIT, HELD, REWOUND };
 
   SourceCounters counters;
   std::array<std::uint64_t, 6> not_written{};
 };
 
-/// What <name>.json says, one JSON object; and the sums of its records that were lost while the
-/// file was the current one, and that were left out because somebody asked for it.
+/// Contents of <name>.json, one JSON object, and two sums from it: records that were lost while the
+/// file was the current one, and records that were omitted on request.
 struct CaptureMetadata {
   std::string json;
   std::uint64_t dropped;
   std::uint64_t left_out;
 };
 
-/// Of a file that was begun at `begun_ns` (CLOCK_REALTIME) and is complete now; what it tells is
-/// lost is what was lost from `before` to `now`.
+/// Metadata of a file that was begun at `begun_ns` (CLOCK_REALTIME) and is complete now. Its losses
+/// are the difference of `before` and `now`.
 CaptureMetadata describe(const CaptureOrigin& origin, const FileTally& tally,
                          std::uint64_t begun_ns, const CaptureLosses& before,
                          const CaptureLosses& now);

@@ -54,7 +54,7 @@ int ChunkFile::allocate_blocks(std::uint64_t end) noexcept {
                   : errno;
   } while (problem == EINTR);
   if (problem == 0) reserved_ = end;
-  // The file system cannot: what there is not room for fails when it is written.
+  // The file system does not support it: lack of space is detected when writing.
   if (problem == EOPNOTSUPP || problem == ENOSYS) {
     reserved_ = NO_LIMIT;
     return 0;
@@ -65,7 +65,7 @@ int ChunkFile::allocate_blocks(std::uint64_t end) noexcept {
 haddr_t ChunkFile::allocate(H5FD_mem_t type, hsize_t bytes) noexcept {
   if (direct_ == nullptr) return Storage::allocate(type, bytes);
   if (is_frame(type) || bytes >= LONG) return allocate_pages(bytes);
-  // No page has a frame and something else.
+  // No page contains both a frame and other data.
   if (bytes > block_end_ - block_next_) {
     block_next_ = allocate_pages(BLOCK);
     block_end_ = block_next_ + BLOCK;
@@ -85,7 +85,7 @@ bool ChunkFile::read(haddr_t at, void* to, std::size_t bytes) noexcept {
     const ssize_t n = pread(fd_, out, bytes, static_cast<off_t>(at));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return fail(errno);
-    // Behind the end there are zeros.
+    // Bytes after the end are zeros.
     if (n == 0) {
       std::memset(out, 0, bytes);
       return true;
@@ -111,7 +111,7 @@ bool ChunkFile::write(H5FD_mem_t type, haddr_t at, const void* from, std::size_t
 int ChunkFile::put(haddr_t at, const void* from, std::size_t bytes) noexcept {
   const bool owned = owner_ != nullptr && from == owner_->pkts[0][0];
   if (at % DIRECT_PAGE == 0) return direct_->put(at, from, bytes, owned ? owner_ : nullptr);
-  // The library has found space that was free again, in pages with something else.
+  // The library has reused free space, in pages with other data.
   int problem = direct_->wait();
   if (problem != 0 || !owned || !direct_->from_device())
     return problem != 0 ? problem : write_fully(fd_, from, bytes, at);

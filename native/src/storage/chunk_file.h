@@ -1,4 +1,4 @@
-/// A file of chunks as the HDF5 library sees it.
+/// A chunked file as the HDF5 library sees it.
 #pragma once
 
 #include <cstddef>
@@ -10,41 +10,42 @@
 
 namespace daqiri {
 
-/// Frames can have pages of their own, which are written directly; the rest goes through the page
+/// Frames can have their own pages, which are written directly; all other data go through the page
 /// cache.
 class ChunkFile final : public hdf5::Storage {
  public:
-  /// With frames that are written directly, what the library writes itself lies together, in blocks
-  /// of so many bytes; longer pieces have pages of their own.
+  /// If frames are written directly, the library's own data are in blocks of this many bytes;
+  /// longer pieces have their own pages.
   static constexpr std::uint64_t BLOCK = std::uint64_t{64} << 10U;
   static constexpr std::uint64_t LONG = BLOCK / 4;
-  /// The most that a file grows by for each of many pieces of so many bytes, beside a block.
+  /// The most that a file grows by, in addition to one block, for each of many pieces of this many
+  /// bytes.
   static constexpr std::uint64_t taken(std::uint64_t bytes) noexcept {
-    // The end of a block that a piece does not fit in is left empty.
+    // The end of a block is left empty if a piece does not fit into it.
     return bytes >= LONG ? whole_pages(bytes) : bytes + bytes / 3 + 1;
   }
 
-  /// A new file. When frames are written there is room for so many `spare` bytes more: what the
-  /// library writes later, to tell where frames are. `direct`: what writes frames, in pages of
-  /// their own; null: they go where the library puts them.
+  /// A new file. `spare`: bytes that are always reserved in addition to frames, for index data that
+  /// the library writes later. `direct`: writes frames, in their own pages; null: frames go where
+  /// the library puts them.
   ChunkFile(int fd, std::uint64_t spare, DirectWrites* direct);
-  /// A file that is there.
+  /// An existing file.
   explicit ChunkFile(int fd);
 
-  /// From now on nothing is written, and no error is told.
+  /// From now on, write nothing and report no error.
   void give_up() noexcept { given_up_ = true; }
-  /// What is written next is a frame, or not. `owner`: the burst that it is of, or null.
+  /// Whether the next write is a frame. `owner`: the burst that contains it, or null.
   void expect_frame(bool expected, Burst* owner = nullptr) noexcept {
     frame_expected_ = expected;
     owner_ = owner;
   }
-  /// Of what failed first; 0: nothing.
+  /// errno of the first failure; 0: none.
   [[nodiscard]] int problem() const noexcept { return problem_; }
-  /// A direct write failed after it was taken.
+  /// A direct write failed after `write` had accepted it.
   void note(int problem) noexcept { fail(problem); }
-  /// Free what was allocated in advance. Returns errno.
+  /// Free disk blocks that were allocated in advance. Returns errno.
   int trim() noexcept;
-  /// Room for frames up to `end`, and for what is to be spared. Returns errno.
+  /// Reserve space for frames up to `end`, and for the spare bytes. Returns errno.
   int reserve(std::uint64_t end) noexcept;
 
   haddr_t allocate(H5FD_mem_t type, hsize_t bytes) noexcept override;
@@ -78,7 +79,7 @@ class ChunkFile final : public hdf5::Storage {
   bool given_up_{false};
   bool frame_expected_{false};
   Burst* owner_{nullptr};
-  /// Of the latest block.
+  /// Next byte and end of the latest block.
   haddr_t block_next_{0};
   haddr_t block_end_{0};
 };

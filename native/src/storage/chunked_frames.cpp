@@ -1,4 +1,4 @@
-// A frame a chunk.
+// One chunk per frame.
 #include <unistd.h>
 
 #include <algorithm>
@@ -74,7 +74,7 @@ class ChunkedFrames final : public FrameWriter {
     try {
       continue_behind(0);
     } catch (const Error&) {
-      // The file goes.
+      // The file is removed.
       open_.storage->give_up();
       open_.close();
       throw;
@@ -82,7 +82,7 @@ class ChunkedFrames final : public FrameWriter {
   }
 
   void put(const Burst& frame) override {
-    // Held, not changed.
+    // The burst is held, not changed.
     auto& held = const_cast<Burst&>(frame);
     if (!compressor_) return store(frame.pkts[0][0], form_.bytes, &held);
     while (compressor_->full() || (!compressor_->empty() && compressor_->ready()))
@@ -150,13 +150,13 @@ class ChunkedFrames final : public FrameWriter {
     stored_ = std::min(stored_, flushed_.frames + rows_.count());
     const int fd = file_.fd();
     try {
-      // There may be one more of the frame that failed.
+      // The frame that failed may have added one.
       set_frames(open_.frames, NUM_FRAME_COLUMNS, stored_);
       for (std::size_t c = 0; c < NUM_FRAME_COLUMNS; ++c) set_frames(open_.columns[c], c, stored_);
       if (stored_ > flushed_.frames) publish();
       check(open_.close_library());
     } catch (const Error&) {
-      // The file stays as it was flushed last, or a little further.
+      // The file stays as it was at the last flush, or slightly longer.
       open_.storage->give_up();
     }
     open_.close();
@@ -179,7 +179,7 @@ class ChunkedFrames final : public FrameWriter {
 
  private:
   struct Open {
-    /// Returns whether the library has written all.
+    /// Returns whether the library has written everything.
     bool close_library() noexcept {
       bool good = frames.close();
       for (hdf5::Handle& column : columns) good = column.close() && good;
@@ -190,13 +190,13 @@ class ChunkedFrames final : public FrameWriter {
       storage.reset();
     }
 
-    // Outlives the library's objects.
+    // First member, because it must outlive the library's objects.
     std::unique_ptr<ChunkFile> storage;
     hdf5::Handle file;
     std::array<hdf5::Handle, NUM_FRAME_COLUMNS> columns;
     hdf5::Handle frames;
   };
-  /// Rows of a column; `width`: of the second dimension, 0: there is none.
+  /// Rows of a column; `width`: size of the second dimension, 0: there is none.
   struct Selection {
     Selection(hid_t dataset, std::uint64_t first_row, std::uint64_t rows, std::uint64_t width)
         : in_file(H5Dget_space(dataset), H5Sclose, LAY_OUT) {
@@ -246,16 +246,16 @@ class ChunkedFrames final : public FrameWriter {
         });
     hdf5::require(H5Fstart_swmr_write(opened.file) >= 0, "enable concurrent reading");
     const hdf5::Handle access(H5Pcreate(H5P_DATASET_ACCESS), H5Pclose, LAY_OUT);
-    // Frames go past the cache.
+    // Frames bypass the chunk cache.
     hdf5::require(H5Pset_chunk_cache(access, 0, 0, 0.0) >= 0, LAY_OUT);
     for (std::size_t c = 0; c < NUM_FRAME_COLUMNS; ++c)
       opened.columns[c] = dataset_of(opened.file, c, H5P_DEFAULT);
     opened.frames = dataset_of(opened.file, NUM_FRAME_COLUMNS, access);
-    // Nobody sees that there are more frames before `publish`, which writes their rows first.
+    // Readers see new frames only after `publish`, which writes their rows first.
     hdf5::require(H5Odisable_mdc_flushes(opened.frames) >= 0, LAY_OUT);
   }
 
-  /// A column's, or behind the columns that of the frames.
+  /// The dataset of a column, or of the frames if `c` is the number of columns.
   [[nodiscard]] hdf5::Handle dataset_of(hid_t file, std::size_t c, hid_t access) const {
     const char* const name = c < NUM_FRAME_COLUMNS ? name_of(static_cast<FrameColumn>(c)) : "data";
     return {H5Dopen2(file, (detector_of(form_) + "/" + name).c_str(), access), H5Dclose, LAY_OUT};
@@ -278,14 +278,14 @@ class ChunkedFrames final : public FrameWriter {
     compressor_->pop();
   }
 
-  /// The next frame is number `frames`; nothing is under way. Throws Error.
+  /// Continue so that the next frame has number `frames`; no writes are in flight. Throws Error.
   void continue_behind(std::uint64_t frames) {
     stored_ = stored_before_ = frames;
     const int problem = direct_ ? direct_->begin(file_.fd(), path_) : 0;
     if (problem != 0) throw file_error("cannot write", path_, problem);
   }
 
-  /// `owner`: as DirectWrites::put. Throws Error.
+  /// `owner`: see DirectWrites::put. Throws Error.
   void store(const void* chunk, std::size_t bytes, Burst* owner) {
     std::vector<hsize_t>& at = position_;
     at.assign(1, stored_ + 1);
@@ -300,11 +300,11 @@ class ChunkedFrames final : public FrameWriter {
     ++stored_;
   }
 
-  /// What is stored, and its rows, for others to read.
+  /// Make stored frames and their rows visible to readers.
   void publish() {
     const std::uint64_t frames = stored_;
     for (std::size_t c = 0; c < NUM_FRAME_COLUMNS; ++c) write_column(c, frames);
-    // Whoever sees a frame sees what is told beside it.
+    // Columns first, so that a reader who sees a frame sees its row.
     for (const hdf5::Handle& column : open_.columns) check(H5Dflush(column) >= 0);
     check(H5Dflush(open_.frames) >= 0);
     note_flushed(frames);
@@ -323,12 +323,12 @@ class ChunkedFrames final : public FrameWriter {
 
   std::array<std::uint64_t, NUM_FRAME_COLUMNS> chunk_rows_{};
   std::uint64_t spare_;
-  /// Of frames; null: through the page cache. Outlives what writes with it.
+  /// Writes frames directly; null: through the page cache. Outlives its users.
   std::unique_ptr<DirectWrites> direct_;
   Open prepared_;
   Open open_;
   std::vector<hsize_t> position_;
-  /// Chunks of the file, and of those the ones that were there when direct writes began.
+  /// Number of chunks in the file, and how many of them were there when direct writes began.
   std::uint64_t stored_{0};
   std::uint64_t stored_before_{0};
   std::unique_ptr<FrameCompressor> compressor_;

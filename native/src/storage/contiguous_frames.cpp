@@ -1,4 +1,4 @@
-// Frames one behind the other.
+// Frames in one contiguous dataset.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,9 +15,9 @@ namespace daqiri {
 
 namespace {
 
-/// The structure comes first, then what is told beside frames, with room for all, then the frames,
-/// which nothing follows. A file has as many frames as its structure says: that is written anew
-/// when more of them are there, the page with the numbers in it last, and in one piece.
+/// The structure is first, then the columns with space for all rows, then the frames, which are
+/// last. The structure contains the number of frames. It is rewritten after frames were added; the
+/// page with the numbers is written last, in one piece.
 class ContiguousFrames final : public FrameWriter {
  public:
   ContiguousFrames(FrameForm form, std::uint64_t room, std::unique_ptr<FileOutput> output)
@@ -42,7 +42,7 @@ class ContiguousFrames final : public FrameWriter {
     auto next = std::make_unique<NewFile>(path, true);
     const std::vector<std::byte> image = structure(0);
     int problem = ftruncate(next->fd(), static_cast<off_t>(frames_at_)) == 0 ? 0 : errno;
-    // Where there is no room for it, there is none for frames.
+    // If there is no space for it, there is none for frames.
     if (problem == 0 && frames_at_ <= MOST_RESERVED &&
         fallocate(next->fd(), 0, 0, static_cast<off_t>(frames_at_)) != 0 && errno != EOPNOTSUPP)
       problem = errno;
@@ -55,7 +55,7 @@ class ContiguousFrames final : public FrameWriter {
 
  protected:
   void begin() override {
-    // The frames' writes may be direct ones, of whole pages.
+    // A second descriptor, because the frames' writes may be direct, of whole pages.
     beside_ = open_again(file_.fd(), O_RDWR);
     if (!beside_.is_open()) {
       beside_ = File::private_to_process([&] { return open(path_.c_str(), O_RDWR | O_CLOEXEC); });
@@ -67,7 +67,7 @@ class ContiguousFrames final : public FrameWriter {
   }
 
   void put(const Burst& frame) override {
-    // Held, not changed.
+    // The burst is held, not changed.
     store(frame.pkts[0][0], const_cast<Burst*>(&frame));
   }
   void put_stored(std::span<std::byte> frame) override { store(frame.data(), nullptr); }
@@ -79,7 +79,7 @@ class ContiguousFrames final : public FrameWriter {
 
   void shorten(std::uint64_t frames) override {
     const std::uint64_t size = frames_at_ + frames * form_.bytes;
-    // First, so that there are always as many as it says.
+    // First, so that the file always has at least as many frames as it says.
     publish(frames);
     check(output_->begin(file_.fd(), path_, {.size = size, .packets = frames}));
     check(ftruncate(beside_.fd(), static_cast<off_t>(size)) == 0 ? 0 : errno);
@@ -99,7 +99,7 @@ class ContiguousFrames final : public FrameWriter {
   void cut() override {
     output_->sync();
     output_->end();
-    // Of what is forgotten, and of the frame that failed, there are no rows.
+    // Discarded frames, and the frame that failed, have no rows.
     const std::uint64_t frames =
         std::min(output_->whole().packets, flushed_.frames + rows_.count());
     const std::uint64_t size = frames_at_ + frames * form_.bytes;
@@ -122,7 +122,7 @@ class ContiguousFrames final : public FrameWriter {
     if (problem != 0) throw file_error("cannot write", path_, problem);
   }
 
-  /// Device writes of parts of pages may have made the last one whole.
+  /// Device writes of partial pages may have extended the file to a whole page.
   void cut_tail() const {
     struct stat found{};
     const auto size = static_cast<off_t>(output_->whole().size);
@@ -143,12 +143,12 @@ class ContiguousFrames final : public FrameWriter {
       throw file_error("cannot read", path_, got < 0 ? errno : EIO);
   }
 
-  /// Of a file with so many frames.
+  /// The structure of a file with this many frames.
   [[nodiscard]] std::vector<std::byte> structure(std::uint64_t frames) const {
     return contiguous_structure(form_, {columns_at_, frames_at_}, frames);
   }
 
-  /// `frames` are in the file.
+  /// Update the structure: the file has `frames` frames.
   void publish(std::uint64_t frames) {
     const std::uint64_t first = flushed_.frames;
     const std::vector<std::byte> image = structure(frames);
@@ -173,7 +173,7 @@ class ContiguousFrames final : public FrameWriter {
   std::array<std::uint64_t, NUM_FRAME_COLUMNS> columns_at_{};
   std::uint64_t frames_at_;
   File beside_;
-  /// What the file has.
+  /// The structure that is in the file.
   std::vector<std::byte> image_;
 };
 
@@ -181,7 +181,7 @@ class ContiguousFrames final : public FrameWriter {
 
 std::unique_ptr<FrameWriter> contiguous_frames(FrameForm form, std::uint64_t room, WriterKind kind,
                                                std::unique_ptr<WriteBackend> device) {
-  // What is not of whole pages has to be put together.
+  // Frames that are not whole pages must be assembled into pages.
   const bool straight = kind == WriterKind::DIRECT && form.bytes % DIRECT_PAGE == 0;
   auto output = device     ? direct_frames_output(form.bytes, std::move(device))
                 : straight ? direct_frames_output(form.bytes)

@@ -40,12 +40,13 @@ bool cut_contiguous(const std::string& path, const FrameForm& form, const Contig
     return false;
   const std::uint64_t size = places.frames + to * form.bytes;
   if (there < size) {
-    throw Error(Status::INVALID_PARAMETER,
-                "it has " + std::to_string(there) + " bytes, and its first " + std::to_string(to) +
-                    " frames end at byte " + std::to_string(size) + "; cut it to frames it has");
+    throw Error(Status::INVALID_PARAMETER, "it has " + std::to_string(there) +
+                                               " bytes, and its first " + std::to_string(to) +
+                                               " frames end at byte " + std::to_string(size) +
+                                               "; cut it to the frames it has");
   }
   const std::vector<std::byte> image = contiguous_structure(form, places, to);
-  // The page with the numbers is last, so that the file has what they say at any moment.
+  // The page with the numbers is written last, so that they are correct at any moment.
   constexpr std::size_t NUMBERS = hdf5::Image::HEADERS;
   int problem =
       write_fully(file.fd(), image.data() + NUMBERS, CONTIGUOUS_STRUCTURE - NUMBERS, NUMBERS);

@@ -11,22 +11,22 @@
 
 namespace daqiri {
 
-/// Where the values of datasets begin.
+/// Offsets of the values of the datasets.
 struct ContiguousPlaces {
   std::array<std::uint64_t, NUM_FRAME_COLUMNS> columns{};
-  /// Behind all else.
+  /// After all other data.
   std::uint64_t frames{0};
 };
 
-/// Bytes of it.
+/// Size of the structure, in bytes.
 inline constexpr std::size_t CONTIGUOUS_STRUCTURE = std::size_t{64} << 10U;
 
-/// Of a file with so many frames. Throws Error.
+/// The structure of a file with this many frames. Throws Error.
 std::vector<std::byte> contiguous_structure(const FrameForm& form, const ContiguousPlaces& places,
                                             std::uint64_t frames);
 
-/// Cut a file of `from` frames to `to`, which the HDF5 library cannot do. False: it begins in
-/// another way, and is not changed. It is on disk then. Throws Error.
+/// Cut a file of `from` frames to `to`, which the HDF5 library cannot do. Returns false, without a
+/// change, if its structure is different. Otherwise the change is on disk. Throws Error.
 bool cut_contiguous(const std::string& path, const FrameForm& form, const ContiguousPlaces& places,
                     std::uint64_t from, std::uint64_t to);
 

@@ -28,7 +28,7 @@ DirectWrites::DirectWrites(std::size_t size, std::unique_ptr<WriteBackend> backe
       stopping_ = true;
     }
     work_.notify_all();
-    throw;  // threads that run are joined by their owner
+    throw;  // threads_ joins the running threads
   }
 }
 
@@ -136,7 +136,7 @@ void DirectWrites::run() noexcept {
     } while (begun_ < put_ && write(begun_).offset == write(first).offset + bytes &&
              bytes + write(begun_).size <= (device_ ? 0 : CALL));
     const std::uint64_t end = begun_;
-    // After an error, the rest is thrown away: `put` and `wait` tell it.
+    // After an error, the rest is discarded: `put` and `wait` return the error.
     const bool writes = problem_ == 0;
     lock.unlock();
     const int problem = writes ? perform(first, end) : 0;
@@ -154,7 +154,7 @@ void DirectWrites::run() noexcept {
 void DirectWrites::count_ended() noexcept {
   while (ended_in_order_ < begun_ && write(ended_in_order_).ended) {
     const Write& next = write(ended_in_order_);
-    // Behind one that is missing there is nothing whole.
+    // Writes after a missing one do not count as whole.
     missing_ = missing_ || !next.in_file;
     if (!missing_) ++whole_;
     ++ended_in_order_;
@@ -172,7 +172,7 @@ int DirectWrites::perform(std::uint64_t first, std::uint64_t end) noexcept {
   }
   const std::uint64_t offset = write(first).offset;
   std::uint64_t written = 0;
-  // Of frames that another file had, which are in the host's memory.
+  // Frames that were in another file, and are now in host memory.
   const bool copied = device_ && write(first).held_bytes == 0;
   const int problem = copied ? write_pieces(fd_, pieces.data(), count, offset, written)
                              : backend_->write({pieces.data(), count}, offset, written);
@@ -181,7 +181,7 @@ int DirectWrites::perform(std::uint64_t first, std::uint64_t end) noexcept {
   return problem;
 }
 
-// --- One behind the other
+// --- Contiguous frames
 
 namespace {
 

@@ -17,55 +17,54 @@
 
 namespace daqiri {
 
-/// Writes that go past the page cache, several at once. Those from the host's memory that lie one
-/// behind the other go in one call.
+/// Writes that bypass the page cache, several at a time. Writes from host memory that are adjacent
+/// in the file are combined in one call.
 ///
-/// A frame whose memory and length are whole pages is held and not copied, until it is in the file;
-/// one in device memory always is. One file at a time, one thread; the writes have threads of their
-/// own.
+/// A frame whose memory and length are whole pages is held, not copied, until it is in the file; a
+/// frame in device memory is always held. One file at a time, one calling thread; the class has its
+/// own threads for writing.
 class DirectWrites {
  public:
   static constexpr std::size_t MOST = 16;
-  /// Of a call.
+  /// Limit for one call.
   static constexpr std::size_t MOST_PIECES = 2 * MOST;
 
-  /// `size`: bytes of a usual write. `apart`: no page has bytes of two writes; else they are done
-  /// one after the other. Throws Error where there may be no more threads.
+  /// `size`: bytes of a usual write. `apart`: no page contains bytes of two writes; otherwise the
+  /// writes are done one after another. Throws Error if no more threads can be started.
   explicit DirectWrites(std::size_t size, std::unique_ptr<WriteBackend> backend = direct_backend(),
                         bool apart = true);
   DirectWrites(const DirectWrites&) = delete;
   DirectWrites& operator=(const DirectWrites&) = delete;
-  /// What is under way is finished.
+  /// Finishes all writes in flight.
   ~DirectWrites();
 
-  /// Go on with this open file, which has that path, after `wait`. Returns the error's number, 0:
-  /// fine.
+  /// Continue with this open file at `path`; waits first. Returns the error's number, 0: success.
   int begin(int fd, const std::string& path);
-  /// Put `size` bytes to `offset`. From the host's memory, that is a multiple of DIRECT_PAGE, and
-  /// zeros follow up to the next. `owner`: the burst that the bytes belong to; null: they are the
-  /// host's, and copied. Waits while too many are under way. Returns the error's number: of this
-  /// one, or of an earlier one.
+  /// Write `size` bytes at `offset`, which is a multiple of DIRECT_PAGE for host memory; zeros fill
+  /// the last page. `owner`: the burst that holds the bytes; null: they are in host memory and are
+  /// copied. Waits while too many writes are in flight. Returns the number of the error of this
+  /// write or an earlier one.
   int put(std::uint64_t offset, const void* data, std::size_t size, Burst* owner) noexcept;
-  /// What so many bytes take in the file.
+  /// Space in the file for this many bytes.
   [[nodiscard]] std::uint64_t taken(std::uint64_t bytes) const noexcept {
     return device_ ? bytes : whole_pages(bytes);
   }
-  /// Whether bytes of a burst are in device memory.
+  /// Whether the bytes of bursts are in device memory.
   [[nodiscard]] bool from_device() const noexcept { return device_; }
-  /// Wait for all of them. Returns the error's number.
+  /// Wait for all writes. Returns the error's number.
   int wait() noexcept;
-  /// After `wait`: let go of the file.
+  /// Call after `wait`: stop using the file.
   void end() noexcept;
-  /// As those of the backend.
+  /// See WriteBackend.
   [[nodiscard]] const char* name() const noexcept { return backend_->name(); }
   [[nodiscard]] std::string cufile_mode() const { return backend_->cufile_mode(); }
-  /// Since `begin`, so many writes are in the file without one before them missing.
+  /// Number of writes since `begin` that are in the file, up to the first missing one.
   [[nodiscard]] std::uint64_t whole() const noexcept;
 
  private:
-  /// Long enough for all disks of an array to have work.
+  /// Long enough to keep all disks of an array busy.
   static constexpr std::size_t CALL = std::size_t{4} << 20U;
-  /// While the disk is at one call, the next are ready, also where threads get their turn late.
+  /// While the disk performs one call, the next are ready, even if threads are scheduled late.
   static constexpr std::size_t THREADS = 4;
 
   struct FreePages {
@@ -73,15 +72,15 @@ class DirectWrites {
   };
   struct Write {
     std::uint64_t offset{0};
-    /// In the file.
+    /// Bytes in the file.
     std::size_t size{0};
-    /// `held_bytes` of the owner's memory, then what is copied.
+    /// First `held_bytes` of the owner's memory, then the copy.
     Burst* owner{nullptr};
     void* held{nullptr};
     std::size_t held_bytes{0};
     std::unique_ptr<std::byte[], FreePages> copy;
     std::size_t copy_room{0};
-    /// What became of it.
+    /// The result.
     bool ended{false};
     bool in_file{false};
   };
@@ -90,21 +89,21 @@ class DirectWrites {
   /// Returns errno.
   int fill(Write& write, const std::byte* data, std::size_t size, Burst* owner) const noexcept;
   void run() noexcept;
-  /// Numbers [first, end), which lie one behind the other. Returns the error's number.
+  /// Perform writes [first, end), which are adjacent in the file. Returns the error's number.
   int perform(std::uint64_t first, std::uint64_t end) noexcept;
-  /// Those that have ended are counted. Locked.
+  /// Count completed writes. Called with the lock held.
   void count_ended() noexcept;
 
   const std::unique_ptr<WriteBackend> backend_;
   const bool device_{backend_->from_device()};
   std::vector<Write> writes_;
-  // Set while nothing is under way.
+  // Set while no write is in flight.
   int fd_{-1};
 
-  mutable std::mutex mutex_;  // over the next, and over `ended`
+  mutable std::mutex mutex_;  // for the members below, and `ended` of writes
   std::condition_variable work_;
   std::condition_variable ended_;
-  /// Writes so far: put, begun by a thread, ended in their order.
+  /// Number of writes so far: put, begun by a thread, ended in order.
   std::uint64_t put_{0};
   std::uint64_t begun_{0};
   std::uint64_t ended_in_order_{0};
@@ -115,7 +114,7 @@ class DirectWrites {
   std::vector<std::jthread> threads_;
 };
 
-/// For frames one behind the other: of whole pages, or of device memory. A batch is one of them.
+/// For contiguous frames: of whole pages, or in device memory. Each batch is one frame.
 std::unique_ptr<FileOutput> direct_frames_output(
     std::size_t frame, std::unique_ptr<WriteBackend> backend = direct_backend());
 

@@ -62,7 +62,7 @@ class BufferedOutput final : public FileOutput {
   int fd_{-1};
 };
 
-// --- Past the page cache
+// --- Without the page cache
 
 /// Why files in `directory` cannot be written directly; empty: they can.
 std::string refusal(const std::string& directory) {
@@ -70,7 +70,7 @@ std::string refusal(const std::string& directory) {
   if (statfs(directory.c_str(), &system) != 0)
     return file_problem("cannot examine", directory, errno);
   if (in_memory(system)) return directory + " is in memory: there is no disk to write to directly";
-  // A file without a name: it goes with its descriptor.
+  // A file without a name, removed when its descriptor is closed.
   const File probe(open(directory.c_str(), O_TMPFILE | O_WRONLY | O_DIRECT | O_CLOEXEC, 0600));
   if (!probe.is_open()) return file_problem("O_DIRECT is rejected in", directory, errno);
 #ifdef STATX_DIOALIGN
@@ -93,9 +93,9 @@ int set_direct(int fd, bool direct) noexcept {
   return flags < 0 || fcntl(fd, F_SETFL, wanted) < 0 ? errno : 0;
 }
 
-/// O_DIRECT writes of aligned blocks. What packets hold is copied to a ring of blocks; a thread
-/// writes the blocks that are full, all that lie together in one call, one call at a time: the file
-/// grows in the order of its bytes, and never has a hole.
+/// O_DIRECT writes of aligned blocks. Packets are copied to a ring of blocks. A thread writes full
+/// blocks, adjacent ones in one call, one call at a time: the file grows in order and never has a
+/// hole.
 class DirectOutput final : public FileOutput {
  public:
   DirectOutput() : thread_(start_thread([this] { run(); })) {}
@@ -120,7 +120,7 @@ class DirectOutput final : public FileOutput {
     preallocation_.begin(fd, whole.size);
     origin_ = whole.size / DIRECT_PAGE * DIRECT_PAGE;
     filled_ = static_cast<std::size_t>(whole.size - origin_);
-    // The block that the file ends in is written again with what follows.
+    // The last, partial block of the file is written again with what follows.
     if (filled_ > 0) {
       if (const int problem = set_direct(fd, false); problem != 0) return problem;
       const ssize_t n = pread(fd, block(0), filled_, static_cast<off_t>(origin_));
@@ -152,8 +152,8 @@ class DirectOutput final : public FileOutput {
   int sync() noexcept override {
     int problem = drain();
     if (problem != 0 || fd_ < 0 || whole_.size == taken_.size) return problem;
-    // The rest ends anywhere: whole pages directly, what is left, or refused, through the page
-    // cache.
+    // The rest may have any length: whole pages are written directly, and what remains, or is
+    // rejected, through the page cache.
     const std::byte* const last = block(full_);
     const std::uint64_t offset = offset_of(full_);
     iovec pages{block(full_), filled_ / DIRECT_PAGE * DIRECT_PAGE};
@@ -174,7 +174,7 @@ class DirectOutput final : public FileOutput {
  private:
   static constexpr std::size_t BLOCK = std::size_t{1} << 20U;
   static constexpr std::size_t NUM_BLOCKS = 8;
-  /// Shorter pieces stay in the caches: the next ones share their cache lines.
+  /// Shorter pieces stay in the CPU caches, because the next pieces share their cache lines.
   static constexpr std::size_t STREAM_FROM = 512;
 
   struct Free {
@@ -182,14 +182,14 @@ class DirectOutput final : public FileOutput {
   };
   using Blocks = std::unique_ptr<std::byte, Free>;
 
-  /// In hugepages where there are any: a write has fewer pages to hold in memory.
+  /// In hugepages if available, so that a write has fewer pages to pin.
   static Blocks make_blocks() {
     constexpr std::size_t HUGEPAGE = std::size_t{2} << 20U;
     constexpr std::size_t BYTES = BLOCK * NUM_BLOCKS;
     Blocks blocks(static_cast<std::byte*>(std::aligned_alloc(HUGEPAGE, BYTES)));
     if (blocks == nullptr) throw std::bad_alloc();
     madvise(blocks.get(), BYTES, MADV_HUGEPAGE);
-    // Pages are there before packets are.
+    // Fault the pages in before packets arrive.
     std::memset(blocks.get(), 0, BYTES);
     return blocks;
   }
@@ -198,7 +198,7 @@ class DirectOutput final : public FileOutput {
     return blocks_.get() + number % NUM_BLOCKS * BLOCK;
   }
   static void copy(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
-    // Whoever reads a block next is the disk.
+    // The disk is the next reader of a block, not the CPU.
     if (bytes >= STREAM_FROM) return memory::streaming_copy(to, from, bytes);
     std::memcpy(to, from, bytes);
   }
@@ -206,7 +206,7 @@ class DirectOutput final : public FileOutput {
     return origin_ + number * BLOCK;
   }
 
-  /// The block that is being filled is full; all packets of `after` are in it and those before it.
+  /// The current block is full; all packets of `after` are in it and in those before it.
   void hand_over(const FileTally& after) noexcept {
     memory::settle_stores();
     std::unique_lock lock(mutex_);
@@ -214,12 +214,12 @@ class DirectOutput final : public FileOutput {
     ++full_;
     filled_ = 0;
     changed_.notify_all();
-    // After an error blocks are thrown away: `put` tells it.
+    // After an error, blocks are discarded: `put` returns the error.
     changed_.wait(lock,
                   [this] { return full_ - written_ < NUM_BLOCKS || (problem_ != 0 && !writing_); });
   }
 
-  /// Wait for the thread to write all blocks that are full. Returns errno.
+  /// Wait for the thread to write all full blocks. Returns errno.
   int drain() noexcept {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return !writing_ && (written_ == full_ || problem_ != 0); });
@@ -227,7 +227,7 @@ class DirectOutput final : public FileOutput {
     return problem_;
   }
 
-  // The thread's.
+  // Called by the thread.
 
   void run() noexcept {
     configure_thread(std::string(ANY_CORE), "daqiri-disk");
@@ -251,7 +251,8 @@ class DirectOutput final : public FileOutput {
     }
   }
 
-  /// Write `count` full blocks from number `first` on. Returns how many are in the file, and errno.
+  /// Write `count` full blocks, starting with number `first`. Returns the number of blocks in the
+  /// file, and errno.
   std::uint64_t write_blocks(std::uint64_t first, std::uint64_t count, int& problem) noexcept {
     const std::uint64_t offset = offset_of(first);
     preallocation_.reserve(offset + count * BLOCK);
@@ -260,8 +261,8 @@ class DirectOutput final : public FileOutput {
     problem = write_pieces(fd_, &blocks, 1, offset, written);
     std::uint64_t done = written / BLOCK;
     if (!direct_write_refused(problem)) return done;
-    // Once more through the page cache, which takes any length: it succeeds, or it names the
-    // reason.
+    // Try again through the page cache, which accepts any length: this succeeds or returns the real
+    // error.
     problem = set_direct(fd_, false);
     while (problem == 0 && done < count) {
       problem = write_fully(fd_, block(first + done), BLOCK, offset + done * BLOCK);
@@ -274,21 +275,21 @@ class DirectOutput final : public FileOutput {
   Blocks blocks_{make_blocks()};
   // Set while the thread has nothing to write.
   int fd_{-1};
-  /// Of block 0 in the file, aligned.
+  /// File offset of block 0, aligned.
   std::uint64_t origin_{0};
 
-  // The caller's.
+  // Used by the caller only.
   FileTally taken_;
   /// Bytes in block `full_`.
   std::size_t filled_{0};
 
-  std::mutex mutex_;  // over the next
+  std::mutex mutex_;  // for the members below
   std::condition_variable changed_;
   std::array<FileTally, NUM_BLOCKS> after_;
   /// Blocks [written_, full_) wait for the thread. Only the caller changes `full_`.
   std::uint64_t full_{0};
   std::uint64_t written_{0};
-  /// Up to the end of block `written_` - 1.
+  /// Contents up to the end of block `written_` - 1.
   FileTally in_file_;
   int problem_{0};
   bool writing_{false};
@@ -298,12 +299,12 @@ class DirectOutput final : public FileOutput {
 
 }  // namespace
 
-// --- Disk blocks in advance
+// --- Preallocation of disk blocks
 
 void Preallocation::begin(int fd, std::uint64_t size) noexcept {
   fd_ = fd;
   end_ = size;
-  // In memory, pages are found no faster in advance.
+  // For files in memory, preallocation brings no advantage.
   struct statfs system{};
   possible_ = fstatfs(fd, &system) == 0 && !in_memory(system);
 }
@@ -323,7 +324,7 @@ int Preallocation::trim(std::uint64_t size) noexcept {
   return 0;
 }
 
-// --- Which one
+// --- Choice of the output
 
 bool direct_write_refused(int problem) noexcept {
   return problem == EINVAL || problem == EOPNOTSUPP || problem == EBADF || problem == EFBIG ||

@@ -16,15 +16,15 @@
 
 namespace daqiri {
 
-/// What is in a file up to the end of one of its records, as far as one writer has put it there:
-/// records that were there before count in `size` only.
+/// Contents of a file up to the end of one of its records, written by one writer. Records that the
+/// file had before count in `size` only.
 struct FileTally {
   /// Bytes of the file.
   std::uint64_t size{0};
   std::uint64_t packets{0};
-  /// As on the wire, reconstructed headers included (the sum of the records' original lengths).
+  /// Bytes on the wire, including reconstructed headers (the sum of the records' original lengths).
   std::uint64_t bytes{0};
-  /// Of files of frames: these, and packets that they lack; `packets` are in them.
+  /// For files of frames: frames, and their missing packets; `packets` are those they contain.
   std::uint64_t frames{0};
   std::uint64_t missing{0};
   /// Times of the first and the last record, ns; -1: none.
@@ -32,22 +32,22 @@ struct FileTally {
   std::int64_t t_last_ns{-1};
 };
 
-/// A few thousand records, as pieces for one writev and the marks where each record ends.
+/// A few thousand records: pieces for one writev, and marks where each record ends.
 class RecordBatch {
  public:
   struct Mark {
-    /// Bytes of the batch up to the record's end.
+    /// Bytes of the batch up to the end of the record.
     std::uint32_t end;
     std::uint32_t wire_length;
     std::uint64_t time;
     std::uint32_t flow;
   };
-  /// Longest header that is put before a packet.
+  /// Longest header before a packet.
   static constexpr std::size_t MAX_HEADER = 16;
   static constexpr std::size_t MAX_RECORDS = 2048;
 
-  /// Empty; the next record follows `before`. `owner`: the burst that all its bytes are of, where
-  /// it may be held until they are in the file.
+  /// Clear the batch; the next record follows `before`. `owner`: the burst that contains all bytes,
+  /// if it may be held until they are in the file.
   void begin(const FileTally& before, Burst* owner = nullptr) noexcept {
     before_ = before;
     owner_ = owner;
@@ -59,13 +59,13 @@ class RecordBatch {
     return num_records_ < MAX_RECORDS && bytes_ < FULL &&
            num_pieces_ + WORST_PIECES <= MAX_PIECES && staged_ + WORST_STAGING <= STAGING;
   }
-  /// Where headers are written to, before `stage` takes them.
+  /// Where headers are written before `stage` adds them.
   [[nodiscard]] std::byte* room() noexcept { return staging_.data() + staged_; }
   void stage(std::uint32_t size) noexcept {
     staged_ += size;
     bytes_ += size;
   }
-  /// Bytes of a packet, which stay where they are until the batch is written.
+  /// Add bytes of a packet, which must stay valid until the batch is written.
   void put(void* data, std::uint32_t size) noexcept {
     if (size == 0) return;
     if (size < COPY_BELOW) {
@@ -74,7 +74,7 @@ class RecordBatch {
     }
     refer_to(data, size);
   }
-  /// As `put`, and no byte is read: they may be in device memory.
+  /// Like `put`, but reads no byte: they may be in device memory.
   void refer_to(void* data, std::uint32_t size) noexcept {
     end_stretch();
     pieces_[num_pieces_++] = {data, size};
@@ -83,7 +83,7 @@ class RecordBatch {
   void end_record(std::uint32_t wire_length, std::uint64_t time, std::uint32_t flow) noexcept {
     marks_[num_records_++] = {bytes_, wire_length, time, flow};
   }
-  /// All bytes, in their order; whoever writes them may change this.
+  /// All bytes in order; the writer may change the pieces.
   [[nodiscard]] std::span<iovec> pieces() noexcept {
     end_stretch();
     return {pieces_.data(), num_pieces_};
@@ -94,7 +94,7 @@ class RecordBatch {
   [[nodiscard]] std::uint32_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] const FileTally& before() const noexcept { return before_; }
   [[nodiscard]] Burst* owner() const noexcept { return owner_; }
-  /// What is whole when the first `bytes` of the batch are in the file.
+  /// The tally of records that are complete after the first `bytes` of the batch.
   [[nodiscard]] FileTally tally_at(std::uint64_t bytes) const noexcept {
     FileTally tally = before_;
     for (const Mark& mark : records()) {
@@ -110,16 +110,16 @@ class RecordBatch {
 
  private:
   static constexpr std::size_t MAX_PIECES = 1024;  // IOV_MAX of Linux
-  /// Longer writes gain nothing, and have the page cache look for memory in larger pieces than the
+  /// Longer writes gain nothing, and make the page cache allocate larger pieces of memory than the
   /// next file will find.
   static constexpr std::uint32_t FULL = std::uint32_t{1} << 20U;
   static constexpr std::size_t STAGING = std::size_t{96} * 1024;
-  /// Shorter segments are copied behind their record header: a piece of its own costs the kernel
-  /// more.
+  /// Shorter segments are copied after their record header, because a separate piece costs the
+  /// kernel more.
   static constexpr std::uint32_t COPY_BELOW = 512;
   static constexpr std::size_t WORST_STAGING =
       MAX_HEADER + MAX_LINK_PREFIX + std::size_t{MAX_NUM_SEGS} * COPY_BELOW;
-  /// A stretch of the staging area and a segment, for each segment.
+  /// For each segment, a stretch of the staging area and the segment itself.
   static constexpr std::size_t WORST_PIECES = 2 * MAX_NUM_SEGS + 1;
 
   void end_stretch() noexcept {
@@ -136,13 +136,12 @@ class RecordBatch {
   std::size_t num_pieces_{0};
   std::size_t num_records_{0};
   std::size_t staged_{0};
-  /// Where the stretch of staging that has no piece yet begins.
+  /// Begin of the stretch of the staging area that has no piece yet.
   std::size_t stretch_{0};
   std::uint32_t bytes_{0};
 };
 
-/// The headers that go before the packets of one burst; written once for neighbours that have the
-/// same.
+/// Headers before the packets of one burst; identical consecutive headers are computed once.
 class PacketPrefixes {
  public:
   PacketPrefixes(const LinkLayer& link, const Burst& burst) noexcept
@@ -151,7 +150,7 @@ class PacketPrefixes {
         none_(!link.reconstructs_headers()),
         repeats_(link.prefix_repeats()) {}
 
-  /// As LinkLayer::prefix.
+  /// See LinkLayer::prefix.
   std::uint32_t write(std::uint32_t packet, std::byte* out) noexcept {
     if (none_) return 0;
     if (!repeats_) return link_.prefix(burst_, packet, out);
@@ -169,7 +168,7 @@ class PacketPrefixes {
   const Burst& burst_;
   bool none_;
   bool repeats_;
-  /// Prefix of the latest packet, and how long that packet was; size 0: none yet.
+  /// Prefix of the latest packet, and the length of that packet; size 0: none yet.
   std::array<std::byte, MAX_LINK_PREFIX> latest_;
   std::uint32_t size_{0};
   std::uint32_t length_{0};
@@ -177,25 +176,25 @@ class PacketPrefixes {
 
 enum class WriterKind : std::uint8_t { BUFFERED, DIRECT, AUTO, CUFILE };
 
-/// Of addresses, lengths and offsets of direct writes; what any disk accepts.
+/// Alignment of addresses, lengths and offsets of direct writes; every disk accepts it.
 inline constexpr std::size_t DIRECT_PAGE = 4096;
 constexpr std::uint64_t whole_pages(std::uint64_t bytes) noexcept {
   return (bytes + DIRECT_PAGE - 1) / DIRECT_PAGE * DIRECT_PAGE;
 }
 
-/// Allocates disk blocks behind the end of a file that grows, in large pieces: the disk gets longer
-/// stretches, and the kernel has less to do for each page. The size of the file does not change.
+/// Allocates disk blocks after the end of a growing file, in large pieces: the file is less
+/// fragmented, and the kernel has less work per page. The size of the file does not change.
 ///
-/// As much again as the file has, up to a limit and not for small files. Where the file system
-/// cannot, or the disk is full, the file grows without.
+/// Allocates as much again as the file has, up to a limit and not for small files. If the file
+/// system does not support this, or the disk is full, the file grows without it.
 class Preallocation {
  public:
   /// Begin with the open file `fd`, whose data end at `size`.
   void begin(int fd, std::uint64_t size) noexcept;
   /// Data up to `end` are about to be written.
   void reserve(std::uint64_t end) noexcept;
-  /// Free the blocks behind `size`, where the file is cut. Returns errno, 0: done, or there are
-  /// none.
+  /// Free the blocks after `size` by truncating the file. Returns errno, 0: done, or nothing to
+  /// free.
   int trim(std::uint64_t size) noexcept;
 
  private:
@@ -208,7 +207,7 @@ class Preallocation {
   bool possible_{false};
 };
 
-/// Puts batches of records behind what is in a file. One file at a time, one thread.
+/// Appends batches of records to a file. One file at a time, one thread.
 class FileOutput {
  public:
   FileOutput() = default;
@@ -218,22 +217,23 @@ class FileOutput {
 
   /// "buffered", "direct", "cufile"
   [[nodiscard]] virtual const char* name() const noexcept = 0;
-  /// How cuFile does it; empty: another does.
+  /// The mode of cuFile; empty: another output.
   [[nodiscard]] virtual std::string cufile_mode() const { return {}; }
-  /// Go on behind the first `whole.size` bytes of the open file `fd`, which has that path. Returns
-  /// errno, 0: fine.
+  /// Continue after the first `whole.size` bytes of the open file `fd` at `path`. Returns errno, 0:
+  /// success.
   virtual int begin(int fd, const std::string& path, const FileTally& whole) noexcept = 0;
-  /// Take a batch. Returns errno, 0: taken; after an error only `sync` and `begin` may be called.
+  /// Accept a batch. Returns errno, 0: accepted; after an error only `sync` and `begin` may be
+  /// called.
   virtual int put(RecordBatch& batch) noexcept = 0;
-  /// Wait until all that was taken is in the file. Returns errno, 0: fine. After an error of it or
-  /// of `put`, nothing is on its way to the file any more.
+  /// Wait until all accepted batches are in the file. Returns errno, 0: success. After an error of
+  /// `sync` or `put`, no write is in flight.
   virtual int sync() noexcept = 0;
   /// The file is about to be closed.
   virtual void end() noexcept {}
-  /// Free what is allocated behind the end of the file; after a `sync` without error. Returns
+  /// Free blocks allocated after the end of the file; call after a `sync` without error. Returns
   /// errno.
   int trim() noexcept { return preallocation_.trim(whole_.size); }
-  /// What is in the file by now, whatever becomes of the process.
+  /// What is in the file now, even if the process is killed.
   [[nodiscard]] const FileTally& whole() const noexcept { return whole_; }
 
  protected:
@@ -241,18 +241,18 @@ class FileOutput {
   Preallocation preallocation_;
 };
 
-/// Through the page cache, straight from the packets.
+/// Through the page cache, directly from the packets' memory.
 std::unique_ptr<FileOutput> buffered_output(bool preallocates = false);
 
-/// Whether bytes whose direct write failed so go through the page cache: the disk takes none
-/// directly, or the other write tells the reason. It would hide any other error.
+/// Whether to retry a failed direct write through the page cache: for errors of direct access, or
+/// if the retry reports the reason. For other errors, a retry could hide the error.
 [[nodiscard]] bool direct_write_refused(int problem) noexcept;
 
-/// BUFFERED or DIRECT: `wanted`, as far as the file system of `directory` allows; `why_not` tells
-/// what does not, of DIRECT and of AUTO.
+/// Returns `wanted` as BUFFERED or DIRECT, depending on the file system of `directory`; `why_not`:
+/// why DIRECT (requested or by AUTO) is impossible.
 WriterKind possible_writer(WriterKind wanted, const std::string& directory, std::string& why_not);
 
-/// For files that grow: with preallocation. Throws Error where there may be no more threads.
+/// For files that grow: with preallocation. Throws Error if no more threads can be started.
 std::unique_ptr<FileOutput> make_output(WriterKind kind);
 
 }  // namespace daqiri

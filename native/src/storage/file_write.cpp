@@ -24,15 +24,13 @@ namespace daqiri {
 
 namespace {
 
-/// For how long a locked file is tried again: another write_pcap to it is done in a moment, a
-/// recorder is not.
+/// How long to retry a locked file: another write_pcap releases it soon, a recorder does not.
 constexpr std::uint64_t LOCK_PATIENCE_NS = 1'000'000'000;
 constexpr std::uint64_t LOCK_RETRY_NS = 1'000'000;
 /// Packets written between two updates of the progress.
 constexpr std::uint32_t STRIDE = 4096;
 
-/// Throws unless every packet that the burst counts is there, and has its bytes where the CPU reads
-/// them.
+/// Throws unless the burst holds every packet that it counts, with its bytes readable by the CPU.
 void require_packets(const Burst& burst) {
   const std::uint32_t n = burst.num_packets();
   if (n > burst.owned) {
@@ -48,8 +46,8 @@ void require_packets(const Burst& burst) {
                       std::to_string(s) + "); write the burst before freeing its packets");
     }
   }
-  // Packets in a GPU's memory have a copy here, and kernels may be at work on them; of others,
-  // frames, there is none.
+  // Packets in GPU memory have a copy in host memory, but kernels may have changed them, so copy
+  // them back. Frames in GPU memory have no such copy.
   burst.copy_to_host(memory::DeviceCopies::Behind::EVERYTHING);
   if (burst.on_device == 0) require_host_readable(burst, "written to a file");
 }
@@ -71,7 +69,7 @@ void append_to_pcap(const Burst& burst, const std::string& path, bool nanosecond
   if (writer.failed()) throw Error(Status::GENERIC_FAILURE, writer.error());
 }
 
-/// To a file of its own; leaves no part of it when it throws. Returns its size.
+/// Writes a packet to its own file; removes the file if it throws. Returns the file's size.
 std::uint64_t write_packet(const Burst& burst, std::uint32_t index, const File& folder,
                            const std::string& directory, const std::string& name,
                            std::uint64_t offset) {
@@ -95,8 +93,7 @@ std::uint64_t write_packet(const Burst& burst, std::uint32_t index, const File& 
   throw file_error("cannot write", directory + "/" + name, problem);
 }
 
-/// What is to be written where, and how: `work` throws Error; NOT_READY: the file is locked, try
-/// again.
+/// A write and its target: `work` throws Error; NOT_READY: the file is locked, try again.
 struct FileWrite {
   std::string target;
   FileWriteHandle::Work work;
@@ -131,7 +128,7 @@ FileWrite raw_write(const Burst& burst, const std::string& directory, const std:
           }};
 }
 
-/// At once.
+/// Write in the calling thread.
 FileWriteStatus run(const FileWrite& write) {
   const std::uint64_t give_up_at = monotonic_ns() + LOCK_PATIENCE_NS;
   for (;;) {
@@ -150,7 +147,7 @@ FileWriteStatus run(const FileWrite& write) {
 
 // --- In the background
 
-/// Started with the first write, joined at exit of the process after what was submitted is written.
+/// Starts with the first write; joined at exit of the process, after all submitted writes are done.
 class FileThread {
  public:
   FileThread() = default;
@@ -165,7 +162,7 @@ class FileThread {
     if (thread_.joinable()) thread_.join();
   }
 
-  /// Throws Error NO_SPACE_AVAILABLE when MAX_PENDING_FILE_WRITES wait.
+  /// Throws Error NO_SPACE_AVAILABLE if MAX_PENDING_FILE_WRITES are waiting.
   void submit(std::shared_ptr<FileWriteHandle> write) {
     {
       const std::lock_guard lock(mutex_);
@@ -195,8 +192,8 @@ class FileThread {
     }
   }
 
-  /// Those whose file is found locked stay, and so do those to the same file behind them. Returns
-  /// false when it is time to try these again before the rest, of which one at least was done.
+  /// Writes whose file is locked stay in the list, and so do later writes to the same file. Returns
+  /// false, after at least one write was done, when it is time to retry these before the rest.
   bool attempt_each(std::unique_lock<std::mutex>& lock) {
     std::unordered_set<std::string_view> locked;
     const std::uint64_t retry_at = monotonic_ns() + LOCK_RETRY_NS;
@@ -221,9 +218,9 @@ class FileThread {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  /// In the order of their submission, until they are done.
+  /// In the order of submission, until they are done.
   std::list<std::shared_ptr<FileWriteHandle>> writes_;
-  /// Those of them that are not being written.
+  /// Those that are not being written now.
   std::size_t waiting_{0};
   bool stopping_{false};
   std::jthread thread_;
@@ -231,8 +228,8 @@ class FileThread {
 
 namespace {
 
-/// The process's. A child made by fork(2) gets one of its own: the thread is the parent's, and to
-/// wait for it there would not end.
+/// One per process. A child process made by fork(2) gets its own: the thread exists only in the
+/// parent, and waiting for it in the child would never end.
 FileThread& file_thread() {
   static auto thread = std::make_unique<FileThread>();
   [[maybe_unused]] static const FileThread* parents = nullptr;
@@ -260,7 +257,7 @@ bool FileWriteHandle::attempt() noexcept {
   } catch (const Error& e) {
     result = e.status();
     if (result == Status::NOT_READY && monotonic_ns() < give_up_at_) return false;
-    // NOT_READY means that the write goes on.
+    // NOT_READY would mean that the write is still in progress.
     if (result == Status::NOT_READY) result = Status::GENERIC_FAILURE;
     error_ = e.what();
   } catch (const std::exception& e) {

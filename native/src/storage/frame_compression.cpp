@@ -24,9 +24,9 @@ constexpr const char* DEFAULT_FOLDERS =
     "/usr/lib/x86_64-linux-gnu/hdf5/plugins:/usr/lib/aarch64-linux-gnu/hdf5/serial/plugins:"
     "/usr/lib/aarch64-linux-gnu/hdf5/plugins";
 constexpr std::uint32_t MOST_THREADS = 64;
-/// Before the blocks: size of the chunk and of a block, in bytes, most significant first.
+/// Before the blocks: size of the chunk and of a block, in bytes, big-endian.
 constexpr std::size_t HEADER = 12;
-/// Of the filter that the format belongs to, and "LZ4" in its parameters.
+/// Version of the filter that defines the format, and its code for LZ4.
 constexpr unsigned VERSION_MAJOR = 0;
 constexpr unsigned VERSION_MINOR = 5;
 constexpr unsigned LZ4 = 2;
@@ -62,8 +62,9 @@ Function* find(void* plugin, const char* name) {
   return reinterpret_cast<Function*>(found);
 }
 
-/// As the plugin's own: size of elements and version go before the parameters. The plugin's may
-/// ask another HDF5 library of the process, which a module of Python has brought.
+/// Like the plugin's own function: puts the size of elements and the version before the parameters.
+/// The plugin's function may call another HDF5 library of the process, for example that of a Python
+/// module.
 herr_t set_local(hid_t creation, hid_t type, hid_t /*space*/) {
   const auto element = static_cast<unsigned>(H5Tget_size(type));
   const std::array<unsigned, 5> values{VERSION_MAJOR, VERSION_MINOR, element, 0, LZ4};
@@ -141,7 +142,7 @@ FrameCompressor::FrameCompressor(const BitshuffleLz4& filter, std::size_t frame,
     : filter_(filter), frame_(frame), element_(element) {
   const std::size_t bound = filter.bound(frame, element);
   try {
-    // While each thread has one, the next waits for it and the one before is written.
+    // One slot per thread, one waiting for each thread, and one being written.
     slots_.resize(2 * std::size_t{threads} + 1);
     for (Slot& slot : slots_) slot.space = std::make_unique_for_overwrite<std::byte[]>(bound);
     threads_.reserve(threads);
@@ -158,7 +159,7 @@ FrameCompressor::FrameCompressor(const BitshuffleLz4& filter, std::size_t frame,
       stopping_ = true;
     }
     work_.notify_all();
-    throw;  // threads that run are joined by their owner
+    throw;  // threads_ joins the running threads
   }
 }
 

@@ -25,7 +25,7 @@ void set_text(hid_t object, const char* name, const std::string& text) {
 }
 
 Handle make_group(hid_t parent, const std::string& name, const char* kind) {
-  // Times of making differ from file to file.
+  // Creation times would differ from file to file.
   const Handle properties(H5Pcreate(H5P_GROUP_CREATE), H5Pclose, LAY_OUT);
   require(H5Pset_obj_track_times(properties, false) >= 0, LAY_OUT);
   Handle group(H5Gcreate2(parent, name.c_str(), H5P_DEFAULT, properties, H5P_DEFAULT), H5Gclose,
@@ -47,7 +47,7 @@ hid_t type_of(FrameColumn column) noexcept {
   }
 }
 
-/// What h5py reads as bool.
+/// The type that h5py reads as bool.
 Handle truth_type() {
   Handle type(H5Tenum_create(H5T_STD_I8LE), H5Tclose, LAY_OUT);
   for (const std::int8_t value : {0, 1})
@@ -55,7 +55,7 @@ Handle truth_type() {
   return type;
 }
 
-/// Element type of a plan's output, as numpy knows it: of bf16 the bits are told.
+/// Element type of a plan's output in numpy. numpy has no bf16: its bits are stored.
 std::string output_dtype(ReorderDataType type) {
   switch (type) {
     case ReorderDataType::FP16:
@@ -83,12 +83,12 @@ FrameForm::FrameForm(const ReorderConfig& config, std::uint32_t units_of_frame)
                                          : config.frame_.dtype_),
       bytes(static_cast<std::uint32_t>(reorder::frame_bytes_of(config))),
       units(units_of_frame) {
-  // A path would name another group.
+  // A slash would name another group.
   std::ranges::replace(plan, '/', '_');
   if (shape.empty()) {
     throw Error(Status::INVALID_PARAMETER,
                 "frames of reorder plan '" + config.name_ +
-                    "' have no shape, and a file has frames of one; give the plan a 'frame: "
+                    "' have no shape, which a file needs; give the plan a 'frame: "
                     "shape'");
   }
 }

@@ -12,7 +12,7 @@
 
 namespace daqiri {
 
-/// For errors.
+/// Action in error messages.
 inline constexpr const char* LAY_OUT = "lay out an HDF5 file";
 
 /// The frames of a reorder plan.
@@ -22,18 +22,18 @@ struct FrameForm {
 
   std::string plan;
   std::vector<hsize_t> shape;
-  /// As numpy names it.
+  /// Name in numpy.
   std::string dtype;
   std::uint32_t bytes;
-  /// What validity is told of.
+  /// Number of validity bits per frame.
   std::uint32_t units;
 
   [[nodiscard]] std::uint32_t valid_bytes() const noexcept { return (units + 7) / 8; }
-  /// The type of elements. Throws Error.
+  /// The type of the elements. Throws Error.
   [[nodiscard]] hdf5::Handle type() const;
 };
 
-/// What is told beside each frame: a dataset each.
+/// The datasets with information about each frame.
 enum class FrameColumn : std::uint8_t {
   BATCH,
   TIMESTAMP,
@@ -46,18 +46,19 @@ enum class FrameColumn : std::uint8_t {
 };
 inline constexpr std::size_t NUM_FRAME_COLUMNS = 8;
 
-/// Bytes of a frame in a column.
+/// Bytes per frame in a column.
 std::uint32_t width_of(FrameColumn column, const FrameForm& form) noexcept;
 const char* name_of(FrameColumn column) noexcept;
 
-/// Where a plan's datasets are in a file.
+/// Path of a plan's group of datasets in a file.
 std::string detector_of(const FrameForm& form);
 
-/// How a dataset of `row` bytes for a frame is stored: set in its creation properties. Called right
-/// before it is made, the columns first, null: the frames themselves.
+/// Sets how a dataset is stored, in its creation properties. Called before each dataset is made,
+/// first for the columns, then with null for the frames.
 using FrameStorage = std::function<void(const FrameColumn* column, hid_t properties)>;
 
-/// Groups and datasets of `frames` frames; `grows`: there can be more. Throws Error.
+/// Makes the groups, and datasets for `frames` frames; `grows`: more frames can be added. Throws
+/// Error.
 void make_frame_layout(hid_t file, const FrameForm& form, std::uint64_t frames, bool grows,
                        const FrameStorage& storage);
 

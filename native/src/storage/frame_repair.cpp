@@ -23,17 +23,18 @@ using hdf5::Handle;
 
 constexpr const char* READ = "read it";
 constexpr const char* INSTRUMENT = "/entry/instrument";
-/// Dimensions of a frame and their number.
+/// Most dimensions of a frame, including the number of frames.
 constexpr int MOST_DIMENSIONS = H5S_MAX_RANK;
-/// Of a part that a writer may be about to write; the library waits twice as long before each, from
-/// 1 ns on.
+/// Attempts to read a part that a writer may be writing; the library doubles the wait before each,
+/// starting at 1 ns.
 constexpr unsigned ATTEMPTS = 25;
 
 [[noreturn]] void refuse(const std::string& path, const std::string& why) {
-  throw Error(Status::INVALID_PARAMETER, path + " is no file of frames: " + why);
+  throw Error(Status::INVALID_PARAMETER, path + " is not a file of frames: " + why);
 }
 
-/// The superblock: does somebody write the file, and do readers that know of him get along?
+/// Flags of the superblock: whether a writer has the file open, and whether it supports concurrent
+/// readers (SWMR).
 struct Mark {
   bool writing{false};
   bool shared{false};
@@ -52,12 +53,12 @@ Mark mark_of(const File& file, const std::string& path) {
   if (n < 0) throw file_error("cannot read", path, errno);
   if (n < static_cast<ssize_t>(begin.size()) ||
       !std::equal(SIGNATURE.begin(), SIGNATURE.end(), begin.begin()))
-    refuse(path, "it does not begin as HDF5 files do");
+    refuse(path, "it does not have the HDF5 signature");
   if (begin[VERSION] < 3) return {};
   return {(begin[FLAGS] & 1U) != 0, (begin[FLAGS] & 4U) != 0};
 }
 
-/// Opens the file whatever its mark says.
+/// Opens the file regardless of its flags.
 Handle open_file(const std::string& path, unsigned flags) {
   const Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, READ);
   hdf5::require(H5Pset_fclose_degree(access, H5F_CLOSE_STRONG) >= 0 &&
@@ -65,7 +66,7 @@ Handle open_file(const std::string& path, unsigned flags) {
                     H5Pset_metadata_read_attempts(access, ATTEMPTS) >= 0,
                 READ);
   if (flags != (H5F_ACC_RDONLY | H5F_ACC_SWMR_READ)) {
-    // As h5clear does.
+    // Like h5clear.
     const hbool_t yes = true;
     hdf5::require(H5Pset(access, "clear_status_flags", &yes) >= 0 &&
                       H5Pset(access, "skip_eof_check", &yes) >= 0,
@@ -74,7 +75,7 @@ Handle open_file(const std::string& path, unsigned flags) {
   return {H5Fopen(path.c_str(), flags, access), H5Fclose, "open it"};
 }
 
-/// The datasets of the only plan of a file.
+/// The datasets of the only plan in a file.
 class Datasets {
  public:
   explicit Datasets(const Handle& file) {
@@ -102,9 +103,9 @@ class Datasets {
   struct Dataset {
     std::string name;
     Handle handle;
-    /// The first one is that of frames.
+    /// The first extent is the number of frames.
     std::vector<hsize_t> extents;
-    /// Bytes of a frame, as they are in memory.
+    /// Bytes per frame in memory.
     std::uint64_t width;
 
     [[nodiscard]] Handle creation() const { return {H5Dget_create_plist(handle), H5Pclose, READ}; }
@@ -134,7 +135,7 @@ class Datasets {
     for (int i = 1; i < n; ++i) {
       if (__builtin_mul_overflow(found.width, extents[static_cast<std::size_t>(i)], &found.width))
         throw Error(Status::INVALID_PARAMETER,
-                    "a frame of its dataset " + found.name + " is larger than any memory");
+                    "a frame of its dataset " + found.name + " is too large for memory");
     }
     if (found.width == 0)
       throw Error(Status::INVALID_PARAMETER, "frames of its dataset " + found.name + " are empty");
@@ -144,7 +145,7 @@ class Datasets {
   Handle detector_;
 };
 
-/// Values of a column, as many as the file has room for.
+/// Values of a column, limited to those that are stored in the file.
 template <typename Value>
 std::vector<Value> values_of(const Datasets::Dataset& column, hid_t type, hsize_t rows) {
   rows = std::min<hsize_t>(rows, H5Dget_storage_size(column.handle) / column.width);
@@ -175,7 +176,7 @@ bool has_chunk(const Datasets::Dataset& data, std::uint64_t frame, std::uint64_t
   return address != HADDR_UNDEF && address <= size && bytes <= size - address;
 }
 
-/// How many of the first `rows` frames have their bytes in a file of `size` bytes.
+/// Number of the first `rows` frames whose bytes are all in a file of `size` bytes.
 std::uint64_t stored_frames(const Datasets::Dataset& data, H5D_layout_t layout, std::uint64_t rows,
                             std::uint64_t size) {
   if (layout == H5D_CONTIGUOUS) {
@@ -188,7 +189,7 @@ std::uint64_t stored_frames(const Datasets::Dataset& data, H5D_layout_t layout, 
   hdf5::require(H5Dget_num_chunks(data.handle, space, &chunks) >= 0, READ);
   rows = std::min<std::uint64_t>(rows, chunks);
   if (rows == 0 || has_chunk(data, rows - 1, size)) return rows;
-  // Chunks came in their order.
+  // Chunks were written in order, so search by bisection.
   std::uint64_t whole = 0;
   for (std::uint64_t lost = rows - 1; whole < lost;) {
     const std::uint64_t middle = whole + (lost - whole) / 2;
@@ -229,7 +230,7 @@ std::string compression_of(hid_t creation) {
   return names;
 }
 
-/// Counts frames that are whole in all datasets.
+/// Counts frames that are complete in all datasets.
 void count(FoundFrames& found, const Datasets& datasets, H5D_layout_t layout, std::uint64_t size) {
   std::uint64_t rows = datasets.frames().extents.front();
   for (const Datasets::Dataset& dataset : datasets.all)
@@ -244,7 +245,7 @@ void count(FoundFrames& found, const Datasets& datasets, H5D_layout_t layout, st
   const auto last =
       values_of<std::int64_t>(datasets.column(FrameColumn::LAST_TIMESTAMP), H5T_NATIVE_INT64, rows);
   rows = std::min({packets.size(), missing.size(), first.size(), last.size()});
-  // A frame has at least one packet.
+  // Every frame has at least one packet.
   while (rows > 0 && packets[rows - 1] == 0) --rows;
   found.frames = rows;
   for (std::uint64_t i = 0; i < rows; ++i) {
@@ -256,7 +257,7 @@ void count(FoundFrames& found, const Datasets& datasets, H5D_layout_t layout, st
   }
 }
 
-/// Cut a contiguous file as a recorder leaves it. False: it is another.
+/// Cut a contiguous file with the structure that a recorder writes. Returns false for other files.
 bool cut_contiguous(const std::string& path, std::uint64_t frames) {
   Handle file = open_file(path, H5F_ACC_RDONLY);
   ReorderConfig config;
@@ -278,14 +279,14 @@ bool cut_contiguous(const std::string& path, std::uint64_t frames) {
     for (std::size_t c = 0; c < NUM_FRAME_COLUMNS; ++c)
       places.columns[c] = H5Dget_offset(datasets.all[c].handle);
     places.frames = H5Dget_offset(data.handle);
-    // What no recorder writes.
+    // No recorder writes such a file.
     if (config.frame_.dtype_.empty() || data.width != FrameForm(config, units).bytes) return false;
   }
   file.close();
   return cut_contiguous(path, FrameForm(config, units), places, length, frames);
 }
 
-/// Throws Error where datasets are longer and cannot be cut; the file is not changed.
+/// Throws Error if datasets are longer and cannot be cut; does not change the file.
 void require_cuttable(const std::string& path, std::uint64_t frames) {
   const Handle file = open_file(path, H5F_ACC_RDONLY);
   const Datasets datasets(file);
@@ -317,7 +318,7 @@ Opened look_at(const std::string& path) {
   return opened;
 }
 
-/// Errors of the library name the file.
+/// Adds the path to errors of the library.
 template <typename Work>
 auto with_path(const std::string& path, Work&& work) {
   try {
@@ -336,7 +337,7 @@ FoundFrames examine_frames(const std::string& path, bool live) {
     found.marked = opened.mark.writing || opened.mark.shared;
     const bool follow = opened.mark.writing && opened.mark.shared;
     if (live && found.marked && !follow)
-      throw Error(Status::INVALID_PARAMETER, "its recorder has not begun it yet");
+      throw Error(Status::INVALID_PARAMETER, "its recorder has not started writing it yet");
     const Handle file = open_file(path, H5F_ACC_RDONLY | (follow ? H5F_ACC_SWMR_READ : 0U));
     const Datasets datasets(file);
     const Datasets::Dataset& data = datasets.frames();
@@ -363,7 +364,7 @@ void cut_frames(const std::string& path, std::uint64_t frames) {
     if (cut_contiguous(path, frames)) return;
     require_cuttable(path, frames);
     Handle file = open_file(path, H5F_ACC_RDWR);
-    // The end that the file tells may be older than what is behind it.
+    // The end in the superblock may be older than the data after it.
     hdf5::require(H5Fincrement_filesize(file, 0) >= 0, "find its end");
     {
       const Datasets datasets(file);

@@ -8,25 +8,26 @@
 
 namespace daqiri {
 
-/// What a file of frames holds.
+/// Contents of a file of frames.
 struct FoundFrames {
   std::string plan;
   /// "contiguous", "chunked"
   std::string layout;
   /// "none", "bitshuffle-lz4", or the numbers of other filters.
   std::string compression;
-  /// As numpy names it; empty: it has no such type.
+  /// Name in numpy; empty: numpy has no such type.
   std::string dtype;
-  /// Of a frame.
+  /// Shape of a frame.
   std::vector<std::uint64_t> shape;
   std::uint64_t frame_bytes{0};
-  /// It says that somebody writes it.
+  /// Whether the file is marked as being written.
   bool marked{false};
-  /// Bytes at its end are missing.
+  /// Whether bytes are missing at its end.
   bool cut_off{false};
-  /// Of each dataset, how many frames it is long.
+  /// Each dataset with its number of frames.
   std::vector<std::pair<std::string, std::uint64_t>> lengths;
-  /// Up to the last one that all datasets have whole, and how many before it have no packet.
+  /// Number of frames up to the last one that is complete in all datasets, and of those without
+  /// packets.
   std::uint64_t frames{0};
   std::uint64_t empty{0};
   std::uint64_t packets{0};
@@ -36,15 +37,15 @@ struct FoundFrames {
   std::int64_t t_last_ns{-1};
 };
 
-// The HDF5 library may crash, or never come back, on a file that is broken in other ways: call
-// these in a process of their own.
+// The HDF5 library may crash or hang on files that are damaged in other ways: call these functions
+// in a separate process.
 
-/// `live`: somebody writes the file now. Throws Error INVALID_PARAMETER, with the path, for a file
-/// without frames in it, or one that HDF5 cannot read.
+/// `live`: a recorder is writing the file. Throws Error INVALID_PARAMETER, with the path, for a
+/// file without frames, or one that HDF5 cannot read.
 FoundFrames examine_frames(const std::string& path, bool live);
 
-/// Cut all datasets to `frames` frames and forget the mark, so that anybody opens the file. It is
-/// on disk then. Throws Error likewise.
+/// Cut all datasets to `frames` frames, clear the mark, so that any program can open the file, and
+/// sync it to disk. Throws the same errors.
 void cut_frames(const std::string& path, std::uint64_t frames);
 
 }  // namespace daqiri

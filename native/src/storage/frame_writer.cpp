@@ -94,7 +94,7 @@ FileTally FrameRows::tally(FileTally before, std::size_t first, std::size_t end,
   return before;
 }
 
-// --- A file
+// --- Files
 
 template <typename Step>
 void FrameWriter::attempt(Step&& step) noexcept {
@@ -148,7 +148,8 @@ std::uint32_t FrameWriter::write(const Burst& burst, std::uint32_t first, std::u
   const std::uint64_t before = tally_.frames;
   attempt([&] {
     for (std::uint32_t i = first; i < first + count && tally_.size < size_limit; ++i) {
-      // The recorder's alone; its buffer, and its place in the mirror, are in use as long as it is.
+      // Only the recorder has the burst, so its packet pointer may change. Its buffer, and the
+      // mirror's part for that buffer, stay in use until it is released.
       if (mirror_) burst.pkts[0][0] = mirror_->copy(burst.buffers[0][0], form_.bytes);
       put(burst);
       rows_.add(burst);
@@ -184,7 +185,7 @@ bool FrameWriter::rewind(std::uint64_t records) noexcept {
       tally.frames = records;
       tally.bytes = tally.size = records * form_.bytes;
     }
-    // First: what fails from here on leaves a file of these.
+    // First, so that a failure from here on leaves a file with these frames.
     tally_ = flushed_ = tally;
     shorten(records);
   });
@@ -240,7 +241,7 @@ void FrameWriter::close(bool durable) noexcept {
     end();
     if (durable && fdatasync(file_.fd()) != 0) throw file_error("cannot write", path_, errno);
   });
-  // Before the descriptor goes: a child that was cloned without fork(3) shares the lock.
+  // Before the descriptor is closed: a child that was cloned without fork(3) shares the lock.
   flock(file_.fd(), LOCK_UN);
   const int problem = file_.close();
   if (problem != 0 && !failed()) error_ = file_problem("cannot close", path_, problem);

@@ -19,27 +19,27 @@
 
 namespace daqiri {
 
-/// What is told beside frames, column by column, until it is in their file.
+/// Rows with information about frames, stored by column until they are written to the file.
 class FrameRows {
  public:
   explicit FrameRows(const FrameForm& form);
 
-  /// Of the frame in a burst.
+  /// Add the row of the frame in a burst.
   void add(const Burst& frame);
-  /// Of a frame that has a row already: its place in each column.
+  /// Add a row that was read from another file; `row`: its value in each column.
   void add(const std::array<const std::byte*, NUM_FRAME_COLUMNS>& row);
-  /// The first `n` are in the file.
+  /// Remove the first `n` rows, which are in the file.
   void remove(std::size_t n);
   void clear() noexcept { remove(count_); }
   [[nodiscard]] std::size_t count() const noexcept { return count_; }
-  /// So many that they should be written.
+  /// Whether there are enough rows to write them.
   [[nodiscard]] bool full() const noexcept { return count_ >= most_; }
   [[nodiscard]] std::size_t most() const noexcept { return most_; }
   [[nodiscard]] const std::byte* column(std::size_t column) const noexcept {
     return columns_[column].data();
   }
   [[nodiscard]] std::uint32_t width(std::size_t column) const noexcept { return widths_[column]; }
-  /// `before`, and frames [first, end) of `bytes` each.
+  /// `before` plus frames [first, end) of `bytes` each.
   [[nodiscard]] FileTally tally(FileTally before, std::size_t first, std::size_t end,
                                 std::uint32_t bytes) const noexcept;
 
@@ -53,7 +53,7 @@ class FrameRows {
   std::size_t most_;
 };
 
-/// What the layouts have in common.
+/// Common part of the layouts.
 class FrameWriter : public RecordWriter {
  public:
   [[nodiscard]] const char* suffix() const noexcept final { return ".h5"; }
@@ -76,7 +76,7 @@ class FrameWriter : public RecordWriter {
   [[nodiscard]] const std::string& path() const noexcept final { return path_; }
   [[nodiscard]] bool still_there() const noexcept final;
 
-  /// Frames are copied there before they are written. Before the first file.
+  /// Copy frames to `mirror` before they are written. Call before the first file.
   void read_through(std::unique_ptr<memory::HostMirror> mirror) noexcept {
     mirror_ = std::move(mirror);
   }
@@ -84,26 +84,26 @@ class FrameWriter : public RecordWriter {
  protected:
   explicit FrameWriter(FrameForm form) : form_(std::move(form)), rows_(form_) {}
 
-  /// The file that is prepared has its name; go on with it. Throws Error.
+  /// The prepared file has its name; start writing to it. Throws Error.
   virtual void begin() = 0;
-  /// Put a frame behind the others. Throws Error.
+  /// Append a frame. Throws Error.
   virtual void put(const Burst& frame) = 0;
-  /// All frames and rows into the file, for others to read. Throws Error.
+  /// Write all frames and rows to the file, so that others can read them. Throws Error.
   virtual void flush() = 0;
-  /// Forget what is behind the first `frames`, as `flushed_` has done. Throws Error.
+  /// Remove frames after the first `frames`, which `flushed_` no longer counts. Throws Error.
   virtual void shorten(std::uint64_t frames) = 0;
   /// Rows [first, first + n) of a column. Throws Error.
   virtual void read_column(FrameColumn column, std::uint64_t first, std::uint64_t n, void* to) = 0;
-  /// A frame that is flushed, as it is in the file: compressed, where frames are. Throws Error.
+  /// Read a flushed frame as it is stored: compressed, if the file is. Throws Error.
   virtual std::vector<std::byte> read_stored(std::uint64_t frame) = 0;
-  /// Put a frame that another file had behind the others. Throws Error.
+  /// Append a frame as it was stored in another file. Throws Error.
   virtual void put_stored(std::span<std::byte> frame) = 0;
-  /// After an error: leave a file with whole frames, `flushed_` tells how many. Throws Error.
+  /// After an error: cut the file to whole frames and set `flushed_`. Throws Error.
   virtual void cut() = 0;
-  /// No more frames come. Throws Error.
+  /// No more frames follow. Throws Error.
   virtual void end() = 0;
 
-  /// So many frames of the file are written, with their rows.
+  /// The first `frames` frames of the file are written, with their rows.
   void note_flushed(std::uint64_t frames);
 
   const FrameForm form_;
@@ -113,27 +113,27 @@ class FrameWriter : public RecordWriter {
   std::string path_;
   FileTally tally_;
   FileTally flushed_;
-  /// Bytes that the file has for sure.
+  /// Bytes that the file certainly has.
   std::uint64_t least_size_{0};
 
  private:
-  /// Do `step`; a problem ends the file.
+  /// Call `step`; an error ends the file.
   template <typename Step>
   void attempt(Step&& step) noexcept;
 
-  /// Null: the CPU reads frames where they are.
+  /// Null: the CPU reads frames in their buffers.
   std::unique_ptr<memory::HostMirror> mirror_;
   std::string error_;
 };
 
-/// A frame a chunk, compressed unless `compressor` is null. Others can read along (SWMR). `kind` of
-/// these: BUFFERED or DIRECT. `device`: what writes frames that are in device memory, which are not
-/// compressed; null: they are in the host's.
+/// One chunk per frame, compressed unless `compressor` is null. Other processes can read the file
+/// while it is written (SWMR). `kind`: BUFFERED or DIRECT. `device`: writes frames in device
+/// memory, which are not compressed; null: frames are in host memory.
 std::unique_ptr<FrameWriter> chunked_frames(FrameForm form,
                                             std::unique_ptr<FrameCompressor> compressor,
                                             WriterKind kind,
                                             std::unique_ptr<WriteBackend> device = nullptr);
-/// Frames one behind the other, at most `room` of them.
+/// Contiguous frames, at most `room`.
 std::unique_ptr<FrameWriter> contiguous_frames(FrameForm form, std::uint64_t room, WriterKind kind,
                                                std::unique_ptr<WriteBackend> device = nullptr);
 

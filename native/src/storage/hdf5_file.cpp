@@ -14,14 +14,14 @@ namespace daqiri::hdf5 {
 
 namespace {
 
-// --- The driver: C, called by the library
+// --- The driver: C functions that the library calls
 
 /// A storage that the library has open.
 struct OpenStorage {
   H5FD_t base;
   Storage* storage;
 };
-/// What the library keeps with a way to open files.
+/// Driver information in the library's file access properties.
 struct DriverInfo {
   Storage* storage;
 };
@@ -32,7 +32,7 @@ Storage& storage_of(const H5FD_t* file) noexcept {
 H5FD_t* open_storage(const char* /*name*/, unsigned /*flags*/, hid_t access, haddr_t /*most*/) {
   const auto* info = static_cast<const DriverInfo*>(H5Pget_driver_info(access));
   if (info == nullptr) return nullptr;
-  // Nothing may be thrown through the library.
+  // No exception may cross the library.
   std::unique_ptr<OpenStorage> opened(new (std::nothrow) OpenStorage{{}, info->storage});
   return opened == nullptr ? nullptr : &opened.release()->base;
 }
@@ -74,7 +74,8 @@ herr_t truncate(H5FD_t* file, hid_t /*transfer*/, hbool_t /*closing*/) {
   return storage_of(file).truncate() ? 0 : -1;
 }
 
-/// Whoever opened the file has locked it. The library marks files only of drivers that can.
+/// The file is locked when it is opened. These exist because the library marks files as open only
+/// if their driver can lock.
 herr_t lock(H5FD_t* /*file*/, hbool_t /*for_writing*/) { return 0; }
 herr_t unlock(H5FD_t* /*file*/) { return 0; }
 
@@ -83,7 +84,7 @@ const H5FD_class_t& driver_class() noexcept {
     H5FD_class_t driver{};
 #if H5_VERSION_GE(1, 13, 0)
     driver.version = H5FD_CLASS_VERSION;
-    driver.value = static_cast<H5FD_class_value_t>(511);  // the highest of those for testing
+    driver.value = static_cast<H5FD_class_value_t>(511);  // the highest value reserved for testing
 #endif
     driver.name = "daqiri";
     driver.maxaddr = (haddr_t{1} << 62U) - 1;
@@ -133,7 +134,7 @@ herr_t keep_first(unsigned n, const H5E_error2_t* error, void* text) {
 }  // namespace
 
 void enter() noexcept {
-  // A forked child must not end what the parent has open.
+  // A forked child must not close files that the parent has open.
   static std::once_flag once;
   std::call_once(once, [] { H5dont_atexit(); });
   thread_local const bool quiet = H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr) >= 0;
@@ -173,7 +174,7 @@ Handle reopen(Storage& storage, const std::string& name) {
   enter();
   const Handle access = access_to(storage, Format::LATEST);
   const hbool_t forget = true;
-  // As h5clear does.
+  // Like h5clear.
   require(H5Pset(access, "clear_status_flags", &forget) >= 0, "clear the marks of an HDF5 file");
   return {H5Fopen(name.c_str(), H5F_ACC_RDWR, access), H5Fclose, "open an HDF5 file"};
 }

@@ -25,16 +25,16 @@ class Storage {
   virtual haddr_t allocate(H5FD_mem_t type, hsize_t bytes) noexcept;
   virtual bool read(haddr_t at, void* to, std::size_t bytes) noexcept = 0;
   virtual bool write(H5FD_mem_t type, haddr_t at, const void* from, std::size_t bytes) noexcept = 0;
-  /// The file is as long as what was allocated.
+  /// Make the file as long as what was allocated.
   virtual bool truncate() noexcept = 0;
   [[nodiscard]] virtual haddr_t size() const noexcept = 0;
 
-  /// End of what is allocated.
+  /// End of the allocated space.
   [[nodiscard]] haddr_t end() const noexcept { return end_; }
   void set_end(haddr_t end) noexcept { end_ = end < least_end_ ? least_end_ : end; }
 
  protected:
-  /// Whatever the file says: a killed writer has not told its end.
+  /// Lower bound of the end: the superblock of a killed writer may have an older one.
   void set_least_end(haddr_t end) noexcept { least_end_ = end; }
 
  private:
@@ -47,7 +47,7 @@ class Handle {
  public:
   using Close = herr_t (*)(hid_t);
   Handle() = default;
-  /// Throws Error GENERIC_FAILURE where there is none; `action` is what was tried.
+  /// Throws Error GENERIC_FAILURE if `id` is invalid; `action` is what was attempted.
   Handle(hid_t id, Close closed_by, const char* action);
   Handle(Handle&& other) noexcept
       : id_(std::exchange(other.id_, H5I_INVALID_HID)), close_(other.close_) {}
@@ -57,7 +57,7 @@ class Handle {
     return *this;
   }
   ~Handle() { close(); }
-  /// Returns whether that went well.
+  /// Returns whether the object was closed without an error.
   bool close() noexcept;
   [[nodiscard]] bool is_open() const noexcept { return id_ >= 0; }
   operator hid_t() const noexcept { return id_; }  // NOLINT(google-explicit-constructor)
@@ -67,30 +67,29 @@ class Handle {
   Close close_{nullptr};
 };
 
-/// Before other calls of the library, in each thread: it prints nothing.
+/// Call before other functions of the library, in each thread: stops it from printing errors.
 void enter() noexcept;
-/// What the library says about the call that failed last in this thread.
+/// Message of the library about the last failed call in this thread.
 std::string latest_error();
-/// Throws Error GENERIC_FAILURE: "cannot <action>: <what the library says>" unless `good`.
+/// Throws Error GENERIC_FAILURE: "cannot <action> (HDF5: <message of the library>)" unless `good`.
 void require(bool good, const char* action);
 
 enum class Format : std::uint8_t { EARLIEST, LATEST };
 
-/// A new file in `storage`, which is empty and outlives it. Throws Error.
+/// Create a file in `storage`, which is empty and outlives it. Throws Error.
 Handle create(Storage& storage, const std::string& name, Format format);
-/// What is in `storage`, to be changed; marks that a killed writer has left are forgotten. Throws
-/// Error.
+/// Open the file in `storage` for writing; clears marks that a killed writer left. Throws Error.
 Handle reopen(Storage& storage, const std::string& name);
 
-/// The whole file in memory, of up to `room` bytes, but for the values of datasets: those are
-/// nowhere. Headers of objects lie together at the beginning.
+/// A complete file in memory, up to `room` bytes, without the values of datasets. Object headers
+/// are together at the beginning.
 class Image final : public Storage {
  public:
   static constexpr std::size_t HEADERS = 4096;
 
   explicit Image(std::size_t room) : bytes_(room) {}
 
-  /// The next dataset's values are at `offset` of the file.
+  /// The next dataset's values are at `offset` in the file.
   void place_values(haddr_t offset) noexcept { values_at_ = offset; }
   [[nodiscard]] const std::vector<std::byte>& bytes() const noexcept { return bytes_; }
 

@@ -17,7 +17,7 @@ void refuse_existing(const std::string& path, const std::string& what) {
 
 NewFile::NewFile(std::string path, bool shared) : path_(std::move(path)) {
   if (access(path_.c_str(), F_OK) == 0) refuse_existing(path_, "is not overwritten");
-  // By way of which it gets its name.
+  // /proc is needed to give the file its name.
   if (access("/proc/self/fd", F_OK) == 0) {
     const std::string folder = path_.substr(0, path_.rfind('/') + 1);
     file_ = File::private_to_process(
@@ -50,7 +50,7 @@ void NewFile::appear() {
 
 struct stat lock_for_writing(const File& file, const std::string& path, bool shared) {
   struct stat found{};
-  // Where the file system has no locks, we go without.
+  // If the file system does not support locks, continue without one.
   const bool locked =
       flock(file.fd(), (shared ? LOCK_SH : LOCK_EX) | LOCK_NB) == 0 || errno != EWOULDBLOCK;
   if (fstat(file.fd(), &found) != 0) throw file_error("cannot examine", path, errno);
@@ -67,7 +67,8 @@ File open_again(int fd, int flags) {
 
 bool file_has(const File& file, std::uint64_t bytes) noexcept {
   struct statx found{};
-  // What is known here: a network file system would write everything to its server first.
+  // Use cached attributes: a network file system would otherwise write all data to its server
+  // first.
   return statx(file.fd(), "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_SIZE | STATX_NLINK,
                &found) != 0 ||
          (found.stx_nlink > 0 && found.stx_size >= bytes);

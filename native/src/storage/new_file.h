@@ -11,10 +11,10 @@
 namespace daqiri {
 
 /// A new, locked file. If the file system supports files without names, it gets its name after its
-/// header is written. It is deleted with its owner unless it is taken.
+/// header is written. Unless it is taken, it is deleted with this object.
 class NewFile {
  public:
-  /// `shared`: others may lock it for reading. Throws Error: INVALID_PARAMETER when `path` exists,
+  /// `shared`: others may lock it for reading. Throws Error: INVALID_PARAMETER if `path` exists,
   /// GENERIC_FAILURE.
   explicit NewFile(std::string path, bool shared = false);
   NewFile(const NewFile&) = delete;
@@ -23,7 +23,7 @@ class NewFile {
 
   [[nodiscard]] int fd() const noexcept { return file_.fd(); }
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  /// Give it its name. Throws Error INVALID_PARAMETER when a file of that name has appeared.
+  /// Give the file its name. Throws Error INVALID_PARAMETER if a file with that name has appeared.
   void appear();
   File take() noexcept { return std::move(file_); }
 
@@ -33,12 +33,12 @@ class NewFile {
   bool named_{false};
 };
 
-/// Locks the open file, which is private to the process, for a single writer, and returns its
-/// status after that. Throws Error: INVALID_PARAMETER if it is not a regular file, NOT_READY while
+/// Locks the open file, which is private to the process, for a single writer; returns its status
+/// after locking. Throws Error: INVALID_PARAMETER if it is not a regular file, NOT_READY while
 /// another writer has it.
 struct stat lock_for_writing(const File& file, const std::string& path, bool shared = false);
 
-/// Open the file of `fd`, which may have no name, again. If the result is not open, errno is set.
+/// Open the file of `fd` again, which may have no name. On failure, errno is set.
 File open_again(int fd, int flags);
 
 /// Whether the open file still has a name and at least `bytes` bytes.

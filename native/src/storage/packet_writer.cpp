@@ -21,8 +21,8 @@ namespace {
 constexpr std::uint32_t NS_PER_SECOND = 1'000'000'000;
 static_assert(sizeof(pcap::RecordHeader) <= RecordBatch::MAX_HEADER);
 
-/// Files that this process left with nothing but whole records in them: appending burst after burst
-/// must not walk through all records of the file every time.
+/// Files that this process left with whole records only. Without this list, every appended burst
+/// would require reading all records of the file.
 class WholeFiles {
  public:
   void remember(int fd) noexcept {
@@ -32,7 +32,7 @@ class WholeFiles {
     auto* const same = find(now);
     *(same != files_.end() ? same : &files_[next_++ % files_.size()]) = now;
   }
-  /// Whether nobody has changed it since.
+  /// Whether the file is unchanged since then.
   [[nodiscard]] bool knows(int fd) noexcept {
     struct stat now{};
     if (fstat(fd, &now) != 0) return false;
@@ -65,8 +65,8 @@ int write_header(int fd, const pcap::Format& format) noexcept {
   return write_fully(fd, &header, sizeof header, 0);
 }
 
-/// Whether the `size` - `end` bytes behind the last whole record can be the beginning of one more,
-/// and of nothing else.
+/// Whether the `size` - `end` bytes after the last whole record can be the beginning of one more
+/// record.
 bool is_torn_record(int fd, std::uint64_t end, std::uint64_t size) noexcept {
   pcap::RecordHeader record;
   if (size - end < sizeof record) return true;
@@ -134,9 +134,9 @@ void PacketWriter::append(const std::string& path, std::uint32_t longest) {
   if (!created && errno != EEXIST) throw file_error("cannot create", path, errno);
   if (!created) file = opened(0);
   if (!file.is_open()) throw file_error("cannot open", path, errno);
-  // What it holds is settled by the lock.
+  // Only the size under the lock is final.
   const struct stat found = lock_for_writing(file, path);
-  // Whoever held the lock could not write it.
+  // The previous owner of the lock removed it, because writing had failed.
   if (found.st_nlink == 0)
     throw Error(Status::NOT_READY, path + " was removed while it was opened; try again");
   if (const auto size = static_cast<std::uint64_t>(found.st_size); size > 0) {
@@ -172,7 +172,7 @@ std::uint64_t PacketWriter::require_compatible(int fd, const std::string& path, 
     refuse_existing(path, "has link type " + std::to_string(found.link_type) +
                               ", and these packets have " + std::to_string(format_.link_type));
   }
-  // 0 means that nobody said.
+  // 0 means unspecified.
   if (found.snap_length != 0) snap_length_ = std::min(found.snap_length, pcap::SNAP_LENGTH);
   if (std::min(longest, pcap::SNAP_LENGTH) > snap_length_) {
     refuse_existing(path, "has a snap length of " + std::to_string(snap_length_) +
@@ -184,7 +184,7 @@ std::uint64_t PacketWriter::require_compatible(int fd, const std::string& path, 
   const std::string torn = std::to_string(size - end) + " bytes";
   if (!is_torn_record(fd, end, size)) {
     refuse_existing(path, "is damaged: its last " + torn +
-                              " are no packets ('daqiri-ophyd pcap repair --output OUT " + path +
+                              " are not packets ('daqiri-ophyd pcap repair --output OUT " + path +
                               "' keeps the packets before them)");
   }
   if (ftruncate(fd, static_cast<off_t>(end)) != 0) throw file_error("cannot cut", path, errno);
@@ -330,7 +330,7 @@ void PacketWriter::close(bool durable) noexcept {
     whole_files().remember(file_.fd());
   }
   if (durable && fdatasync(file_.fd()) != 0) fail(errno);
-  // Before the descriptor goes: a child that was cloned without fork(3) shares the lock.
+  // Before the descriptor is closed: a child that was cloned without fork(3) shares the lock.
   flock(file_.fd(), LOCK_UN);
   fail(file_.close(), "cannot close");
 }

@@ -19,8 +19,8 @@
 
 namespace daqiri {
 
-/// Bytes of packets and nothing else, with a RawIndex beside them; the first `packet_data_offset`
-/// bytes of each packet are left out.
+/// Only the bytes of packets, with a separate RawIndex; the first `packet_data_offset` bytes of
+/// each packet are omitted.
 struct RawFormat {
   std::uint64_t packet_data_offset{0};
 };
@@ -29,8 +29,8 @@ struct RawFormat {
 /// (u8), length (u4), flow (u4), timestamp in ns (u8), little-endian. numpy.load reads it,
 /// memory-mapped or not.
 ///
-/// A row is written before its packet is and counted, in the header of the index, when the packet
-/// is in the file: at any moment all rows that are counted tell the truth.
+/// A row is written before its packet. The header of the index counts it after the packet is in the
+/// file, so that all counted rows are always correct.
 class RawIndex {
  public:
   struct Row {
@@ -43,48 +43,49 @@ class RawIndex {
   RawIndex() { rows_.reserve(RecordBatch::MAX_RECORDS); }
   static std::string path_of(const std::string& path) { return path + ".npy"; }
 
-  // All return errno, 0: fine.
+  // All return errno, 0: success.
 
-  /// To `fd`.
+  /// Write the header to `fd`.
   static int write_header(int fd, std::uint64_t rows) noexcept;
-  /// Write to `file`, which has its header.
+  /// Write to `file`, which already has its header.
   void begin(File file) noexcept;
-  /// The records of `batch` are about to be put into the file, all or the first of them.
+  /// All or the first records of `batch` are about to be put into the file.
   int add(const RecordBatch& batch) noexcept;
   /// The first `packets` packets are in the file.
   int count(std::uint64_t packets) noexcept;
   int end(bool durable) noexcept;
-  /// Remove it, ended or not, from beside the file `path`, unless another file has its name by now.
+  /// Remove the index of the file `path`, unless another file has its name now.
   void remove(const std::string& path) noexcept;
 
  private:
-  /// A multiple of 64, as the format asks for, and within one page: it is written in one piece.
+  /// A multiple of 64, as the format requires, and within one page, so that it is written in one
+  /// piece.
   static constexpr std::size_t HEADER_SIZE = 192;
 
   File file_;
-  /// Which file that is, or was.
+  /// Identity of the index file.
   struct stat own_{};
   std::vector<Row> rows_;
   std::uint64_t counted_{0};
-  /// Of the last write of its header; 0: it says `counted_`.
+  /// errno of the last write of the header; 0: the header contains `counted_`.
   int header_errno_{0};
 };
 static_assert(sizeof(RawIndex::Row) == 24);
 
-/// Packets to pcap and raw files; buffers are kept from file to file.
+/// Writes packets to pcap and raw files; reuses its buffers for each file.
 ///
-/// A file is locked (flock) while it is open; forked children do not keep the lock. A failed write
-/// cuts the file to whole records.
+/// A file is locked (flock) while it is open; forked children do not keep the lock. After a failed
+/// write, the file is cut to whole records.
 class PacketWriter final : public RecordWriter {
  public:
-  /// Of classic pcap files; longer packets than SNAP_LENGTH are cut.
+  /// Writes classic pcap files; packets longer than SNAP_LENGTH are truncated.
   explicit PacketWriter(const pcap::Format& format = {},
                         std::unique_ptr<FileOutput> output = buffered_output());
   explicit PacketWriter(const RawFormat& format,
                         std::unique_ptr<FileOutput> output = buffered_output());
   ~PacketWriter() override { close(); }
 
-  /// Of the packets that the function of RecordWriter writes; it outlives the writer.
+  /// Link layer of the packets for RecordWriter::write; must outlive the writer.
   void set_link(const LinkLayer& link) noexcept { link_ = &link; }
   [[nodiscard]] const char* suffix() const noexcept override { return index_ ? ".raw" : ".pcap"; }
   [[nodiscard]] std::size_t header_size() const noexcept override {
@@ -93,11 +94,11 @@ class PacketWriter final : public RecordWriter {
   void prepare(const std::string& path) override;
   void discard_prepared() noexcept override;
   void create(const std::string& path) override;
-  /// Begin the pcap file `path`, with the file header where it is new or empty. `longest` is the
-  /// longest record that an existing file must take (at most pcap::SNAP_LENGTH). A torn record at
-  /// its end, which a killed writer has left, is cut off. Throws Error, leaving an existing file as
-  /// it was: INVALID_PARAMETER when it is of another kind or damaged, NOT_READY when somebody else
-  /// writes it, GENERIC_FAILURE with path and errno.
+  /// Open the pcap file `path`; write the file header if it is new or empty. `longest`: the longest
+  /// record that an existing file must accept (at most pcap::SNAP_LENGTH). A torn record at its
+  /// end, left by a killed writer, is cut off. Throws Error without changing an existing file:
+  /// INVALID_PARAMETER if it has another format or is damaged, NOT_READY while another writer has
+  /// it, GENERIC_FAILURE with path and errno.
   void append(const std::string& path, std::uint32_t longest = 0);
 
   std::uint32_t write(const Burst& burst, const LinkLayer& link, std::uint32_t first,
@@ -112,14 +113,14 @@ class PacketWriter final : public RecordWriter {
 
   void close() noexcept { close(false); }
   void close(bool durable) noexcept override;
-  /// The index that belongs to it also when it is closed.
+  /// Also removes the index, even if the file is closed.
   void remove() noexcept override;
 
   [[nodiscard]] bool failed() const noexcept override { return errno_ != 0; }
   [[nodiscard]] std::string error() const override;
-  /// Bytes in the file, what was there before included.
+  /// Bytes in the file, including those it had before.
   [[nodiscard]] std::uint64_t size() const noexcept override { return tally_.size; }
-  /// What this writer added to the file, its file header included.
+  /// Bytes that this writer added to the file, including the file header.
   [[nodiscard]] std::uint64_t bytes_written() const noexcept { return tally_.size - size_before_; }
   [[nodiscard]] const FileTally& tally() const noexcept override { return tally_; }
   [[nodiscard]] std::uint64_t records() const noexcept override { return tally_.packets; }
@@ -129,20 +130,21 @@ class PacketWriter final : public RecordWriter {
   [[nodiscard]] bool still_there() const noexcept override;
 
  private:
-  /// Write to `file`, `before` bytes of whose `size` were there when it was opened. Throws Error.
+  /// Start writing to `file`; `before` of its `size` bytes existed when it was opened. Throws
+  /// Error.
   void begin(File file, const std::string& path, std::uint64_t size, std::uint64_t before);
-  /// Returns where to go on in an existing file of `size` bytes. Throws Error.
+  /// Returns the offset at which to continue in an existing file of `size` bytes. Throws Error.
   std::uint64_t require_compatible(int fd, const std::string& path, std::uint64_t size,
                                    std::uint32_t longest);
-  /// Put a packet into the batch, which has room for it.
+  /// Add a packet to the batch, which has space for it.
   void add(const Burst& burst, PacketPrefixes& prefixes, std::uint32_t packet,
            std::uint64_t time) noexcept;
   void put_batch() noexcept;
-  /// Tell the index what is in the file. Returns errno.
+  /// Update the number of packets in the index. Returns errno.
   int count_rows() noexcept;
-  /// Keep the first problem; errno 0 is none.
+  /// Store the first error; errno 0 means none.
   void fail(int error_number, const char* action = "cannot write") noexcept;
-  /// Fail, and cut the file to the records that are in it.
+  /// Fail, and cut the file to its whole records.
   void cut(int error_number) noexcept;
 
   pcap::Format format_;
@@ -150,13 +152,13 @@ class PacketWriter final : public RecordWriter {
   const LinkLayer* link_{nullptr};
   std::unique_ptr<FileOutput> output_;
   std::unique_ptr<RecordBatch> batch_;
-  /// Of raw files.
+  /// For raw files.
   std::optional<RawIndex> index_;
   std::unique_ptr<NewFile> next_;
   std::unique_ptr<NewFile> next_index_;
   File file_;
   std::string path_;
-  /// More bytes of a packet do not go into the file.
+  /// Longer packets are truncated to this many bytes.
   std::uint32_t snap_length_{pcap::SNAP_LENGTH};
   std::uint64_t size_before_{0};
   FileTally tally_;

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::uint32_t swap(std::uint32_t value) { return __builtin_bswap32(value); }
 
-/// What a file is that begins with `magic`, and no classic pcap file of ours.
+/// Describes a file that begins with `magic` and is not a supported classic pcap file.
 std::string relative(std::uint32_t magic) {
   static constexpr std::pair<std::uint32_t, const char*> KNOWN[] = {
       {0x0A0D0D0AU, "a pcapng file"},
@@ -76,7 +76,7 @@ Format read_header(const std::uint8_t* data, std::uint64_t size, const std::stri
            ", only 2.4 is read; convert it with: editcap -F pcap IN OUT");
   }
   format.snap_length = header.snap_length;
-  // The upper bits say how long the frame check sequence is.
+  // The upper bits contain the length of the frame check sequence.
   format.link_type = header.link_type & 0x03FF'FFFFU;
   return format;
 }
@@ -118,7 +118,7 @@ std::uint64_t Records::zeros_end(std::uint64_t at) {
 }
 
 std::uint64_t whole_records_end(int fd, std::uint64_t size, const std::string& name) {
-  // Zeros are what a crash leaves where data had not reached the disk.
+  // A crash leaves zeros where data had not reached the disk.
   return Records(fd, size, name)
       .walk<false>(sizeof(FileHeader), [](std::uint64_t /*at*/, const RecordHeader& record) {
         return record != RecordHeader{};
@@ -147,10 +147,10 @@ void PcapIndexer::for_each_array(Step&& step) {
   step(index_.timestamps);
 }
 
-/// Records of zeros are told from a tail of zeros, which a crash leaves where data had not reached
-/// the disk.
+/// Distinguishes records of zeros from a tail of zeros, which a crash leaves where data had not
+/// reached the disk.
 bool PcapIndexer::zeros_begin(std::uint64_t at) {
-  // Looked at once, so that a file full of zeros costs no more than any other.
+  // Each range of zeros is scanned once, so that a file full of zeros is not slower than others.
   if (at < zeros_seen_) return false;
   zeros_seen_ = records_.zeros_end(at);
   return zeros_seen_ == records_.size();
@@ -188,7 +188,8 @@ bool PcapIndexer::advance() {
                       std::to_string(pcap::MAX_RECORD) + " is considered garbage";
     }
   }
-  // Zeros before a torn record are the crash's as well: once it is cut off, they end the file.
+  // Zeros before a torn record also come from the crash: without the torn record, they end the
+  // file.
   while (!more && n > 0 && lengths[n - 1] == 0 && wire_lengths[n - 1] == 0 &&
          timestamps[n - 1] == 0) {
     --n;

@@ -13,7 +13,7 @@
 #include "storage/pcap_index.h"
 #include "system/libpcap.h"
 
-// libpcap's, and the name of an enumerator in sources that are compiled together with this one.
+// A macro of libpcap that is also an enumerator in sources compiled together with this one.
 #undef SOCKET
 
 namespace daqiri {
@@ -43,7 +43,7 @@ const Library& library() {
   return loaded;
 }
 
-/// A stream over the same file that is closed on its own.
+/// Returns a separate stream for the same file, which is closed separately.
 std::FILE* stream_of(int fd, const char* mode, const std::string& name) {
   File own(fcntl(fd, F_DUPFD_CLOEXEC, 0));
   std::FILE* stream = own.is_open() ? fdopen(own.fd(), mode) : nullptr;

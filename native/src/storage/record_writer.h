@@ -11,7 +11,7 @@
 
 namespace daqiri {
 
-/// Records that were taken out of a file.
+/// Records that were removed from a file.
 class TakenRecords {
  public:
   TakenRecords() = default;
@@ -22,8 +22,8 @@ class TakenRecords {
 
 /// Writes records, which are packets or frames, to one file at a time. One thread.
 ///
-/// A failed write leaves a file that is whole up to some record, and ends it: later writes are
-/// refused until `retry`, `error` tells the first problem.
+/// A failed write leaves a file of whole records and ends it: later writes are rejected until
+/// `retry`; `error` returns the first problem.
 class RecordWriter {
  public:
   static constexpr std::uint64_t NO_LIMIT = std::numeric_limits<std::uint64_t>::max();
@@ -33,58 +33,58 @@ class RecordWriter {
   RecordWriter& operator=(const RecordWriter&) = delete;
   virtual ~RecordWriter() = default;
 
-  /// How names of files end.
+  /// Suffix of file names.
   [[nodiscard]] virtual const char* suffix() const noexcept = 0;
-  /// What `size` is of a file without records.
+  /// `size` of a file without records.
   [[nodiscard]] virtual std::size_t header_size() const noexcept = 0;
   /// "buffered", "direct", "cufile"
   [[nodiscard]] virtual const char* output_name() const noexcept = 0;
-  /// How cuFile does it; empty: another does.
+  /// The mode of cuFile; empty: another writer.
   [[nodiscard]] virtual std::string cufile_mode() const { return {}; }
 
-  /// Make the file `path` ready for `create`, while another one may be open: all that can be
-  /// refused is done now, and nothing is seen of it yet. Throws Error: INVALID_PARAMETER when it
+  /// Prepare the file `path` for `create`, while another file may be open. Everything that can fail
+  /// is checked now, and the file is not visible yet. Throws Error: INVALID_PARAMETER if the file
   /// exists, GENERIC_FAILURE with path and errno.
   virtual void prepare(const std::string& path) = 0;
   virtual void discard_prepared() noexcept = 0;
-  /// Begin the file `path`, which must not exist, prepared or not. Throws as `prepare`.
+  /// Create the file `path`, prepared or not; it must not exist. Throws like `prepare`.
   virtual void create(const std::string& path) = 0;
-  /// Write records [first, first + count) of `burst`, stopping behind the one with which the file
-  /// reaches `size_limit` bytes. Returns how many were taken, none of them after an error: `tally`
-  /// then tells what the file has, which may be less than was taken before.
+  /// Write records [first, first + count) of `burst`, up to the one with which the file reaches
+  /// `size_limit` bytes. Returns the number of records written, 0 after an error: `tally` then
+  /// shows the contents of the file, which may be less than before.
   virtual std::uint32_t write(const Burst& burst, std::uint32_t first, std::uint32_t count,
                               std::uint64_t size_limit) noexcept = 0;
-  /// Wait until what was taken is in the file, where others can read it.
+  /// Wait until all written records are in the file and readable by other processes.
   virtual void sync() noexcept = 0;
-  /// After a failed write: go on in the same file. False when that is not possible.
+  /// After a failed write: continue in the same file. Returns false if that is not possible.
   virtual bool retry() noexcept = 0;
-  /// Forget records of the open file behind the first `records`, of which it has at least as many.
-  /// False when its kind of file cannot, or there was an error.
+  /// Discard records of the open file after the first `records`; it must have at least as many.
+  /// Returns false if the format does not support this, or after an error.
   virtual bool rewind(std::uint64_t /*records*/) noexcept { return false; }
-  /// Take the records of the open file behind the first `records` out of it. Null when its kind of
-  /// file cannot, or there was an error.
+  /// Remove and return the records of the open file after the first `records`. Returns null if the
+  /// format does not support this, or after an error.
   virtual std::unique_ptr<TakenRecords> take_back(std::uint64_t /*records*/) noexcept {
     return nullptr;
   }
-  /// Put such records into the open file. False when there was an error.
+  /// Append removed records to the open file. Returns false after an error.
   virtual bool put_back(TakenRecords& /*records*/) noexcept { return false; }
-  /// End the file; `durable`: once the disk has it. A problem is in `error`. Idempotent.
+  /// Close the file; `durable`: sync it to disk first. `error` returns a problem. Idempotent.
   virtual void close(bool durable) noexcept = 0;
-  /// Remove the open file, and what belongs to it, unless other files have their names by now.
+  /// Remove the open file and its index, unless other files have their names now.
   virtual void remove() noexcept = 0;
 
   [[nodiscard]] virtual bool failed() const noexcept = 0;
   /// The first problem with the file, with path and errno text; empty: none.
   [[nodiscard]] virtual std::string error() const = 0;
-  /// Bytes, as limits count them.
+  /// Size in bytes, as limits count it.
   [[nodiscard]] virtual std::uint64_t size() const noexcept = 0;
   [[nodiscard]] virtual const FileTally& tally() const noexcept = 0;
-  /// Records of the tally.
+  /// Number of records in the tally.
   [[nodiscard]] virtual std::uint64_t records() const noexcept = 0;
-  /// Records that others can read by now.
+  /// Number of records that other processes can read now.
   [[nodiscard]] virtual std::uint64_t flushed() const noexcept = 0;
   [[nodiscard]] virtual const std::string& path() const noexcept = 0;
-  /// False when the file was removed, or somebody cut it.
+  /// False if the file was removed or truncated by another program.
   [[nodiscard]] virtual bool still_there() const noexcept = 0;
 };
 

@@ -29,7 +29,7 @@ void Recorder::run() noexcept {
     files_.finish();
     publish();
   } catch (const std::exception& e) {
-    // Only memory can be short here.
+    // The only possible error is a lack of memory.
     const std::lock_guard lock(mutex_);
     if (error_.empty()) error_ = e.what();
   }
@@ -39,7 +39,7 @@ void Recorder::run() noexcept {
     unreported_ = files_.unreported();
     limit_reached_ = limit_reached;
     running_ = false;
-    if (paused_.load()) group_->hold(false);  // the others' time goes on
+    if (paused_.load()) group_->hold(false);  // the clock of the other recorders continues
   }
   answered_.notify_all();
   doorbell_.ring();
@@ -55,7 +55,7 @@ bool Recorder::record() {
     answer_roll();
     answer_rewind();
     if (!alone_) roll_with_group(group_->rolls());
-    // In this order: what was pushed before the queue closed is seen.
+    // In this order, so that bursts pushed before the queue closed are received.
     const bool closed = source_->closed();
     Burst* burst = source_->receive();
     if (burst == nullptr) {
@@ -97,12 +97,12 @@ void Recorder::take(Burst& burst) {
     const std::uint32_t first = start_of(burst);
     const std::uint32_t wanted = group_->take(n - first);
     const CaptureFiles::Counts before = files_.counts();
-    // First: writing may complete the last file.
+    // First, because writing may complete the last file.
     files_.leave_out(CaptureLosses::BEFORE_START, first);
     files_.leave_out(CaptureLosses::AFTER_LIMIT, n - first - wanted);
     files_.write(burst, first, first + wanted);
     const CaptureFiles::Counts after = files_.counts();
-    // Fewer than before when the writer has lost records of earlier bursts.
+    // Fewer than before if the writer has lost records of earlier bursts.
     const std::uint64_t written =
         after.records > before.records ? after.records - before.records : 0;
     group_->give_back(wanted + before.records - after.records);
@@ -113,7 +113,7 @@ void Recorder::take(Burst& burst) {
   publish();
 }
 
-/// Returns the index of the first packet that belongs in files.
+/// Returns the index of the first packet to write to files.
 std::uint32_t Recorder::start_of(const Burst& burst) noexcept {
   if (!awaited_) return 0;
   const std::uint32_t first = source_->start_of(burst, *awaited_);
@@ -130,7 +130,7 @@ bool Recorder::asked_for(const Burst& frame) {
     acquired_before_ = files_.counts().records;
     files_.tell_losses_after(acquisition_.lost);
   }
-  // Where time is not known, what comes now begins now.
+  // A frame without a timestamp counts as beginning now.
   return acquiring_ && (frame.timestamps[0] == 0 || frame.timestamps[0] >= acquisition_.since);
 }
 
@@ -138,13 +138,13 @@ void Recorder::note_acquired() {
   const auto all_there = [this] {
     return files_.counts().records - acquired_before_ >= acquisition_.frames;
   };
-  // What cannot be read by others is not there.
+  // Frames count only when other processes can read them.
   if (acquisition_.frames == 0 || !all_there() || !files_.flush() || !all_there()) return;
   acquiring_ = false;
   publish();
   {
     const std::lock_guard lock(mutex_);
-    // What is being rewound is not there.
+    // Frames that are being rewound do not count.
     if (asked_.number != acquisition_.number || rewinds_asked_.load() != rewinds_done_) return;
     acquired_ = acquisition_.frames;
     ++acquisitions_done_;
@@ -159,7 +159,7 @@ void Recorder::end_acquisition() {
 }
 
 void Recorder::drain() {
-  // What the queue holds now bounds what is taken, however fast more arrives.
+  // Limited to what the queue holds now, so that this ends even if packets keep arriving.
   const std::uint64_t held = source_->held();
   for (std::uint64_t taken = 0; taken < held && !group_->limit_reached();) {
     Burst* burst = source_->receive();
@@ -186,9 +186,9 @@ void Recorder::answer_rewind() {
   const std::uint64_t asked = rewinds_asked_.load();
   if (asked == rewinds_done_) return;
   std::optional<Error> refused;
-  // A split keeps what waits, in the next file.
+  // A split keeps the waiting frames, in the next file.
   if (!splits_) end_acquisition();
-  drain();  // what waits is of the time before
+  drain();  // waiting frames belong to the time before
   try {
     if (splits_) {
       files_.split(rewind_to_);
@@ -215,7 +215,7 @@ void Recorder::roll_with_group(std::uint64_t rolls) {
 }
 
 void Recorder::publish() {
-  // Written by this thread alone.
+  // `counts_` is written by this thread only.
   const bool news = files_.any_completed() || files_.failing() != failing_;
   const auto publish_counts = [this] {
     const CaptureFiles::Counts c = files_.counts();
@@ -228,7 +228,7 @@ void Recorder::publish() {
     failing_ = files_.failing();
     for (RecordedFile& file : files_.take_completed()) completed_.push_back(std::move(file));
     if (error_.empty()) error_ = files_.error();
-    // Whoever sees the files sees the counts that belong to them.
+    // Under the lock, so that files and counts are consistent for readers.
     publish_counts();
   }
   if (news) doorbell_.ring();
@@ -287,7 +287,7 @@ void Recorder::roll() {
 
 void Recorder::set_paused(bool paused) {
   {
-    // Who has ended holds nothing; of two calls at once, one is wholly before the other.
+    // A recorder that has ended must not hold the group. The lock serializes concurrent calls.
     const std::lock_guard lock(mutex_);
     if (!running_ || paused_.exchange(paused) == paused) return;
     group_->hold(paused);
@@ -321,7 +321,7 @@ void Recorder::change(std::uint64_t frames, bool split) {
   }
   std::unique_lock lock(mutex_);
   if (!running_) throw Error(Status::NOT_READY, "the recorder has ended; it cannot be rewound");
-  // One after the other.
+  // One request at a time.
   answered_.wait(lock, [&] { return rewinds_done_ == rewinds_asked_.load() || !running_; });
   rewind_to_ = frames;
   splits_ = split;

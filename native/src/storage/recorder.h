@@ -24,50 +24,53 @@
 namespace daqiri {
 
 struct RecorderSnapshot {
-  /// In files: packets, and their bytes as on the wire; of frames, these and the bytes of them.
+  /// In files: packets, and their bytes on the wire; for frames, their packets and the bytes of
+  /// frames.
   std::uint64_t packets{0};
   std::uint64_t bytes{0};
   /// Complete files.
   std::uint64_t files{0};
-  /// Records taken from the source and lost, after an error.
+  /// Records taken from the source and lost after an error.
   std::uint64_t dropped{0};
-  /// Taken from the source and left out: while paused, before `start_flow`, beyond `max_packets`.
+  /// Records taken from the source and omitted: while paused, before `start_flow`, beyond
+  /// `max_packets`.
   std::uint64_t left_out{0};
   bool running{false};
-  /// Nothing gets into a file at the moment.
+  /// Whether records currently cannot be written to a file.
   bool failing{false};
   /// First error, with path and errno text; empty: none.
   std::string error;
-  /// Lost by the source or the recorder, and in no file's metadata; known once it has ended.
+  /// Records lost by the source or the recorder that no file's metadata report; known after the
+  /// end.
   std::uint64_t unreported{0};
-  /// Ended at `max_packets`, or because its time was over.
+  /// Whether it ended at `max_packets` or after `max_seconds`.
   bool limit_reached{false};
-  /// In files; packets that they lack.
+  /// Frames in files, and their missing packets.
   std::uint64_t frames{0};
   std::uint64_t missing{0};
-  /// Records of the current file that others can read by now.
+  /// Records of the current file that other processes can read now.
   std::uint64_t flushed{0};
-  /// Frames of the acquisition that is done; 0: none is.
+  /// Frames of the completed acquisition; 0: none is complete.
   std::uint64_t acquired{0};
-  /// Acquisitions that are done.
+  /// Number of completed acquisitions.
   std::uint64_t acquisitions{0};
-  /// The current file; empty: there is none.
+  /// Path of the current file; empty: there is none.
   std::string path;
 };
 
-/// Reception never waits for the recorder's files: after an error (disk full, directory removed)
-/// the file is cut to whole records, and what still comes is taken from the queue and counted as
-/// lost (`write_error`). It stays the current file, so that its metadata tell these losses, until
-/// the recorder ends (OnError::STOP) or goes on: OnError::RESUME tries that every half a second, in
-/// the same file while that is empty, else in a new one. For the same reason a file is complete
-/// only once the next one can be made. A recorder ends when stopped, at `max_packets`, after
-/// `max_seconds`, and once the queue is closed and empty. A child that is forked meanwhile has no
-/// part in it.
+/// Reception never waits for the recorder's files. After an error (disk full, directory removed),
+/// the file is cut to whole records, and later records are taken from the queue and counted as lost
+/// (`write_error`). The file stays the current one, so that its metadata report these losses, until
+/// the recorder ends (OnError::STOP) or continues: with OnError::RESUME it retries every half
+/// second, in the same file if it is empty, otherwise in a new one. For the same reason, a file is
+/// completed only after the next one was prepared. A recorder ends when stopped, at `max_packets`,
+/// after `max_seconds`, and when the queue is closed and empty. A child process that is forked in
+/// the meantime does not use it.
 class Recorder {
  public:
   /// Attaches to the source, creates the first file and starts. Throws Error (INVALID_PARAMETER for
-  /// the options and for a file that exists, NOT_READY when somebody else has the source,
-  /// GENERIC_FAILURE with path and errno for the file).
+  /// the options and for a file that exists, NOT_READY if the source is in use, GENERIC_FAILURE
+  /// with path and errno for the file).
   Recorder(const std::shared_ptr<Session>& session, RxQueue& queue, const RecorderOptions& options);
   Recorder(const std::shared_ptr<Session>& session, reorder::RunningPlan& plan,
            const RecorderOptions& options);
@@ -75,35 +78,35 @@ class Recorder {
   Recorder& operator=(const Recorder&) = delete;
   ~Recorder() { stop(); }
 
-  /// Record what the queue has handed over by now, complete the current file, end the thread.
+  /// Record what the queue has delivered until now, complete the current file, end the thread.
   /// Idempotent; any thread.
   void stop() noexcept;
-  /// Record what the queue has handed over by now and complete the current file; returns when it is
-  /// in `files`. The next file appears with its first packet, or empty with the next roll, so that
-  /// there is at least one file between two rolls. Throws Error NOT_READY when the recorder has
+  /// Record what the queue has delivered until now and complete the current file; returns when it
+  /// is in `files`. The next file appears with its first packet, or empty with the next roll, so
+  /// that there is at least one file between two rolls. Throws Error NOT_READY if the recorder has
   /// ended, GENERIC_FAILURE with its first error while it is failing.
   void roll();
-  /// While paused, packets are taken from the queue and discarded, counted as left out (`paused` in
+  /// While paused, packets are taken from the queue and discarded, counted as omitted (`paused` in
   /// the file's metadata), and the clock of `max_seconds` stops; files stay valid.
   void set_paused(bool paused);
-  /// `max_seconds`, its own or its group's, is over so long from now. Throws Error.
+  /// Let `max_seconds`, its own or its group's, end this long from now. Throws Error.
   void end_in(double seconds);
-  /// Record exactly the next `frames` frames (0: all) whose first packet comes from now on; the
-  /// snapshot tells when they are in the file and others can read them. What was asked for before
-  /// is over. Returns frames that the source had lost by then. Throws Error INVALID_PARAMETER
-  /// unless it is `held`, NOT_READY when it has ended.
+  /// Record exactly the next `frames` frames (0: all) whose first packet arrives from now on; the
+  /// snapshot shows when they are in the file and readable by other processes. Ends the previous
+  /// acquisition. Returns the number of frames that the source had lost before. Throws Error
+  /// INVALID_PARAMETER unless the recorder is `held`, NOT_READY if it has ended.
   std::uint64_t acquire(std::uint64_t frames);
-  /// Forget the current file's frames behind the first `frames`, and what was asked for; returns
-  /// when it is done. The forgotten are left out (`rewound`). Throws Error.
+  /// Discard the current file's frames after the first `frames`, and end the acquisition; returns
+  /// when this is done. Discarded frames count as omitted (`rewound`). Throws Error.
   void rewind(std::uint64_t frames) { change(frames, false); }
   /// Complete the current file with its first `frames`, and begin the next with the others; returns
-  /// when others can read both. What was asked for is over. Throws Error.
+  /// when other processes can read both. Ends the acquisition. Throws Error.
   void split(std::uint64_t frames) { change(frames, true); }
 
   [[nodiscard]] RecorderSnapshot snapshot() const;
-  /// Complete files from index `first` on.
+  /// Complete files, starting with index `first`.
   [[nodiscard]] std::vector<RecordedFile> files(std::size_t first = 0) const;
-  /// "buffered", "direct" or "cufile": what became of the option.
+  /// "buffered", "direct" or "cufile": the writer that is used.
   [[nodiscard]] const std::string& writer() const noexcept { return files_.writer_name(); }
   /// Rung when a file is completed, the recorder ends, or an error occurs.
   Doorbell& doorbell() noexcept { return doorbell_; }
@@ -112,13 +115,13 @@ class Recorder {
   Recorder(std::shared_ptr<Session> session, std::unique_ptr<RecordingSource> source,
            const RecorderOptions& options);
 
-  // The recorder's thread.
+  // Called by the recorder's thread.
   void run() noexcept;
-  /// Returns whether a limit has ended it.
+  /// Returns whether a limit has ended the recording.
   bool record();
   void take(Burst& burst);
   std::uint32_t start_of(const Burst& burst) noexcept;
-  /// Whether an acquisition asks for the frame.
+  /// Whether the frame belongs to an acquisition.
   bool asked_for(const Burst& frame);
   void note_acquired();
   void end_acquisition();
@@ -133,27 +136,27 @@ class Recorder {
   std::shared_ptr<Session> session_;
   std::unique_ptr<RecordingSource> source_;
   bool held_;
-  /// Its own, if it has the limits alone.
+  /// Its own group if the recorder belongs to no other.
   std::shared_ptr<RecorderGroup> group_;
   bool alone_;
-  /// Before the files: nothing is begun where there is no descriptor for it.
+  /// Before the files, so that nothing is created if there is no descriptor for it.
   Doorbell doorbell_;
-  // The recorder's thread's.
+  // Used by the recorder's thread.
   CaptureFiles files_;
   std::uint64_t poll_at_{0};
-  /// Files begin with it, or each acquisition.
+  /// Flow with which files, or acquisitions, begin.
   std::optional<FlowId> start_flow_;
-  /// What it waits for; none: files have begun.
+  /// Flow that the recorder waits for; none: files have begun.
   std::optional<FlowId> awaited_;
   std::uint64_t group_rolls_{0};
-  /// As asked for at the latest; `acquiring_`: it goes on. `acquired_before_`: records when it
+  /// The latest acquisition; `acquiring_`: it is in progress. `acquired_before_`: records when it
   /// began.
   struct Acquisition {
     std::uint64_t number{0};
     std::uint64_t frames{0};
-    /// Port clock.
+    /// On the port's clock.
     std::uint64_t since{0};
-    /// Frames that the plan had lost by then.
+    /// Frames that the plan had lost before.
     std::uint64_t lost{0};
   };
   Acquisition acquisition_;

@@ -11,7 +11,7 @@
 namespace daqiri {
 
 std::uint64_t limit_ns(const char* name, double seconds) {
-  // Longer than a century is no limit; it would not fit its nanoseconds either.
+  // More than a century is rejected, because it would not fit into nanoseconds.
   if (!(seconds >= 0.0 && seconds <= 3e9)) {
     throw Error(Status::INVALID_PARAMETER, std::string(name) + " is " + std::to_string(seconds) +
                                                "; accepted is 0 or more, up to 3e9");
@@ -39,7 +39,7 @@ void RecorderGroup::hold(bool held) {
   ++holds_;
   if (deadline() == NEVER) return;
   const std::uint64_t now = monotonic_ns();
-  // Not 0: a clock that has run out is over once it goes on.
+  // Not 0, so that an expired clock ends when it continues.
   remaining_ns_ = deadline() > now ? deadline() - now : 1;
   deadline_ns_.store(NEVER, std::memory_order_relaxed);
 }

@@ -1,4 +1,4 @@
-/// Limits that recorders have in common.
+/// Limits that several recorders share.
 #pragma once
 
 #include <atomic>
@@ -8,16 +8,16 @@
 
 namespace daqiri {
 
-/// Returns nanoseconds. Throws Error INVALID_PARAMETER; `name` is what the time limits.
+/// Returns nanoseconds. Throws Error INVALID_PARAMETER; `name` is the name of the limit.
 std::uint64_t limit_ns(const char* name, double seconds);
 
-/// Recorders of several queues, or plans, whose files belong together. The limits hold for what
-/// they write together; when a file is full all of them complete theirs, even an empty one, and
-/// each ends with a file: all have equally many.
+/// Recorders of several queues or plans whose files belong together. The limits apply to the sum of
+/// their records. When a file is full, all complete theirs, even empty ones, and each ends with a
+/// file, so that all have the same number of files.
 class RecorderGroup {
  public:
-  /// 0: no limit. Bytes are those of packets on the wire, or of frames; of recorders of plans,
-  /// numbers are of frames.
+  /// 0: no limit. Bytes are those of packets on the wire, or of frames; for recorders of plans,
+  /// numbers count frames.
   struct Limits {
     std::uint64_t max_packets{0};
     std::uint64_t roll_packets{0};
@@ -29,18 +29,18 @@ class RecorderGroup {
   explicit RecorderGroup(const Limits& limits);
 
   [[nodiscard]] const Limits& limits() const noexcept { return limits_; }
-  /// The clock of `max_seconds` starts, unless it has.
+  /// Start the clock of `max_seconds`, unless it has started.
   void begin();
-  /// It stops while at least one of them is paused.
+  /// Stop the clock while at least one recorder is paused.
   void hold(bool held);
-  /// `max_seconds` is over so long from now. Throws Error.
+  /// Let `max_seconds` end this long from now. Throws Error.
   void end_in(double seconds);
-  /// When `max_seconds` is over. CLOCK_MONOTONIC ns; the highest number: not known.
+  /// When `max_seconds` ends, CLOCK_MONOTONIC ns; the largest number: unknown.
   [[nodiscard]] std::uint64_t deadline() const noexcept {
     return deadline_ns_.load(std::memory_order_relaxed);
   }
 
-  /// Take so many packets of `max_packets`; returns how many there were.
+  /// Take up to this many packets of `max_packets`; returns how many were left.
   std::uint32_t take(std::uint32_t wanted) noexcept;
   void give_back(std::uint64_t packets) noexcept {
     if (limits_.max_packets > 0) left_.fetch_add(packets, std::memory_order_relaxed);
@@ -49,15 +49,15 @@ class RecorderGroup {
     return limits_.max_packets > 0 && left_.load(std::memory_order_relaxed) == 0;
   }
 
-  /// So much was written since the last call, by one of them.
+  /// One recorder has written this much since the last call.
   void wrote(std::uint64_t packets, std::uint64_t bytes);
-  /// How often all have to complete a file.
+  /// Number of files that all recorders must have completed.
   [[nodiscard]] std::uint64_t rolls() const noexcept {
     return rolls_.load(std::memory_order_acquire);
   }
-  /// Roll by time. CLOCK_MONOTONIC.
+  /// Roll by time. `now_ns`: CLOCK_MONOTONIC.
   void poll(std::uint64_t now_ns);
-  /// One of them ends: there are no more rolls. Returns how many there were.
+  /// A recorder ends: there are no more rolls. Returns their number.
   std::uint64_t end();
 
  private:
@@ -72,12 +72,12 @@ class RecorderGroup {
   std::atomic<std::uint64_t> left_;
   std::atomic<std::uint64_t> rolls_{0};
   std::mutex mutex_;
-  // Since the last roll; the time is that of the first packet, 0: none yet.
+  // Since the last roll; `first_ns_`: time of the first packet, 0: none yet.
   std::uint64_t packets_{0};
   std::uint64_t bytes_{0};
   std::uint64_t first_ns_{0};
   bool ended_{false};
-  /// Of `max_seconds`, while its clock stands; 0: there is nothing to start.
+  /// Rest of `max_seconds` while its clock is stopped; 0: there is nothing to start.
   std::uint64_t remaining_ns_;
   std::uint32_t holds_{0};
 };

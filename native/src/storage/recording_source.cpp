@@ -140,7 +140,7 @@ class PlanFrames final : public RecordingSource {
   }
   [[nodiscard]] int port() const noexcept override { return plan_.port_id(); }
 
-  /// Throws Error INVALID_PARAMETER for what frames cannot be recorded with.
+  /// Throws Error INVALID_PARAMETER for options that frames do not support.
   void require(const RecorderOptions& options) const {
     const bool contiguous = options.layout == FrameLayout::CONTIGUOUS;
     const auto refuse = [](const std::string& text) {
@@ -160,7 +160,7 @@ class PlanFrames final : public RecordingSource {
     if (options.writer == WriterKind::CUFILE) require_cufile(options);
   }
 
-  /// Frames before a packet of this flow do not count. Throws Error INVALID_PARAMETER.
+  /// Ignore frames before a packet of this flow. Throws Error INVALID_PARAMETER.
   void await(FlowId flow, const Session& session) {
     for (const FlowConfig& known : session.port(port()).config.rx_.flows_) {
       const FlowAction& action = known.action_;
@@ -211,7 +211,7 @@ class PlanFrames final : public RecordingSource {
     return chunked_frames(form_, std::move(compressor), kind, std::move(device));
   }
 
-  /// Frames that a contiguous file can have; 0: not known.
+  /// Number of frames that a contiguous file can have; 0: unknown.
   [[nodiscard]] std::uint64_t room(const RecorderOptions& options) const noexcept {
     std::uint64_t room = RecordWriter::NO_LIMIT;
     const std::uint64_t most =
@@ -225,7 +225,7 @@ class PlanFrames final : public RecordingSource {
 
   reorder::RunningPlan& plan_;
   FrameForm form_;
-  /// What waits is not recorded.
+  /// Whether waiting frames are not recorded.
   bool begins_anew_;
   std::optional<FlowId> gate_;
   bool attached_{true};

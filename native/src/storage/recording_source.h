@@ -20,8 +20,8 @@ struct RecorderOptions;
 /// Counters of a receive queue, or of a reorder plan.
 using SourceCounters = std::variant<RxSnapshot, reorder::ReorderSnapshot>;
 
-/// Bursts of records: packets, or frames, of which a burst has one. Nobody else gets them until it
-/// is detached.
+/// Bursts of records: packets, or one frame per burst. The source is used exclusively until
+/// `detach`.
 class RecordingSource {
  public:
   RecordingSource() = default;
@@ -29,33 +29,34 @@ class RecordingSource {
   RecordingSource& operator=(const RecordingSource&) = delete;
   virtual ~RecordingSource() = default;
 
-  /// Others may have what comes. Idempotent.
+  /// Stop using the source, so that others can. Idempotent.
   virtual void detach() noexcept = 0;
   /// The next burst in state APPLICATION, or null.
   virtual Burst* receive() noexcept = 0;
-  /// Nothing more comes than what can be received.
+  /// Whether no more records arrive than can be received now.
   [[nodiscard]] virtual bool closed() const noexcept = 0;
-  /// Rung with a burst, and when it closes.
+  /// Rung when a burst is ready and when the source closes.
   virtual WaitQueue& ready() noexcept = 0;
-  /// The first record of the burst that belongs in files which begin with the flow of the options;
-  /// behind all of its records: none does.
+  /// Index of the first record of the burst for files that begin with the flow of the options; the
+  /// number of records if there is none.
   virtual std::uint32_t start_of(const Burst& burst, FlowId flow) noexcept = 0;
-  /// The first file is there.
+  /// The first file was created.
   virtual void begin() noexcept {}
-  /// What it loses from now on has begun from now on. Returns records that it had lost before.
+  /// From now on, only records that have begun from now on count as lost. Returns the number of
+  /// records lost before.
   virtual std::uint64_t begin_acquisition() noexcept { return 0; }
-  /// Records that it has by now.
+  /// Number of records that wait now.
   [[nodiscard]] virtual std::uint64_t held() const noexcept = 0;
   [[nodiscard]] virtual SourceCounters counters() const noexcept = 0;
-  /// Whether cuFile may write what it has.
+  /// Whether cuFile may write its records.
   [[nodiscard]] virtual bool in_device_memory() const noexcept { return false; }
-  /// `kind`: BUFFERED or DIRECT, what is possible; CUFILE, if it is. Throws Error.
+  /// `kind`: BUFFERED or DIRECT, or CUFILE; must be possible. Throws Error.
   [[nodiscard]] virtual std::unique_ptr<RecordWriter> make_writer(const RecorderOptions& options,
                                                                   WriterKind kind) const = 0;
 
-  /// "queue", "reorder_plan": what it is called in metadata.
+  /// "queue", "reorder_plan": its name in metadata.
   [[nodiscard]] virtual const char* kind() const noexcept = 0;
-  /// What it has beside counters to tell of its files, into their metadata.
+  /// Add its properties, besides counters, to the metadata of files.
   virtual void describe(const RecorderOptions& options, JsonObject& object) const = 0;
   [[nodiscard]] virtual const std::string& name() const noexcept = 0;
   [[nodiscard]] virtual const std::string& interface() const noexcept = 0;
@@ -64,8 +65,8 @@ class RecordingSource {
   [[nodiscard]] virtual int port() const noexcept = 0;
 };
 
-/// Checks the options and attaches. Throws Error: INVALID_PARAMETER, NOT_READY when somebody else
-/// has it.
+/// Check the options and attach. Throws Error: INVALID_PARAMETER, NOT_READY if the source is in
+/// use.
 std::unique_ptr<RecordingSource> packets_of(RxQueue& queue, const Session& session,
                                             const RecorderOptions& options);
 std::unique_ptr<RecordingSource> frames_of(reorder::RunningPlan& plan, const Session& session,

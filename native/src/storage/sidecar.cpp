@@ -19,8 +19,8 @@ namespace {
 
 constexpr const char* PART = ".part";
 
-/// Remove the hidden metadata file `part` unless its recorder runs, that is, holds its lock; free
-/// what was allocated behind the file that it belongs to.
+/// Removes the hidden metadata file `part` unless its recorder is running, that is, holds its lock;
+/// frees blocks that were allocated after the end of the recorded file.
 void remove_leftover(const std::string& part) noexcept {
   const File file(open(part.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   struct stat found{};
@@ -32,7 +32,7 @@ void remove_leftover(const std::string& part) noexcept {
   const std::string path =
       part.substr(0, name - 1) + part.substr(name, part.size() - name - suffix);
   const File data(open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  // Locked first: a program that appends may be changing its size.
+  // Lock first: a program that appends may be changing the size.
   if (data.is_open() && flock(data.fd(), LOCK_EX | LOCK_NB) == 0 && fstat(data.fd(), &found) == 0 &&
       S_ISREG(found.st_mode)) {
     [[maybe_unused]] const int same_size = ftruncate(data.fd(), found.st_size);
@@ -86,7 +86,7 @@ void Sidecar::create() {
   if (!part_.is_open() && errno == EEXIST)
     refuse_existing(part_path_, "belongs to a running recorder, or is not a regular file");
   if (!part_.is_open()) throw file_error("cannot create", part_path_, errno);
-  // Somebody who tidies up may have been quicker.
+  // Another process may have removed it as a leftover.
   struct stat found{};
   if ((flock(part_.fd(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) ||
       (fstat(part_.fd(), &found) == 0 && found.st_nlink == 0))

@@ -8,24 +8,23 @@
 
 namespace daqiri {
 
-/// Tidies up what recorders that were killed have left in `directory`: their hidden files, and the
-/// disk blocks behind the files that these belong to. What those hold stays as it is.
+/// Removes what killed recorders left in `directory`: their hidden files, and preallocated disk
+/// blocks of their recorded files. The contents of recorded files do not change.
 void remove_leftovers(const std::string& directory) noexcept;
 
-/// It is written in one piece when the recorded file is complete; disk space for it is taken when
-/// that is prepared, so that a full disk does not cost the metadata. Until then it is hidden and
-/// locked: `.NAME.json.part`. It goes away with its owner unless it is finished.
+/// Written in one piece when the recorded file is complete. Its disk space is allocated when that
+/// file is prepared, so that the metadata can be written even to a full disk. Until then it is
+/// hidden and locked: `.NAME.json.part`. Unless it is finished, it is removed with this object.
 class Sidecar {
  public:
-  /// Take space for `size` bytes beside the file `path`. Throws Error: INVALID_PARAMETER when
+  /// Allocate `size` bytes for the metadata of the file `path`. Throws Error: INVALID_PARAMETER if
   /// another recorder has that file, GENERIC_FAILURE with path and errno.
   Sidecar(const std::string& path, std::size_t size);
   Sidecar(const Sidecar&) = delete;
   Sidecar& operator=(const Sidecar&) = delete;
   ~Sidecar();
 
-  /// <path>.json is there, whole, or Error is thrown and it is not; `durable`: once the disk has
-  /// it.
+  /// Write <path>.json completely, or throw Error without leaving it; `durable`: sync it to disk.
   void finish(const std::string& text, bool durable);
 
  private:

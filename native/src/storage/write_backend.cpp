@@ -23,8 +23,8 @@ class DirectBackend final : public WriteBackend {
 
   int begin(int fd, const std::string& /*path*/) noexcept override {
     fd_ = fd;
-    // One of its own: what is not of whole pages goes through the page cache. Where there is none,
-    // all does.
+    // A separate descriptor, because partial pages go through the page cache. If it cannot be
+    // opened, everything goes through the page cache.
     direct_ = open_again(fd, O_WRONLY | O_DIRECT);
     if (!direct_.is_open() && !std::exchange(told_, true)) {
       log(LogLevel::WARN, file_problem("frames are buffered, not direct: O_DIRECT is rejected for",
@@ -41,8 +41,8 @@ class DirectBackend final : public WriteBackend {
   int write(std::span<const iovec> pieces, std::uint64_t offset,
             std::uint64_t& written) noexcept override {
     int problem = direct_.is_open() ? put(direct_.fd(), pieces, offset, written) : EBADF;
-    // Once more through the page cache, which takes any length: it succeeds, or it names the
-    // reason.
+    // Try again through the page cache, which accepts any length: this succeeds or returns the real
+    // error.
     if (direct_write_refused(problem)) problem = put(fd_, pieces, offset, written);
     return problem;
   }
@@ -50,16 +50,16 @@ class DirectBackend final : public WriteBackend {
  private:
   static int put(int fd, std::span<const iovec> pieces, std::uint64_t offset,
                  std::uint64_t& written) noexcept {
-    // As `write_pieces` uses them up.
+    // A copy, because `write_pieces` modifies the pieces.
     std::array<iovec, DirectWrites::MOST_PIECES> used_up;
     std::ranges::copy(pieces, used_up.begin());
     return write_pieces(fd, used_up.data(), pieces.size(), offset, written);
   }
 
   int fd_{-1};
-  /// Of the same file, with O_DIRECT.
+  /// The same file, opened with O_DIRECT.
   File direct_;
-  /// That a file refuses it.
+  /// Whether the warning about O_DIRECT was logged.
   bool told_{false};
 };
 

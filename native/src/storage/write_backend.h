@@ -13,13 +13,13 @@
 
 namespace daqiri {
 
-/// What cuFile says where the kernel lacks nvidia-fs: it copies by way of the host's memory, too.
+/// The mode of cuFile if the kernel lacks nvidia-fs: it copies through host memory, too.
 inline constexpr const char* COMPATIBILITY_MODE = "compatibility mode";
 
-/// Writes to one file at a time, which begins and ends while nothing is under way. Writes come from
-/// several threads.
+/// Writes to one file at a time; `begin` and `end` are called while no write is in flight. Several
+/// threads write.
 ///
-/// Numbers of errors are those of errno, or have a text by RegisteredErrorText.
+/// Error numbers are those of errno, or have a text by RegisteredErrorText.
 class WriteBackend {
  public:
   WriteBackend() = default;
@@ -27,35 +27,35 @@ class WriteBackend {
   WriteBackend& operator=(const WriteBackend&) = delete;
   virtual ~WriteBackend() = default;
 
-  /// "direct", "cufile"; "buffered" where a file has refused it.
+  /// "direct", "cufile"; "buffered" if a file does not support direct writes.
   [[nodiscard]] virtual const char* name() const noexcept = 0;
-  /// How cuFile does it; empty: another does.
+  /// The mode of cuFile; empty: another backend.
   [[nodiscard]] virtual std::string cufile_mode() const { return {}; }
-  /// Whether it writes device memory, a piece at a time, of any length and to any offset. Else it
-  /// writes the host's, in whole pages.
+  /// Whether it writes device memory: one piece per call, of any length, at any offset. Otherwise
+  /// it writes host memory, in whole pages.
   [[nodiscard]] virtual bool from_device() const noexcept = 0;
-  /// Go on with this open file, which has that path. Returns the error's number, 0: fine.
+  /// Continue with this open file at `path`. Returns the error's number, 0: success.
   virtual int begin(int fd, const std::string& path) noexcept = 0;
-  /// Let go of the file.
+  /// Stop using the file.
   virtual void end() noexcept = 0;
-  /// Write pieces one behind the other at `offset`; `written`: how many bytes are in the file.
-  /// Returns the error's number, 0: all.
+  /// Write pieces one after another at `offset`; `written`: number of bytes in the file. Returns
+  /// the error's number, 0: all were written.
   virtual int write(std::span<const iovec> pieces, std::uint64_t offset,
                     std::uint64_t& written) noexcept = 0;
 };
 
-/// With O_DIRECT; through the page cache, with a warning, where a file refuses it.
+/// Uses O_DIRECT; for files that do not support it, the page cache, with a warning.
 std::unique_ptr<WriteBackend> direct_backend();
 
-/// Makes what writes frames of a region with cuFile to files in a directory. Throws Error
-/// NOT_SUPPORTED with what keeps it from that.
+/// Makes the backend that writes frames of a region with cuFile to files in a directory. Throws
+/// Error NOT_SUPPORTED with the reason if it cannot.
 using MakeCufile = std::unique_ptr<WriteBackend> (*)(const memory::MemoryRegion& region,
                                                      const std::string& directory);
-/// As a static object beside what it registers.
+/// Define as a static object next to the function that it registers.
 struct RegisteredCufile {
   explicit RegisteredCufile(MakeCufile make) noexcept;
 };
-/// Throws Error NOT_SUPPORTED, also where this build has none.
+/// Throws Error NOT_SUPPORTED, also if this build has no cuFile.
 std::unique_ptr<WriteBackend> cufile_backend(const memory::MemoryRegion& region,
                                              const std::string& directory);
 

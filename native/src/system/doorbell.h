@@ -1,4 +1,4 @@
-/// Waking threads that sleep until there is work.
+/// Wakes threads that sleep until there is work.
 #pragma once
 
 #include <poll.h>
@@ -12,25 +12,26 @@
 
 namespace daqiri {
 
-/// Throws Error, which names the limit on open files.
+/// Throws Error with the limit on open files.
 File make_eventfd();
 void ring_eventfd(int fd) noexcept;
 
-/// An eventfd that is written only while its one thread sleeps on it.
+/// An eventfd that is written only while its only thread sleeps.
 ///
-/// The sleeper calls `prepare`, checks once more for work, then either `cancel`s or `wait`s. `ring`
-/// after making work visible then never misses it, and costs no system call when nobody sleeps.
+/// The sleeper calls `prepare`, checks once more for work, then calls `cancel` or `wait`. If `ring`
+/// is called after work was made visible, the sleeper never misses it; `ring` needs no system call
+/// while no thread sleeps.
 class Doorbell {
  public:
   Doorbell() { reserve(0); }
 
   void prepare() noexcept { sleepers_.fetch_add(1, std::memory_order_seq_cst); }
   void cancel() noexcept { sleepers_.fetch_sub(1, std::memory_order_seq_cst); }
-  /// Make room for waiting for `n` other descriptors. Throws std::bad_alloc.
+  /// Reserve space for waiting for `n` other descriptors. Throws std::bad_alloc.
   void reserve(std::size_t n) { polled_.reserve(n + 1); }
-  /// Sleep until rung, until one of `fds` is readable (as many as there is room for), or for
-  /// `timeout_ns` (negative: no limit). Ends the preparation. Returns false when interrupted by a
-  /// signal.
+  /// Sleep until rung, until one of `fds` is readable (limited to the reserved number), or for
+  /// `timeout_ns` (negative: no limit). Ends the preparation. Returns false if a signal
+  /// interrupted.
   bool wait(std::int64_t timeout_ns, std::span<const int> fds = {}) noexcept;
 
   void ring() noexcept {
@@ -45,31 +46,31 @@ class Doorbell {
   std::atomic<int> sleepers_{0};
 };
 
-/// As Doorbell, for any number of sleepers, all of which a ring wakes (futex(2)).
+/// Like Doorbell, for any number of sleepers; a ring wakes all of them (futex(2)).
 class WaitQueue {
  public:
-  /// What `prepare` saw, for `wait`.
+  /// State seen by `prepare`, for `wait`.
   using Ticket = std::uint32_t;
 
-  /// Before the last check for work; a sleeper that finds some need not wait.
+  /// Call before the last check for work; a sleeper that finds work need not wait.
   [[nodiscard]] Ticket prepare() noexcept {
-    // In this order: a ring that takes the mark back makes the ticket old.
+    // In this order: a ring that clears the mark makes the ticket obsolete.
     const Ticket ticket = rings_.load(std::memory_order_seq_cst);
-    // An exchange sees all work that came before a ring that it follows.
+    // An exchange sees all work that was made visible before an earlier ring.
     marked_.exchange(true, std::memory_order_seq_cst);
     return ticket;
   }
-  /// Sleep until there was a ring since `prepare`, or for `timeout_ns` (negative: no limit).
-  /// Returns false when interrupted by a signal.
+  /// Sleep until a ring since `prepare`, or for `timeout_ns` (negative: no limit). Returns false if
+  /// a signal interrupted.
   bool wait(Ticket ticket, std::int64_t timeout_ns) noexcept;
-  /// Sleep likewise, unless `ready()`.
+  /// Sleep in the same way, unless `ready()`.
   template <typename Ready>
   bool wait_unless(Ready&& ready, std::int64_t timeout_ns) noexcept {
     const Ticket ticket = prepare();
     return ready() || wait(ticket, timeout_ns);
   }
 
-  /// One system call for any number of rings, until somebody prepares to sleep again.
+  /// One system call for any number of rings, until a thread prepares to sleep again.
   void ring() noexcept {
     if (marked_.exchange(false, std::memory_order_seq_cst)) wake();
   }
@@ -78,7 +79,7 @@ class WaitQueue {
   void wake() noexcept;
 
   std::atomic<std::uint32_t> rings_{0};
-  /// Somebody sleeps, or may be about to.
+  /// Whether a thread is sleeping or about to sleep.
   std::atomic<bool> marked_{false};
 };
 

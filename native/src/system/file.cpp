@@ -16,7 +16,7 @@ namespace daqiri {
 
 namespace {
 
-/// Linux has none above.
+/// Largest errno of Linux.
 constexpr int LAST_ERRNO = 4095;
 
 constinit std::atomic<ErrorText> other_errors{nullptr};
@@ -41,7 +41,8 @@ Error file_error(const std::string& action, const std::string& path, int error_n
 
 namespace {
 
-/// Descriptors that a forked child does not keep. Never destroyed: files are closed at exit, too.
+/// Descriptors that a forked child does not keep. Never destroyed, because files are also closed at
+/// exit.
 struct PrivateFiles {
   std::mutex mutex;
   std::set<int> fds;
@@ -52,7 +53,8 @@ PrivateFiles& private_files() {
     auto* made = new PrivateFiles;
     pthread_atfork([] { private_files().mutex.lock(); }, [] { private_files().mutex.unlock(); },
                    [] {
-                     // The numbers stay taken: their owners in the child may still close them.
+                     // The numbers stay in use, because their owners in the child may still close
+                     // them.
                      const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
                      for (const int fd : private_files().fds) {
                        if (null < 0 || dup3(null, fd, O_CLOEXEC) < 0) ::close(fd);
@@ -140,8 +142,8 @@ void require_target(const std::string& directory, const std::string& prefix) {
     refuse(directory + " is not a directory; name the directory to write to");
   if (prefix.empty() || prefix.find_first_of("/\\\0"s) != std::string::npos) {
     refuse("file prefix '" + prefix +
-           "' is not accepted: it must not be empty nor contain / or \\ (the directory is given "
-           "apart)");
+           "' is not accepted: it must not be empty nor contain / or \\ (the directory is a "
+           "separate argument)");
   }
 }
 

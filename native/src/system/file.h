@@ -1,4 +1,4 @@
-/// A file that is closed with its owner, and errors that contain its name.
+/// A file that is closed by its owner's destructor, and errors that contain its path.
 #pragma once
 
 #include <sys/uio.h>
@@ -13,14 +13,14 @@
 
 namespace daqiri {
 
-/// Texts of errors that libraries have beside those of errno. `number` is above all of these.
+/// Texts for error numbers of libraries, which are larger than any errno.
 using ErrorText = std::string (*)(int number);
-/// As a static object beside what it registers.
+/// Define as a static object next to the function that it registers.
 struct RegisteredErrorText {
   explicit RegisteredErrorText(ErrorText text_of) noexcept;
 };
 
-/// "<what was done> <path>: <text of errno, or of a library's error>".
+/// "<action> <path>: <text of errno, or of a library's error>".
 std::string file_problem(const std::string& action, const std::string& path, int error_number);
 /// GENERIC_FAILURE with the text of file_problem.
 Error file_error(const std::string& action, const std::string& path, int error_number);
@@ -38,10 +38,10 @@ class File {
     return *this;
   }
   ~File() { close(); }
-  /// Owns the descriptor that `make` returns (-1: none, errno says why). A child made by fork(2)
-  /// does not have it: there its number names /dev/null, so that no port stays bound, no connection
-  /// open and no lock held by a child that outlives the owner. `make` must not wait: no process is
-  /// forked meanwhile.
+  /// Owns the descriptor that `make` returns (-1: failed, see errno). A child made by fork(2) does
+  /// not have it: there its number refers to /dev/null, so that a child that outlives the owner
+  /// keeps no port bound, no connection open and no lock held. `make` must not wait, because fork
+  /// is blocked during the call.
   template <typename Make>
   static File private_to_process(Make&& make) {
     const std::unique_lock lock = lock_private_files();
@@ -52,9 +52,9 @@ class File {
 
   [[nodiscard]] int fd() const noexcept { return fd_; }
   [[nodiscard]] bool is_open() const noexcept { return fd_ >= 0; }
-  /// Returns errno, 0: fine.
+  /// Returns errno, 0: success.
   int close() noexcept;
-  /// The descriptor, which now belongs to the caller.
+  /// Return the descriptor, which the caller owns now.
   int release() noexcept;
 
  private:
@@ -65,24 +65,24 @@ class File {
   bool private_{false};
 };
 
-/// Remove `file` from `path`, unless another file has that name by now.
+/// Remove `file` from `path`, unless another file has that name now.
 void remove_file(const File& file, const std::string& path) noexcept;
 
 /// Write all of `size` bytes at `offset`. Returns errno, 0: done.
 int write_fully(int fd, const void* data, std::size_t size, std::uint64_t offset) noexcept;
 
-/// For `write_pieces`: behind what was written before, as pipes have it.
+/// Offset for `write_pieces`: after the previous write, as for pipes.
 inline constexpr std::uint64_t AT_POSITION = ~std::uint64_t{0};
-/// Write `count` pieces (at most IOV_MAX) one behind the other at `offset`; they are used up.
-/// `written`: how many bytes are in the file. Returns errno, 0: all.
+/// Write `count` pieces (at most IOV_MAX) one after another at `offset`; modifies the pieces.
+/// `written`: number of bytes in the file. Returns errno, 0: all were written.
 int write_pieces(int fd, iovec* pieces, std::size_t count, std::uint64_t offset,
                  std::uint64_t& written) noexcept;
 
-/// Throws Error INVALID_PARAMETER unless `directory` is absolute and exists, and `prefix` can begin
-/// a file name.
+/// Throws Error INVALID_PARAMETER unless `directory` is absolute and exists, and `prefix` is valid
+/// at the beginning of a file name.
 void require_target(const std::string& directory, const std::string& prefix);
 
-/// In this thread, a file that grows beyond the process's limit fails with EFBIG instead of ending
+/// In this thread, a write beyond the process's file size limit fails with EFBIG instead of ending
 /// the process (SIGXFSZ).
 void block_file_size_signal() noexcept;
 

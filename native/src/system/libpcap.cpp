@@ -6,7 +6,7 @@ namespace daqiri {
 
 namespace {
 
-/// As Debian and its relatives call it, and everybody else.
+/// Debian and derived distributions use the first name, others the second.
 void* load() noexcept {
   void* const loaded = dlopen("libpcap.so.0.8", RTLD_NOW | RTLD_LOCAL);
   return loaded != nullptr ? loaded : dlopen("libpcap.so.1", RTLD_NOW | RTLD_LOCAL);

@@ -1,12 +1,12 @@
-/// libpcap, where the host has it.
+/// libpcap, if the host has it.
 #pragma once
 
 namespace daqiri {
 
-/// To be derived from by a class whose members are functions of libpcap. The library stays loaded.
+/// Base class of classes whose members are functions of libpcap. The library stays loaded.
 class Libpcap {
  public:
-  /// Whether the library is not installed, or has not all functions that were asked for.
+  /// Whether the library is not installed, or lacks a requested function.
   [[nodiscard]] bool missing() const noexcept { return missing_; }
 
  protected:

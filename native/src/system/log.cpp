@@ -26,8 +26,7 @@ constexpr std::size_t MAX_TEXTS = 64;
 
 std::atomic<LogLevel::Level> threshold{LogLevel::WARN};
 
-/// Where lines wait once somebody has attached. Never destroyed: threads may log until the process
-/// ends.
+/// Lines for an attached reader. Never destroyed, because threads may log until the process ends.
 struct Mailbox {
   MpmcRing<LogRecord> ring{MAX_WAITING};
   File event{make_eventfd()};
@@ -36,7 +35,7 @@ struct Mailbox {
 std::atomic<Mailbox*> mailbox{nullptr};
 std::atomic<bool> attached{false};
 
-/// When a text was last written. Texts that share a place forget each other.
+/// When a text was last written. Texts with the same place overwrite each other's entry.
 struct Place {
   std::atomic<std::size_t> hash{0};
   std::atomic<std::uint64_t> written{0};
@@ -44,7 +43,7 @@ struct Place {
 };
 std::array<Place, MAX_TEXTS> places;
 
-/// Whether to write this text now, and how often it was not since it was.
+/// Whether to write this text now, and how often it was suppressed before.
 bool admit(std::string_view text, std::uint32_t& repeats) noexcept {
   const std::size_t hash = std::hash<std::string_view>{}(text);
   Place& place = places[hash % places.size()];
@@ -62,10 +61,10 @@ bool admit(std::string_view text, std::uint32_t& repeats) noexcept {
   return true;
 }
 
-/// Lines that standard error did not take at once.
+/// Lines that could not be written to standard error immediately.
 std::atomic<std::uint64_t> unprinted{0};
 
-/// Written in pieces that a pipe which is ready takes without blocking: packet threads log, too.
+/// Writes in pieces that a ready pipe accepts without blocking, because packet threads log, too.
 bool write_unless_blocked(std::string_view text) noexcept {
   while (!text.empty()) {
     pollfd output{STDERR_FILENO, POLLOUT, 0};
@@ -126,7 +125,7 @@ void log(LogLevel level, std::string_view text, const LogOrigin& origin) noexcep
   if (!logged(level) || !admit(text, repeats)) return;
   try {
     std::string line(text);
-    if (repeats > 0) line += " (" + std::to_string(repeats) + " times more)";
+    if (repeats > 0) line += " (" + std::to_string(repeats) + " more times)";
     take(level, line, origin);
   } catch (const std::bad_alloc&) {
     return;
@@ -174,7 +173,7 @@ LogLines take_log_records() {
   LogLines lines;
   Mailbox* box = mailbox.load(std::memory_order_acquire);
   if (box == nullptr) return lines;
-  // Bounded: others may add lines meanwhile.
+  // Limited, because other threads may add lines at the same time.
   LogRecord record;
   for (std::size_t i = 0; i < 2 * MAX_WAITING && box->ring.pop(record); ++i)
     lines.records.push_back(std::move(record));

@@ -1,4 +1,4 @@
-// Log lines of programs: patterns with values.
+// Log lines of the application: patterns with values.
 #include <algorithm>
 #include <charconv>
 #include <cmath>

@@ -15,7 +15,7 @@
 namespace daqiri {
 
 struct MappedFile::Watch {
-  /// 0: nothing is watched, the entry is free. `end` is set before it.
+  /// 0: the entry is free. `end` is set before `begin`.
   std::atomic<std::uintptr_t> begin{0};
   std::atomic<std::uintptr_t> end{0};
   std::atomic<bool> lost{false};
@@ -24,13 +24,14 @@ struct MappedFile::Watch {
 
 namespace {
 
-std::mutex mutex;  // over what is not atomic
+std::mutex mutex;  // for members that are not atomic
 std::atomic<MappedFile::Watch*> watches{nullptr};
 struct sigaction previous{};
 std::atomic<bool> passing_on{false};
 const auto page_size = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
 
-/// Whether zeros are there now, from the page of `address` to the end of the mapping it is in.
+/// Replaces pages with zeros, from the page of `address` to the end of its mapping. Returns whether
+/// it did.
 bool replace_lost_pages(std::uintptr_t address) noexcept {
   for (MappedFile::Watch* w = watches.load(); w != nullptr; w = w->next) {
     const std::uintptr_t begin = w->begin.load();
@@ -45,7 +46,7 @@ bool replace_lost_pages(std::uintptr_t address) noexcept {
   return false;
 }
 
-/// As if there was no handler of ours.
+/// Behaves as if this handler did not exist.
 void pass_on(int signal_number, siginfo_t* info, void* context) noexcept {
   const bool sent = info->si_code <= 0;
   const bool handled = (previous.sa_flags & SA_SIGINFO) != 0 ||
@@ -54,7 +55,7 @@ void pass_on(int signal_number, siginfo_t* info, void* context) noexcept {
   // The previous handler may have raised the signal again to end the process.
   if (!handled || passing_on.exchange(true)) {
     std::signal(signal_number, SIG_DFL);
-    // An access that failed is repeated, and fails again.
+    // A failed access is repeated, and fails again.
     if (sent) std::raise(signal_number);
     return;
   }
@@ -73,7 +74,7 @@ void on_bus_error(int signal_number, siginfo_t* info, void* context) {
   errno = before;
 }
 
-/// Also when somebody else (Python's faulthandler) has put theirs before ours.
+/// Also if another handler (Python's faulthandler) was installed after this one.
 void install_handler() noexcept {
   struct sigaction present{};
   if (sigaction(SIGBUS, nullptr, &present) != 0 ||
@@ -135,8 +136,8 @@ void MappedFile::require_whole() const {
   if (watch_ != nullptr && watch_->lost.load()) {
     throw Error(Status::GENERIC_FAILURE,
                 name_ +
-                    ": bytes of it were gone when they were read (it was cut meanwhile, or its "
-                    "disk has an error); open it again");
+                    ": a part of it could not be read (it was cut while it was read, or its disk "
+                    "has an error); open it again");
   }
 }
 

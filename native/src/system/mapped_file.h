@@ -9,14 +9,14 @@
 
 namespace daqiri {
 
-/// The bytes of a file, read-only, as many as it has when it is mapped.
+/// The bytes of a file, read-only, with the size at the time of mapping.
 ///
-/// Bytes that are gone when they are read (the file was cut, the disk has an error) read as zero,
-/// and `require_whole` throws from then on; without this the kernel ends the process (SIGBUS). To
-/// that end there is a handler of SIGBUS, which passes on what is not its own.
+/// Bytes that cannot be read (the file was truncated, or the disk has an error) read as zero, and
+/// `require_whole` throws from then on; otherwise the kernel would end the process (SIGBUS). A
+/// SIGBUS handler does this; it forwards other signals.
 class MappedFile {
  public:
-  /// Keeps a descriptor of its own. Throws Error GENERIC_FAILURE with `name` and errno.
+  /// Keeps a separate descriptor. Throws Error GENERIC_FAILURE with `name` and errno.
   MappedFile(int fd, std::string name);
   ~MappedFile();
 
@@ -25,11 +25,11 @@ class MappedFile {
   [[nodiscard]] int fd() const noexcept { return file_.fd(); }
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
 
-  /// Throws Error GENERIC_FAILURE when the file is shorter than it was, or some of it could not be
-  /// read. To be called after reading: what was read before it returns is what the file had.
+  /// Throws Error GENERIC_FAILURE if the file is shorter than before, or if some of it could not be
+  /// read. Call after reading: if it returns, everything read before was the file's contents.
   void require_whole() const;
 
-  /// What the handler of SIGBUS knows of a mapping. Never freed.
+  /// State of the SIGBUS handler for a mapping. Never freed.
   struct Watch;
 
  private:

@@ -1,4 +1,4 @@
-/// Bounded rings: hand-over between threads.
+/// Bounded rings for passing values between threads.
 #pragma once
 
 #include <atomic>
@@ -10,8 +10,8 @@
 
 namespace daqiri {
 
-/// Bounded queue of pointers or small values; any number of producers and consumers, none of which
-/// ever waits for another (D. Vyukov's sequence-numbered cells).
+/// Bounded queue of pointers or small values, for any number of producers and consumers, which
+/// never wait for each other (D. Vyukov's sequence-numbered cells).
 template <typename T>
 class MpmcRing {
  public:
@@ -40,7 +40,7 @@ class MpmcRing {
     return true;
   }
 
-  /// Entries in the ring; exact when no other thread is at work.
+  /// Number of entries; exact if no other thread is active.
   [[nodiscard]] std::size_t size() const noexcept {
     const std::size_t head = head_.load(std::memory_order_acquire);
     const std::size_t tail = tail_.load(std::memory_order_acquire);
@@ -54,8 +54,8 @@ class MpmcRing {
     T value{};
   };
 
-  /// The cell at `next`, which advances: to be written where its sequence is its position, to be
-  /// read where it is one ahead. Null: the ring is full, or empty.
+  /// Claims the cell at `next` and advances `next`. A cell can be written if its sequence equals
+  /// its position, and read if it is one greater. Null: the ring is full, or empty.
   Cell* claim(std::atomic<std::size_t>& next, std::size_t ahead, std::size_t& pos) noexcept {
     pos = next.load(std::memory_order_relaxed);
     for (;;) {
@@ -77,7 +77,7 @@ class MpmcRing {
   alignas(64) std::atomic<std::size_t> tail_{0};
 };
 
-/// Bounded queue of one producer and one consumer, which see its cells in place.
+/// Bounded queue for one producer and one consumer, which access its cells in place.
 template <typename T>
 class SpscRing {
  public:
@@ -85,7 +85,8 @@ class SpscRing {
       : mask_(std::bit_ceil(capacity < 2 ? std::size_t{2} : capacity) - 1),
         cells_(std::make_unique<T[]>(mask_ + 1)) {}
 
-  /// Producer: the next free cell, or null when the ring is full. `publish` hands it over.
+  /// Producer: the next free cell, or null if the ring is full. `publish` passes it to the
+  /// consumer.
   T* claim() noexcept {
     const std::size_t pos = tail_.load(std::memory_order_relaxed);
     if (pos - head_seen_ > mask_) {
@@ -98,7 +99,7 @@ class SpscRing {
     tail_.store(tail_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }
 
-  /// Consumer: entries ready to be read with `at`.
+  /// Consumer: number of entries that `at` can read.
   [[nodiscard]] std::size_t ready() const noexcept {
     return tail_.load(std::memory_order_acquire) - head_.load(std::memory_order_relaxed);
   }

@@ -1,4 +1,4 @@
-/// Waiting for sockets.
+/// Waits for events of sockets.
 #pragma once
 
 #include <sys/epoll.h>
@@ -12,21 +12,22 @@
 
 namespace daqiri {
 
-/// Events of sockets and a timer, on one descriptor that is readable while any of them waits to be
-/// taken (epoll).
+/// Events of sockets and of a timer, on one descriptor that is readable while events are pending
+/// (epoll).
 class SocketEvents {
  public:
-  /// Throws Error; `owner` ("queue 'rx0'") is named in it.
+  /// Throws Error with `owner` ("queue 'rx0'").
   explicit SocketEvents(const std::string& owner);
 
   [[nodiscard]] int fd() const noexcept { return events_.fd(); }
   /// From now on wait for these epoll(7) events instead of earlier ones. Returns errno, 0: done.
   int watch(int socket, std::uint32_t events, void* subject = nullptr) noexcept;
   void forget(int socket) noexcept;
-  /// Any thread: an event without subject, now or in so many ns. A later call replaces an earlier.
+  /// Any thread: cause an event without subject, now or after this many ns. Replaces an earlier
+  /// call.
   void wake(std::uint64_t after_ns = 1) noexcept;
-  /// Waits for an event for at most `timeout_ms` (-1: for ever); returns how many it has put into
-  /// `events`.
+  /// Wait for events for at most `timeout_ms` (-1: no limit); returns the number of events written
+  /// to `events`.
   std::size_t take(std::span<epoll_event> events, int timeout_ms = 0) noexcept;
 
  private:

@@ -78,8 +78,8 @@ void make_realtime(const std::string& name, int priority) noexcept {
                           ": raise it (ulimit -r, LimitRTPRIO= of systemd), or grant CAP_SYS_NICE");
 }
 
-/// A signal is for the program's own threads, one of which may be waiting for it. Faults stay with
-/// the thread that causes them, and profilers sample all.
+/// Signals must go to the program's own threads, which may be waiting for them. Faults stay with
+/// the thread that causes them, and profilers sample all threads.
 void leave_signals_to_the_program() noexcept {
   sigset_t set;
   sigfillset(&set);

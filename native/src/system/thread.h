@@ -16,7 +16,7 @@ namespace daqiri {
 [[nodiscard]] bool core_available(const std::string& cpu_core) noexcept;
 [[nodiscard]] std::vector<int> available_cores();
 [[noreturn]] void refuse_thread(const std::system_error& error);
-/// A thread that runs `work`. Throws Error GENERIC_FAILURE where there may be no more.
+/// Start a thread that runs `work`. Throws Error GENERIC_FAILURE if no more threads can be started.
 template <typename Work>
 std::jthread start_thread(Work&& work) {
   try {
@@ -25,10 +25,9 @@ std::jthread start_thread(Work&& work) {
     refuse_thread(error);
   }
 }
-/// Pin the calling thread (where `cpu_core` is available), name it (15 characters), let it sleep
-/// precisely, and leave signals to the program.
-/// `realtime_priority` above 0: schedule it as SCHED_FIFO; where that is not permitted, a warning
-/// is logged and it runs on as it is.
+/// Pin the calling thread (if `cpu_core` is available), name it (15 characters), use precise
+/// sleeps, and block signals for the program's threads. `realtime_priority` above 0: schedule it as
+/// SCHED_FIFO; if that is not permitted, log a warning and continue without it.
 void configure_thread(const std::string& cpu_core, const std::string& name,
                       int realtime_priority = 0) noexcept;
 

@@ -13,7 +13,7 @@ inline std::uint64_t clock_ns(clockid_t clock) noexcept {
          static_cast<std::uint64_t>(t.tv_nsec);
 }
 
-/// The clock of ports on kernel engines: receive timestamps and launch times compare.
+/// The clock of ports on kernel engines, for receive timestamps and launch times.
 inline std::uint64_t realtime_ns() noexcept { return clock_ns(CLOCK_REALTIME); }
 /// For intervals: never set back.
 inline std::uint64_t monotonic_ns() noexcept { return clock_ns(CLOCK_MONOTONIC); }
@@ -29,7 +29,7 @@ struct Clock {
   bool operator==(const Clock&) const = default;
 };
 
-/// How far `clock` is ahead of CLOCK_REALTIME now, ns; exact to half of what reading a clock takes.
+/// Difference of `clock` to CLOCK_REALTIME now, ns; exact to half the time of reading a clock.
 inline std::int64_t ahead_of_realtime(clockid_t clock) noexcept {
   constexpr int READINGS = 3;
   std::uint64_t narrowest = ~std::uint64_t{0};

@@ -12,7 +12,7 @@
 
 namespace daqiri {
 
-/// Log-linear buckets over all 64-bit values: 32 per octave, so that a quantile is at most 1/32
+/// Log-linear buckets for all 64-bit values: 32 per octave, so that a quantile is at most 1/32
 /// above the true value (G. Tene's HdrHistogram). One thread records and resets; others may read at
 /// any time.
 class Histogram {
@@ -28,7 +28,7 @@ class Histogram {
   [[nodiscard]] std::uint64_t maximum() const noexcept {
     return maximum_.load(std::memory_order_relaxed);
   }
-  /// Upper edge of the bucket in which quantile `q` (0..1) lies, at most the maximum; 0 when empty.
+  /// Upper edge of the bucket that contains quantile `q` (0..1), at most the maximum; 0 if empty.
   [[nodiscard]] std::uint64_t quantile(double q) const noexcept {
     const double rank = std::max(std::ceil(q * static_cast<double>(count())), 1.0);
     std::uint64_t seen = 0;

@@ -1,4 +1,4 @@
-/// A running default engine and short ways to use it.
+/// A running default engine and helpers for its use.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -14,8 +14,8 @@
 
 namespace daqiri::test {
 
-/// Two ports that hear themselves: port 0 with receive queues 0 and 1, port 1 with receive queue 5.
-/// Bursts have 8 packets, however long a sender that is interrupted takes for them.
+/// Two ports that receive their own packets: port 0 with receive queues 0 and 1, port 1 with
+/// receive queue 5. Bursts have 8 packets, even if the sender is interrupted.
 inline constexpr const char* LOOPBACK = R"(
 version: 1
 master_core: 0
@@ -50,7 +50,7 @@ interfaces:
     - {name: u, id: 0, cpu_core: any, batch_size: 8, memory_regions: [tx]}
 )";
 
-/// As above with headers and payload in different regions, both ways.
+/// Like LOOPBACK, with headers and payload in different regions for sending and receiving.
 inline constexpr const char* SPLIT = R"(
 version: 1
 master_core: 0
@@ -82,7 +82,7 @@ struct Engine {
   ~Engine() { shutdown(); }
 };
 
-/// Call `ready` until it returns true, for 10 s at most.
+/// Calls `ready` until it returns true, for at most 10 s.
 template <typename Ready>
 bool eventually(Ready&& ready) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
@@ -98,7 +98,7 @@ inline constexpr std::uint32_t PAYLOAD = 100;
 inline constexpr std::uint32_t SOURCE_IP = 0x0A000001;
 inline constexpr std::uint32_t DESTINATION_IP = 0x0A000002;
 
-/// A burst with `n` packets' buffers.
+/// A burst with buffers for `n` packets.
 inline BurstParams* filled_burst(int n, std::uint16_t port = 0, std::uint16_t queue = 0,
                                  int segments = 1) {
   BurstParams* burst = nullptr;
@@ -112,7 +112,7 @@ inline BurstParams* filled_burst(int n, std::uint16_t port = 0, std::uint16_t qu
   return burst;
 }
 
-/// Frame `i` of the burst: headers and a payload that begins with `number`.
+/// Writes frame `i` of the burst: headers and a payload that begins with `number`.
 inline void write_frame(BurstParams* burst, int i, std::uint16_t udp_dst, std::uint32_t number) {
   char mac[6];
   format_eth_addr(mac, "02:00:00:00:00:01");
@@ -135,7 +135,7 @@ inline std::uint32_t number_of(BurstParams* burst, int i) {
   return number;
 }
 
-/// Send `n` (at most 8) frames with numbers from `first`.
+/// Sends `n` (at most 8) frames, numbered from `first`.
 inline void send_frames(int n, std::uint16_t udp_dst, std::uint32_t first = 0,
                         std::uint16_t port = 0, std::uint64_t launch = 0) {
   BurstParams* burst = filled_burst(n, port);
@@ -146,7 +146,7 @@ inline void send_frames(int n, std::uint16_t udp_dst, std::uint32_t first = 0,
   REQUIRE(send_tx_burst(burst) == Status::SUCCESS);
 }
 
-/// Wait until a receive queue has handed over `n` bursts since the engine started.
+/// Waits until a receive queue has delivered `n` bursts since the engine started.
 inline void await_bursts(int port, int queue, std::uint64_t n) {
   const auto session = api::running();
   REQUIRE(session != nullptr);
@@ -154,7 +154,8 @@ inline void await_bursts(int port, int queue, std::uint64_t n) {
   REQUIRE(eventually([&] { return rx.counters().bursts >= n; }));
 }
 
-/// Bursts from `get` until `n` packets came, or 10 s passed; the numbers.
+/// Receives bursts with `get` until `n` packets have arrived or 10 s have passed. Returns their
+/// numbers.
 template <typename Get>
 std::vector<std::uint32_t> receive_numbers(std::size_t n, Get&& get) {
   std::vector<std::uint32_t> numbers;

@@ -145,7 +145,7 @@ TEST_CASE("file handles are told from destroyed ones", "[api][misuse]") {
 
 namespace {
 
-/// A write in the background that waits, because its first file is a pipe that nobody reads yet.
+/// A background write that is blocked, because its first file is a pipe without a reader.
 struct StuckWrite {
   StuckWrite(BurstParams* burst, const std::string& directory) : pipe(directory + "/p_0") {
     REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
@@ -156,7 +156,7 @@ struct StuckWrite {
   StuckWrite(const StuckWrite&) = delete;
   StuckWrite& operator=(const StuckWrite&) = delete;
   ~StuckWrite() { finish(); }
-  /// Read the pipe, so that the rest is written too. Returns what the first file got.
+  /// Reads the pipe, so that the rest is written too. Returns the content of the first file.
   std::string finish() {
     if (handle == nullptr) return {};
     const std::string first = content(pipe);
@@ -192,7 +192,7 @@ TEST_CASE("a burst that is freed while it is written is written whole", "[api][m
     free_all_packets_and_burst_rx(burst);
     free_all_packets_and_burst_rx(burst);
     CHECK(get_num_packets(burst) == 0);
-    // Buffers of a burst that was given back would be filled anew by now.
+    // If the burst had been freed, its buffers would have been filled again by now.
     for (std::uint32_t round = 0; round < 600; round += 8) {
       BurstParams* next = received_burst(1000 + round);
       CHECK(next != burst);

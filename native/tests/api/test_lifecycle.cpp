@@ -13,7 +13,7 @@ using namespace daqiri::test;
 
 namespace {
 
-/// Removed at the end.
+/// Deleted by the destructor.
 struct TemporaryFile {
   TemporaryFile(const std::string& name, const std::string& text)
       : path(std::filesystem::temp_directory_path() / (std::to_string(getpid()) + name)) {

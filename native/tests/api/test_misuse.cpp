@@ -7,7 +7,7 @@ using namespace daqiri::test;
 
 namespace {
 
-/// Every call that takes a burst, and whether it said no.
+/// A call that takes a burst, and whether it was rejected.
 struct BurstCall {
   const char* name;
   std::function<bool(BurstParams*)> refused;
@@ -86,7 +86,7 @@ std::vector<BurstCall> burst_calls() {
   };
 }
 
-/// Every call is refused, and says so.
+/// Requires that every call is rejected and reports an error.
 void check_refused(BurstParams* burst) {
   for (const BurstCall& call : burst_calls()) {
     INFO(call.name);
@@ -96,7 +96,7 @@ void check_refused(BurstParams* burst) {
   }
 }
 
-/// Calls that need a running engine, and their answer without.
+/// Checks the results of calls that need a running engine.
 void check_not_running() {
   BurstParams* burst = nullptr;
   std::uint16_t port = 0;

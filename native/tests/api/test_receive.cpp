@@ -14,7 +14,7 @@ namespace {
 
 using Place = std::pair<int, int>;
 
-/// Two bursts of 8 packets are ready in every queue.
+/// Puts two bursts of 8 packets into every queue.
 void send_everywhere() {
   for (int round = 0; round < 2; ++round) {
     send_frames(8, 5000, 0, 0);
@@ -145,7 +145,7 @@ TEST_CASE("several threads share the queues without losing or doubling a packet"
   }
   for (std::uint32_t n = 0; n < COUNT; n += 8) {
     send_frames(8, static_cast<std::uint16_t>(5000 + n / 8 % 2), n);
-    // The receiver's pool is finite: what is not read is dropped.
+    // The receive pool is finite: packets that are not read are dropped.
     eventually([&] {
       const std::lock_guard lock(mutex);
       return seen.size() + 128 > n;
@@ -162,7 +162,7 @@ TEST_CASE("several threads share the queues without losing or doubling a packet"
 
 TEST_CASE("packets freed one by one go back and leave the rest", "[api]") {
   const Engine engine(LOOPBACK);
-  // More rounds than there are buffers: what is not given back would be missed.
+  // More rounds than there are buffers: a buffer that is not returned would be missed.
   for (int round = 0; round < 100; ++round) {
     send_frames(8, 5000);
     BurstParams* burst = nullptr;

@@ -1,4 +1,4 @@
-// What refused calls leave in the log.
+// Log lines of rejected calls.
 #include <functional>
 
 #include "engine.h"
@@ -14,8 +14,7 @@ std::string logging(const char* yaml) {
   return text.replace(text.find("\"off\""), 5, "warn");
 }
 
-/// The first refusal is in the log, or the one that comes when a second has passed since another
-/// test's.
+/// The first refusal is logged, or a later one if another test logged one within the last second.
 void require_logged(LogTaker& log, const std::string& call, const std::function<void()>& refused) {
   INFO(call);
   log.forget();
@@ -24,7 +23,7 @@ void require_logged(LogTaker& log, const std::string& call, const std::function<
     return log.lines_with(call + ": ") > 0;
   }));
   log.forget();
-  // Then there is one a second, however many there are.
+  // After that, at most one line per second is logged.
   const auto begun = std::chrono::steady_clock::now();
   for (int i = 0; i < 1000; ++i) refused();
   const auto seconds =
@@ -76,7 +75,7 @@ TEST_CASE("each queue has its own first refusal, and later lines tell what was l
   LogTaker log;
   const Engine engine(logging(LOOPBACK));
   BurstParams* out = nullptr;
-  // Numbers that no other test has.
+  // Numbers that no other test uses.
   for (const int queue : {3001, 3002, 3003}) CHECK(get_rx_burst(&out, 0, queue) != Status::SUCCESS);
   for (const char* queue : {"queue 3001;", "queue 3002;", "queue 3003;"})
     CHECK(log.lines_with(queue) == 1);
@@ -113,7 +112,7 @@ TEST_CASE("what is only not there yet is not in the log", "[api]") {
 
 TEST_CASE("each warning of a configuration is told once", "[api]") {
   std::string yaml = logging(LOOPBACK);
-  // One that is adjusted, and three that stay as they are.
+  // One value is adjusted, three are not changed.
   yaml.replace(yaml.find("num_bufs: 512"), 13, "num_bufs: 90 ");
   yaml.replace(yaml.find("id: 12,"), 7, "id: 0, ");
   yaml.replace(yaml.find("interfaces:"), 0,
@@ -135,7 +134,7 @@ TEST_CASE("each warning of a configuration is told once", "[api]") {
   NetworkConfig config;
   REQUIRE(parse_network_config(yaml, config) == Status::SUCCESS);
   require_told("parse_network_config");
-  // Other lines: the same text is written once a second.
+  // Different lines: the same text is logged only once a second.
   const Engine engine("\n" + yaml);
   require_told("daqiri_init");
 }

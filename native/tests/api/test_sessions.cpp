@@ -8,7 +8,7 @@ using namespace daqiri::test;
 
 namespace {
 
-/// An explicit session that ends with the test.
+/// A session that the destructor closes.
 struct Opened {
   explicit Opened(const std::string& yaml = LOOPBACK) {
     const Status status = session_open(yaml, &id);
@@ -21,7 +21,7 @@ struct Opened {
   SessionId id{0};
 };
 
-/// Of the selected session's port 0, queue 0.
+/// Receives from queue 0 of port 0 of the selected session.
 std::vector<std::uint32_t> receive_eight() {
   return receive_numbers(8, [](BurstParams** b) { return get_rx_burst(b, 0, 0); });
 }
@@ -198,7 +198,7 @@ TEST_CASE("a burst remembers its session", "[api][sessions]") {
     const SessionScope scope(one.id);
     burst = create_tx_burst_params();
   }
-  // From here on nothing selects it, in this thread or another.
+  // From here on, no thread selects the session.
   REQUIRE(burst != nullptr);
   std::thread([&] {
     set_header(burst, 0, 0, 8, 1);

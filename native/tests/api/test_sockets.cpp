@@ -24,7 +24,7 @@ std::string interface(const std::string& name, const std::string& socket, bool r
          "  tx: {queues: [{name: t, id: 0, cpu_core: any, batch_size: 4, memory_regions: [tx]}]}\n";
 }
 
-/// Port 0: a server; ports 1 and 2: its clients, which hear answers.
+/// Port 0 is a server; ports 1 and 2 are its clients, which receive replies.
 std::string udp_config(std::uint16_t port) {
   const std::string uri = "udp://127.0.0.1:" + std::to_string(port);
   return "version: 1\nmaster_core: 0\nstream_type: socket\nlog_level: \"off\"\nmemory_regions:\n"
@@ -44,7 +44,7 @@ void send_text(std::uint16_t port, const std::string& text, std::uintptr_t conne
   REQUIRE(send_tx_burst(burst) == Status::SUCCESS);
 }
 
-/// The next packet's payload, and who sent it.
+/// The payload and the sender of the next packet.
 template <typename Get>
 std::string receive_text(Get&& get, std::uintptr_t* connection = nullptr) {
   BurstParams* burst = nullptr;
@@ -121,7 +121,7 @@ TEST_CASE("a server without a peer says so, and takes no packets", "[api]") {
     set_connection_id(burst, connection);
     return send_tx_burst(burst);
   };
-  // More often than there are bursts and buffers: they are given back.
+  // More attempts than there are bursts and buffers: they must be returned.
   for (int i = 0; i < 1000; ++i) REQUIRE(send_to(0, 0) == Status::CONNECT_FAILURE);
   CHECK_THAT(last_error(), Catch::Contains("transmit queue 't', connection 0: no client has sent"));
   CHECK(send_to(0, server) == Status::CONNECT_FAILURE);

@@ -1,5 +1,4 @@
-// A server and a client as programs write them, of whom either may start first: in one process, and
-// in two.
+// A server and a client as in user programs. Either may start first, in one process and in two.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -43,7 +42,7 @@ std::string conversation(const std::string& interfaces) {
          interfaces;
 }
 
-/// Sends COUNT numbered messages and receives as many, a step at a time.
+/// Sends COUNT numbered messages and receives as many, one step at a time.
 class Side {
  public:
   Side(bool server, bool tcp, std::uint16_t port)
@@ -51,7 +50,7 @@ class Side {
     REQUIRE(id_ >= 0);
   }
 
-  /// A server is alone and says so.
+  /// Requires that a server without a client reports that.
   void require_alone() {
     std::uintptr_t connection = 0;
     const Status found = socket_get_server_conn_id("127.0.0.1", port_, &connection);
@@ -63,7 +62,7 @@ class Side {
   void step() {
     receive();
     if (connection_ == 0 && !connect()) return;
-    // A datagram to a server that is not there is lost: its client waits for a sign of life.
+    // A datagram to a server that is not running is lost, so the client waits for a first reply.
     const bool greets = !tcp_ && !server_ && received_ == 0;
     if (greets) {
       static_cast<void>(send(HELLO, connection_));
@@ -71,7 +70,7 @@ class Side {
     } else if (sent_ < COUNT) {
       const Status status = send(sent_, connection_);
       if (status == Status::SUCCESS) ++sent_;
-      // Only a server whose client has not come yet.
+      // Allowed only for a server whose client has not connected.
       if (status != Status::SUCCESS) REQUIRE(status == Status::CONNECT_FAILURE);
       if (status != Status::SUCCESS) REQUIRE((server_ && received_ == 0));
     }
@@ -121,7 +120,7 @@ class Side {
   std::string stream_;
 };
 
-/// That nobody has at the moment.
+/// A port that is not in use.
 std::uint16_t unused_port(bool tcp) {
   const int fd = socket(AF_INET, (tcp ? SOCK_STREAM : SOCK_DGRAM) | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
@@ -134,7 +133,7 @@ std::uint16_t unused_port(bool tcp) {
   return ntohs(address.sin_port);
 }
 
-/// This program with one test, as another process.
+/// Runs one test of this program in another process.
 class Process {
  public:
   Process(const std::string& role, bool tcp, std::uint16_t port) {
@@ -160,7 +159,7 @@ class Process {
     if (pid_ > 0) kill(pid_, SIGKILL);
     if (pid_ > 0) waitpid(pid_, nullptr, 0);
   }
-  /// It has initialised.
+  /// Whether the process has initialised the engine.
   [[nodiscard]] bool ready() const {
     pollfd waiting{ready_, POLLIN, 0};
     char byte = 0;

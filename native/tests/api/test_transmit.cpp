@@ -164,7 +164,7 @@ TEST_CASE("a burst has as many packets as are asked for, or batch_size", "[api]"
   CHECK(get_num_packets(burst) == 8);
   free_tx_burst(burst);
 
-  // Of one burst after the other, all of which have room for more than batch_size then.
+  // Fill one burst after the other. Each has room for more than batch_size packets.
   constexpr int COUNT = 104;
   for (int round = 0; round < 20; ++round) {
     burst = filled_burst(COUNT);
@@ -177,7 +177,7 @@ TEST_CASE("a burst has as many packets as are asked for, or batch_size", "[api]"
     REQUIRE(numbers.size() == COUNT);
     for (std::size_t i = 0; i < COUNT; ++i) REQUIRE(numbers[i] == std::uint32_t{COUNT} * round + i);
   }
-  // What is wanted may still be changed.
+  // The requested number may still be changed.
   burst = create_tx_burst_params();
   set_header(burst, 0, 0, 1, 1);
   set_num_packets(burst, 50);
@@ -257,7 +257,7 @@ TEST_CASE("buffers that run out are told from bursts that run out", "[api]") {
 
 TEST_CASE("a full ring frees the burst that it refuses", "[api]") {
   const Engine engine(LOOPBACK);
-  // Far ahead, so that the ring fills up. The worker takes one burst from it.
+  // Launch times far ahead, so that the ring fills. The worker takes one burst from it.
   const std::uint64_t later = now_ns() + 3'600'000'000'000ULL;
   Status status = Status::SUCCESS;
   int accepted = 0;
@@ -310,7 +310,7 @@ TEST_CASE("packets leave at their launch times", "[api]") {
 }
 
 TEST_CASE("waiting for buffers ends when open bursts have them", "[api]") {
-  // One region for both ways; what is received waits for a full burst, which never comes.
+  // One region for both directions. Received packets wait for a full burst, which never comes.
   std::string yaml = LOOPBACK;
   for (const char* name : {"t, id: 0, cpu_core: any, batch_size: 8, memory_regions: [tx]",
                            "u, id: 0, cpu_core: any, batch_size: 8, memory_regions: [tx]"})
@@ -342,7 +342,7 @@ TEST_CASE("waiting for buffers ends when open bursts have them", "[api]") {
 TEST_CASE("a burst that is used again has nothing of its last user", "[api]") {
   const Engine engine(LOOPBACK);
   int freed = 0;
-  // More than there are: each is used again.
+  // More than there are, so that each burst is used again.
   for (int i = 0; i < 40; ++i) {
     BurstParams* burst = filled_burst(1);
     CHECK(std::ranges::count(burst->hdr.custom_burst_data, 0) ==

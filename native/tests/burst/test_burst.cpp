@@ -144,7 +144,7 @@ TEST_CASE("A doorbell wakes a sleeper and never misses one", "[burst]") {
         done.store(i);
         continue;
       }
-      // Two seconds: a missed ring would show as a wait of that length, and the total as minutes.
+      // A missed wakeup would cost the full two seconds, and the test would take minutes.
       bell.wait(2'000'000'000);
     }
   });

@@ -1,4 +1,4 @@
-// Configurations that hold every key, and edits on them.
+// Configurations that contain every key, and helpers to edit them.
 #pragma once
 
 #include <string>
@@ -20,7 +20,7 @@ extern const char* const SOCKET;
 extern const char* const ROCE;
 extern const char* const LEGACY;
 
-/// What a text loads as.
+/// The result of loading a text.
 struct Loaded {
   NetworkConfig config;
   ConfigReport report;
@@ -51,7 +51,7 @@ inline std::size_t warnings(const ConfigReport& report) {
   return count(report, ConfigProblem::Severity::WARNING);
 }
 
-/// The text has one error, at `path`, whose message has `part`.
+/// Requires one error, at `path`, with `part` in its message.
 inline void require_error(std::string_view text, const std::string& path,
                           const std::string& part = "") {
   const Loaded loaded = load(text);
@@ -67,7 +67,7 @@ inline void require_error(std::string_view text, const std::string& path,
   }
 }
 
-/// The text loads, with one warning, at `path`, whose message has `part`.
+/// Requires that the text loads with one warning, at `path`, with `part` in its message.
 inline Loaded require_warning(std::string_view text, const std::string& path,
                               const std::string& part = "") {
   Loaded loaded = load(text);
@@ -79,7 +79,7 @@ inline Loaded require_warning(std::string_view text, const std::string& path,
   return loaded;
 }
 
-/// The text loads without a word.
+/// Requires that the text loads without problems.
 inline NetworkConfig require_clean(std::string_view text) {
   const Loaded loaded = load(text);
   INFO(loaded.report.text());

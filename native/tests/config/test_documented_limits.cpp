@@ -1,5 +1,5 @@
-// The documented grammar at its limits: defaults, the first and last values that are read, and the
-// first that are refused.
+// The documented configuration at its limits: defaults, the first and last accepted values, and the
+// first rejected values.
 #include "documents.h"
 
 using namespace daqiri;
@@ -10,7 +10,7 @@ namespace {
 const std::string QUEUE = "interfaces[0].rx.queues[0]";
 const std::string FLOW = "interfaces[0].rx.flows[0]";
 
-/// `document` with `what` replaced, read without a word.
+/// `document` with `what` replaced; must load without problems.
 NetworkConfig with(const char* document, std::string_view what, std::string_view by) {
   return require_clean(replaced(document, what, by));
 }
@@ -19,7 +19,7 @@ void refuses(const char* document, std::string_view what, std::string_view by,
   require_error(replaced(document, what, by), path, std::string(message));
 }
 
-/// SOCKET with more clients behind its own.
+/// SOCKET with additional clients.
 std::string with_clients(int count) {
   std::string text = SOCKET;
   for (int i = 0; i < count; ++i)

@@ -1,5 +1,4 @@
-// Spellings that the documents allow, each with what it means, and mistakes that only a look at the
-// whole configuration finds.
+// Documented spellings with their meanings, and mistakes that only the whole configuration shows.
 #include <yaml-cpp/yaml.h>
 
 #include <functional>
@@ -16,7 +15,7 @@ struct Spelling {
   const char* document;
   std::string_view what;
   std::string_view by;
-  /// The value, as text.
+  /// Returns the value as text.
   std::function<std::string(const NetworkConfig&)> value;
   std::string expected;
 };
@@ -145,7 +144,7 @@ TEST_CASE("keys that went say what has replaced them", "[config][spellings]") {
 }
 
 TEST_CASE("what no engine could do is found before the start", "[config][spellings]") {
-  // Any engine's packets are copied to a GPU.
+  // Packets of any engine can be copied to a GPU.
   require_clean(replaced(SOCKET, "kind: host", "kind: device"));
   require_clean(replaced(LEGACY, "kind: host", "kind: device"));
   require_clean(replaced(ROCE, "kind: host_pinned", "kind: device"));
@@ -160,7 +159,7 @@ TEST_CASE("memory that nothing uses is told of", "[config][spellings]") {
       replaced(SOCKET, "memory_regions:\n",
                "memory_regions:\n- {name: spare, kind: host, num_bufs: 16, buf_size: 2048}\n");
   require_warning(unused, "memory_regions[0]", "used by no queue and no reorder config");
-  // Where it may be used, or a name may be misspelled, there is no second mistake.
+  // No second problem is reported where the region may be used or a name may be misspelled.
   require_error(replaced(unused, "name: in, id: 0", "name: in, id: x"),
                 "interfaces[0].rx.queues[0].id");
   CHECK(warnings(load(replaced(unused, "name: in, id: 0", "name: in, id: x")).report) == 0);

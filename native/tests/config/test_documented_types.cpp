@@ -1,5 +1,5 @@
-// The types as the documents have them: numbers of enumerators, byte orders, conversions, and a
-// configuration that a program builds in code.
+// The documented types: numbers of enumerators, byte orders, conversions, and a configuration built
+// in code.
 #include <arpa/inet.h>
 
 #include <type_traits>

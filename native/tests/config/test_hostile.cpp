@@ -1,5 +1,4 @@
-// Texts that were made to hurt: no exception, no overflow of stack or memory, an answer in bounded
-// time.
+// Malicious texts: no exception, no overflow of stack or memory, and a result in bounded time.
 #include <random>
 
 #include "documents.h"
@@ -48,7 +47,7 @@ TEST_CASE("aliases that expand without end", "[config][hostile]") {
   CHECK_THAT(load("version: &a [*a]\n").report.text(), Catch::Contains("alias"));
   CHECK_THAT(load("version: &a {b: *a}\n").report.text(), Catch::Contains("alias"));
 
-  // A list of queues used by many interfaces: as large as the limit lets it be.
+  // A list of queues shared by many interfaces, up to the size limit.
   std::string wide = "version: 1\nmaster_core: 0\nstream_type: raw\nqueues: &q [" +
                      repeated("{id: 1, nam: x}, ", 100) + "]\ninterfaces:\n";
   wide += repeated("- {name: a, rx: {queues: *q}}\n", 100);

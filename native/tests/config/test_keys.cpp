@@ -1,5 +1,5 @@
-// Every key of the schema with another good value, which must change the configuration, and a bad
-// one, which must be the only problem, at its place.
+// Every key of the schema with another valid value, which must change the configuration, and an
+// invalid one, which must be the only problem, reported at its place.
 #include <algorithm>
 #include <fstream>
 #include <iterator>
@@ -16,13 +16,13 @@ namespace {
 
 struct Case {
   const char* document;
-  /// Of one occurrence of the key.
+  /// Path of one occurrence of the key.
   std::string path;
   std::string good;
   std::string bad;
-  /// Where the bad value is reported, when not at the key.
+  /// Where the invalid value is reported, if not at the key.
   std::string below{};
-  /// The good value is the only one, or the default.
+  /// The valid value is the only one, or the default.
   bool same{false};
 };
 

@@ -1,4 +1,4 @@
-// How a text or file is taken in, and how what is wrong with it is told.
+// Loading of texts and files, and the messages about their problems.
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -27,7 +27,7 @@ std::string indented(std::string_view text, const std::string& by) {
   return result;
 }
 
-/// A file of the test, removed afterwards.
+/// A file that the destructor deletes.
 class TemporaryFile {
  public:
   explicit TemporaryFile(std::string_view content)
@@ -98,7 +98,7 @@ TEST_CASE("ten mistakes are ten errors, each at its line", "[config][load]") {
     CHECK(problem.line_ == expected[i].line);
     CHECK(problem.path_ == expected[i].path);
   }
-  // What could be read is there.
+  // The valid parts were loaded.
   CHECK(loaded.config.common_.master_core_ == 3);
   CHECK(memory_regions(loaded.config).at(1)->name_ == "tx");
   CHECK(loaded.config.ifs_.at(0).rx_.queues_.at(0).common_.cpu_core_ == "4");
@@ -173,14 +173,14 @@ TEST_CASE("an unknown key names the nearest one", "[config][load]") {
                 "interfaces[0].socket_config.max_payload", "'max_payload_size'");
   require_error(replaced(SOCKET, "batch_size: 16,", "batch_size: 16, offloads: [tx_eth_src],"),
                 queue + ".offloads", "accepts name, id");
-  // A misspelled required key is one mistake, not two.
+  // A misspelled required key is reported once, not twice.
   require_error(replaced(SOCKET, "batch_size: 16,", "batch_sise: 16,"), queue + ".batch_sise",
                 "nearest is 'batch_size'");
   require_error(replaced(SOCKET, "master_core: 0", "mastercore: 0"), "master_core", "required");
   const std::string inner = "daqiri:\n  cfg:\n" + indented(SOCKET, "    ");
   require_error(replaced(inner, "master_core: 0", "mastercore: 0"), "mastercore",
                 "nearest is 'master_core'");
-  // A key that has nothing to do with the missing one does not hide it.
+  // An unrelated key does not hide a missing one.
   CHECK(errors(load(replaced(SOCKET, "batch_size: 16,", "xyz: 16,")).report) == 2);
   require_error(replaced(SOCKET, "  rx:", "  Rx:"), "interfaces[0].Rx", "nearest is 'rx'");
   require_error(replaced(RAW, "accurate_send", "accurate-send"), "interfaces[1].tx.accurate-send",
@@ -252,7 +252,7 @@ TEST_CASE("wrong types are told with what was found", "[config][load]") {
     INFO(value);
     CHECK(require_clean(queue(value)) == require_clean(SOCKET));
   }
-  // Of an engine that this build has not, no key is without effect.
+  // If the engine is not part of this build, no key is reported as unused.
   const std::string absent = replaced(FLEX, "address: eth0", "address: 0000:05:00.0");
   for (const char* value : {"true", "True", "TRUE", "yes", "on", "y", "'true'"}) {
     CHECK(require_clean(absent + "debug: " + value + "\n").debug_);

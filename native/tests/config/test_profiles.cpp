@@ -1,4 +1,4 @@
-// The configurations that come with the package.
+// The configurations in the package.
 #include <filesystem>
 
 #include "documents.h"

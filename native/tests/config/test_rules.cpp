@@ -1,4 +1,4 @@
-// What must hold between values: one broken rule is one error, at the key to change.
+// Rules between values: a violation is one error, at the key to change.
 #include "documents.h"
 
 using namespace daqiri;
@@ -61,7 +61,7 @@ TEST_CASE("a flow that no packet reaches is told of, with the flow that takes th
   require_warning(replaced(ECPRI, "name: control, id: 2, match: {ecpri: {msg_type: 2, rtc_id: 18}}",
                            "name: control, id: 2, match: {ecpri: {msg_type: 0, pc_id: 17}}"),
                   FLOWS + "[1].match", "matches all packets of flow 'control'");
-  // In front it takes the rest.
+  // If it comes first, it matches the remaining packets.
   require_clean(replaced(ECPRI, "name: type, id: 3, match: {ecpri: {msg_type: 5}}",
                          "name: type, id: 3, match: {ecpri: {msg_type: 2}}"));
   require_warning(replaced(ECPRI, "{ecpri: {msg_type: 0, pc_id: 17}}, action: {type: queue",
@@ -367,11 +367,12 @@ TEST_CASE("reorder plans get packets they can use", "[config][rules]") {
       require_clean(REORDER).ifs_[0].rx_.reorder_configs_[1].seq_batch_number_.packets_per_batch_ ==
       256);
   breaks(REORDER, "flow_ids: [1]", "flow_ids: []", plan + ".flow_ids", "empty list");
-  breaks(REORDER, "flow_ids: [1]", "flow_ids: [7]", plan + ".flow_ids[0]", "no flow");
+  breaks(REORDER, "flow_ids: [1]", "flow_ids: [7]", plan + ".flow_ids[0]", "not a flow");
   breaks(REORDER, "flow_ids: [2]", "flow_ids: [3, 1]", plan2 + ".flow_ids[1]",
          "claimed by " + plan + ".flow_ids[0]");
   breaks(REORDER, "memory_region: batches\n      flow_ids: [2]",
-         "memory_region: gpu\n      flow_ids: [2]", plan2 + ".memory_region", "no memory region");
+         "memory_region: gpu\n      flow_ids: [2]", plan2 + ".memory_region",
+         "not a memory region");
   const std::string gpu =
       replaced(REORDER, "- {name: batches",
                "- {name: gpu, kind: device, num_bufs: 4, buf_size: 100000000}\n- {name: batches");

@@ -1,4 +1,4 @@
-// Structs built in code, and the way to YAML and back.
+// Structs built in code, and their conversion to and from YAML.
 #include "documents.h"
 
 using namespace daqiri;
@@ -6,7 +6,7 @@ using namespace daqiri::test;
 
 namespace {
 
-/// A loopback configuration as a program would build it.
+/// A loopback configuration built in code.
 NetworkConfig built() {
   NetworkConfig config;
   config.common_.loopback_ = LoopbackType::LOOPBACK_TYPE_SW;
@@ -33,7 +33,7 @@ NetworkConfig built() {
   return config;
 }
 
-/// One error, at `path`, without a line.
+/// Requires one error, at `path`, without a line.
 void refuses(NetworkConfig config, const std::string& path) {
   const NetworkConfig before = config;
   const ConfigReport report = validate_config(config);

@@ -1,4 +1,4 @@
-// Keys that an engine reads and does not use are warned of by name.
+// Warnings name the keys that an engine does not use.
 #include "documents.h"
 
 using namespace daqiri;
@@ -72,7 +72,7 @@ TEST_CASE("what sockets do not use is warned of", "[config][unused]") {
   unused(UDP, "mode: client,", "mode: client, retry_connect_s: 2,",
          "interfaces[1].socket_config.retry_connect_s", "only a TCP client connects");
   require_clean(replaced(tcp(), "mode: client,", "mode: client, retry_connect_s: 2,"));
-  // The loopback engine fills in addresses, as a network card does.
+  // The loopback engine fills in addresses, like a network card.
   require_clean(replaced(MEMORY, "{name: out,", "{name: out, offloads: [tx_eth_src],"));
 }
 

@@ -1,4 +1,4 @@
-// What is refused before an engine is opened.
+// Configurations that are rejected before an engine is opened.
 #include <algorithm>
 #include <cstdio>
 #include <functional>
@@ -42,7 +42,7 @@ NetworkConfig with_flow(const std::function<void(InterfaceConfig&, FlowConfig&)>
   return config;
 }
 
-/// Status and text of the error.
+/// Status and text of the error that `call` throws.
 std::pair<Status, std::string> refusal(const std::function<void()>& call) {
   try {
     call();
@@ -60,7 +60,7 @@ FlowAction action(FlowType type) {
 
 struct Case {
   std::function<void(InterfaceConfig&, FlowConfig&)> change;
-  /// The trait that allows it.
+  /// The trait that allows the configuration.
   bool EngineTraits::* trait;
   std::string text;
 };
@@ -190,7 +190,7 @@ TEST_CASE("memory regions beyond the machine's memory are refused by their keys"
   CHECK_THAT(text, Catch::Contains("'second'") &&
                        Catch::Contains("together with the items before it 4194304") &&
                        Catch::Contains("this machine has 3145728"));
-  // Of another memory than the machine's.
+  // GPU memory does not count as memory of the machine.
   second = {.name_ = "gpu",
             .kind_ = MemoryKind::DEVICE,
             .num_bufs_ = 2147483648,
@@ -247,7 +247,7 @@ TEST_CASE("everything that is absent is named at once", "[engine]") {
     CHECK_THAT(text, Catch::Contains(part));
   CHECK(std::count(text.begin(), text.end(), '\n') == 4);
 
-  // Both regions are in the sum, and in the remedy.
+  // Both regions are in the sum and in the proposed fix.
   std::uint64_t own = 0;
   std::uint64_t all = 0;
   std::uint64_t reserve = 0;

@@ -1,4 +1,4 @@
-// Engines that a program registers under names of their own.
+// Engines that a program registers under new names.
 #include <string>
 
 #include <catch2/catch.hpp>
@@ -63,7 +63,7 @@ TEST_CASE("a name that is no engine's is refused with those that are", "[engine]
 
 TEST_CASE("an engine that does not take the configuration is refused", "[engine]") {
   NetworkConfig config;
-  // It serves `loopback: sw` only.
+  // The engine supports `loopback: sw` only.
   const ConfigReport report = load_config_text(document("loopback"), "test.yaml", config);
   INFO(report.text());
   REQUIRE(report.problems_.size() == 1);

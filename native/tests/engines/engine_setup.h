@@ -1,4 +1,4 @@
-/// Engines that the common suite tests, each with a configuration of two ends of a wire.
+/// Engines of the common test suite, each with a configuration of two connected ports.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +14,23 @@ struct SuiteOptions {
   std::uint32_t timeout_us{500};
   std::uint64_t rx_bufs{4096};
   std::uint64_t tx_bufs{1024};
-  /// Bytes of the first of two segments; 0: one segment.
+  /// Bytes of the first of two segments; 0 for one segment.
   std::uint32_t split{0};
 };
 
 struct EngineSetup {
   std::string name;
-  /// What tx queue 0 of port `tx_port` sends arrives at rx queue 0 of port `rx_port`.
+  /// Packets sent by tx queue 0 of port `tx_port` arrive at rx queue 0 of port `rx_port`.
   NetworkConfig (*config)(const SuiteOptions& options);
   int tx_port{0};
   int rx_port{0};
-  /// False: a byte stream, whose packets arrive as reads cut them.
+  /// False for a byte stream, whose packets arrive as they were read.
   bool keeps_boundaries{true};
   /// Packets are not split over segments.
   bool whole_packets{false};
-  /// Nothing is lost on the way, however slow the receiver is.
+  /// No packets are lost, even if the receiver is slow.
   bool waits{false};
-  /// What is lost on the way is counted to the last packet here.
+  /// Every lost packet is counted here.
   bool counts_all{true};
   /// Its queues have no threads.
   bool direct{false};
@@ -41,12 +41,12 @@ inline std::vector<EngineSetup>& engine_setups() {
   return all;
 }
 
-/// As a static object in the engine's own file of tests.
+/// Define as a static object in the test file of the engine.
 struct RegisteredSetup {
   explicit RegisteredSetup(const EngineSetup& setup) { engine_setups().push_back(setup); }
 };
 
-/// Regions, and interfaces without their addresses: one that has both sides, or a sender and a
+/// Regions and interfaces without addresses: one interface with both directions, or a sender and a
 /// receiver.
 inline NetworkConfig suite_config(const SuiteOptions& options, bool two_ports) {
   NetworkConfig config;

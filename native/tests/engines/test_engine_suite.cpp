@@ -1,4 +1,4 @@
-// What holds of every engine: each case runs with each engine that has registered a setup.
+// Requirements on all engines: each case runs with each engine that registers a setup.
 #include <dirent.h>
 #include <catch2/catch.hpp>
 
@@ -21,7 +21,7 @@ namespace {
 constexpr std::int64_t LONG = 20'000'000'000;
 using Bytes = std::vector<std::uint8_t>;
 
-/// Packet `number` of a run of packets, of a length of its own.
+/// Packet `number` of a sequence; the length depends on the number.
 Bytes packet_of(std::uint32_t number) {
   Bytes bytes(64 + number * 37U % 1300U);
   for (std::size_t i = 0; i < bytes.size(); ++i)
@@ -49,7 +49,7 @@ std::uint64_t dropped(const RxSnapshot& s, DropReason reason) {
   return s.dropped[static_cast<std::size_t>(reason)];
 }
 
-/// A session of one engine, and a thread that looks at its accounts all the while.
+/// A session of one engine, and a thread that checks its counters continuously.
 class Wire {
  public:
   explicit Wire(const EngineSetup& of, const SuiteOptions& options = {})
@@ -68,7 +68,7 @@ class Wire {
     auditor_.join();
   }
 
-  /// Waits for buffers, for LONG at most. Packets carry launch times from `launch` on, 0: none.
+  /// Waits for buffers, for at most LONG. Launch times start at `launch`; 0 for none.
   bool send(std::uint32_t first, std::uint32_t count, std::uint64_t launch = 0,
             std::uint64_t gap = 0) {
     return send_packets(tx, count, launch, gap, LONG,
@@ -79,8 +79,8 @@ class Wire {
     Bytes bytes;
     std::uint64_t time;
   };
-  /// Takes bursts until `bytes` bytes are there, or LONG has passed, or all was lost that is
-  /// missing.
+  /// Receives bursts until `bytes` bytes have arrived, LONG has passed, or all missing packets are
+  /// counted as lost.
   std::vector<Packet> receive(std::size_t bytes) {
     std::vector<Packet> packets;
     std::size_t got = 0;
@@ -105,7 +105,7 @@ class Wire {
     return packets;
   }
 
-  /// Waits until so many bytes have come to the queue, whatever became of them.
+  /// Waits until the queue has received so many bytes, including dropped ones.
   [[nodiscard]] bool received(std::size_t bytes) const {
     const std::uint64_t end = monotonic_ns() + LONG;
     while (rx.counters().received_bytes < bytes && monotonic_ns() < end) {
@@ -115,7 +115,7 @@ class Wire {
     return rx.counters().received_bytes >= bytes;
   }
 
-  /// The session is closed, what it held is given back, the accounts hold.
+  /// Closes the session, and requires that all buffers are returned and the counters balance.
   void finish() {
     session->close();
     while (Burst* burst = rx.receive()) burst->release();
@@ -174,7 +174,7 @@ TEST_CASE("packets of mixed lengths arrive whole and in order", "[engines]") {
   with_each_engine([](const EngineSetup& setup) {
     Wire wire(setup);
     constexpr std::uint32_t COUNT = 700;
-    // What waits for the receiver fits the kernel's buffers, too.
+    // The waiting packets also fit into the buffers of the kernel.
     for (std::uint32_t first = 0; first < COUNT; first += 100) {
       const Bytes expected = packets_of(first, 100);
       REQUIRE(wire.send(first, 100));
@@ -220,7 +220,7 @@ TEST_CASE("no packet leaves before its launch time; past ones leave at once, lat
       REQUIRE(packets[i].time >= start + GAP * i);
     REQUIRE(wire.tx.wait_idle(LONG));
     CHECK(wire.tx.lateness().count() == 40);
-    // On a busy machine, some of these were late.
+    // On a busy machine, some of these packets were late.
     const std::uint64_t late = wire.tx.counters().late;
     REQUIRE(wire.send(0, 7, 1, 1));
     REQUIRE(joined(wire.receive(packets_of(0, 7).size())) == packets_of(0, 7));
@@ -311,7 +311,7 @@ TEST_CASE("what a slow consumer costs is counted, packet by packet", "[engines]"
     std::atomic<bool> done{false};
     std::size_t got = 0;
     std::thread consumer([&] {
-      // Whatever was held when nothing more comes is taken after the close.
+      // Packets that are still held are received after the close.
       while (!done || wire.rx.counters().held > 0) {
         Burst* burst = wire.rx.receive();
         if (burst == nullptr) {
@@ -326,7 +326,7 @@ TEST_CASE("what a slow consumer costs is counted, packet by packet", "[engines]"
     });
     constexpr std::uint32_t COUNT = 6000;
     const bool sent = wire.send(0, COUNT);
-    // What a stream has sent may still be in the kernel, whose buffers go with the session.
+    // Data of a stream may still be in the buffers of the kernel, which are freed with the session.
     const bool idle =
         wire.tx.wait_idle(LONG) && (!setup.waits || wire.received(packets_of(0, COUNT).size()));
     wire.session->close();

@@ -1,4 +1,4 @@
-// A receive queue with nothing else of a session.
+// A receive queue without a session.
 #include <catch2/catch.hpp>
 
 #include <cstring>
@@ -15,7 +15,7 @@ using namespace daqiri;
 
 namespace {
 
-/// A queue of two packets a burst, and buffers to fill it with.
+/// A queue with two packets per burst, and buffers to fill it.
 struct Bench {
   explicit Bench(int batch = 4, std::uint32_t meta_buffers = 8, std::uint32_t num_bufs = 256,
                  RxQueue::Sources sources = RxQueue::Sources::FEW, std::uint32_t timeout_us = 0,
@@ -35,7 +35,7 @@ struct Bench {
   }
   [[nodiscard]] memory::MemoryRegion& region() const { return queue->region(0); }
 
-  /// Deliver `n` packets of one buffer each; lengths and times are numbered from `first` on.
+  /// Delivers `n` packets of one buffer each; lengths and times are numbered from `first`.
   void deliver(RxSource& source, std::uint32_t n, std::uint32_t first = 0) {
     std::vector<std::uint32_t> buffers(n);
     std::vector<std::uint32_t> lengths(n);
@@ -62,7 +62,7 @@ struct Bench {
 
   std::shared_ptr<SessionMemory> memory{std::make_shared<SessionMemory>()};
   std::unique_ptr<RxQueue> queue;
-  /// When the pass of the next `deliver` began.
+  /// Start time of the pass in the next `deliver`.
   std::uint64_t pass_ns{0};
 };
 
@@ -70,7 +70,7 @@ std::uint64_t dropped(const RxQueue& queue, DropReason reason) {
   return queue.counters().dropped[static_cast<std::size_t>(reason)];
 }
 
-/// Memory of somebody else, in which packets begin anywhere.
+/// External memory in which packets begin anywhere.
 class Foreign final : public memory::BufferOwner {
  public:
   Foreign() : BufferOwner("foreign", 100, false) {}
@@ -78,7 +78,7 @@ class Foreign final : public memory::BufferOwner {
   std::uint32_t given{0};
 };
 
-/// Memory that must not be held for long.
+/// Memory that must be returned soon.
 class Lender final : public memory::BufferOwner {
  public:
   Lender() : BufferOwner("lender", 100, true) {}
@@ -175,7 +175,7 @@ TEST_CASE("the application gets copies of what must not be held for long", "[io]
   CHECK(lender->given == std::vector<std::uint32_t>(numbers.begin(), numbers.end()));
   bench.region().give(others.data(), static_cast<std::uint32_t>(others.size()));
   CHECK(bench.region().available() == 256);
-  // A recorder, which gives them back soon, reads them where they lie.
+  // A recorder returns packets soon, so it reads them in place.
   deliver();
   burst = bench.queue->receive_packets();
   REQUIRE(burst != nullptr);
@@ -186,7 +186,7 @@ TEST_CASE("the application gets copies of what must not be held for long", "[io]
 
 namespace {
 
-/// Packets of a device that has them at the same addresses, and can have no memory for more.
+/// A device that has the packets at the same addresses. It can run out of memory for more.
 class Staged final : public memory::MemoryRegion {
  public:
   Staged(const MemoryRegionConfig& config, const memory::RegionExtent& extent)
@@ -314,7 +314,7 @@ TEST_CASE("a queue starves when buffers were wanted and the application has all 
   RxQueue& queue = *bench.queue;
   const std::uint32_t all = bench.region().available();
   bench.deliver(4);
-  // A full burst, which the application may take.
+  // A full burst, which the application can receive.
   Burst* burst = queue.receive();
   REQUIRE(burst != nullptr);
   bench.deliver(4);
@@ -326,16 +326,16 @@ TEST_CASE("a queue starves when buffers were wanted and the application has all 
   CHECK_FALSE(queue.starves());
   queue.drop(DropReason::NO_PACKET_BUFFER, 1);
   CHECK_FALSE(queue.starves());
-  // It is not forgotten until the application has taken the last burst.
+  // The shortage is remembered until the application has received the last burst.
   Burst* second = queue.receive();
   REQUIRE(second != nullptr);
   CHECK(queue.starves());
   CHECK_FALSE(queue.starves());
-  // Another queue of the region wants buffers.
+  // Another queue of the region needs buffers.
   queue.note_shortage();
   CHECK(queue.starves());
   queue.note_shortage();
-  // Some are free by now, but a burst to be sent may want more of them.
+  // Some buffers are free by now, but a burst to send may need more.
   second->release();
   bench.region().note_shortage();
   CHECK(queue.starves());
@@ -368,7 +368,7 @@ TEST_CASE("bursts begun in one pass are due together", "[io]") {
   bench.deliver(queue.add_source(8), 1);
   CHECK(queue.deliver_expired(5'999'999) == 6'000'000);
   CHECK(queue.receive() == nullptr);
-  // Two are due, one is not.
+  // Two bursts are due, one is not.
   CHECK(queue.deliver_expired(6'000'000) == 6'000'001);
   for (const std::uintptr_t connection : {0, 7}) {
     Burst* burst = queue.receive();
@@ -381,10 +381,10 @@ TEST_CASE("bursts begun in one pass are due together", "[io]") {
 
 TEST_CASE("discarding is not a matter of clocks", "[io]") {
   Bench bench;
-  // Packets from long before, and from the future.
+  // Packets with times in the distant past and in the future.
   std::thread asks([&] { bench.queue->request_flush(); });
   bench.deliver(2);
-  // The request is answered by a pass that has begun after it.
+  // Only a pass that begins after the request answers it.
   const std::uint64_t end = monotonic_ns() + 10'000'000'000;
   while (dropped(*bench.queue, DropReason::FLUSHED) == 0 && monotonic_ns() < end) {
     bench.queue->begin_pass(monotonic_ns());
@@ -401,7 +401,7 @@ TEST_CASE("discarding is not a matter of clocks", "[io]") {
 
 namespace {
 
-/// Takes every other packet, and has one burst less than it is asked for.
+/// Takes every other packet, and one burst less than requested.
 class EveryOther final : public RxStage {
  public:
   [[nodiscard]] bool claims(FlowId) noexcept override { return true; }

@@ -20,7 +20,7 @@ std::vector<float> means(Kind kind, std::vector<T> frame, std::uint64_t images, 
   REQUIRE(frame.size() == images * rows * columns);
   const Pixels pixels{
       .kind = kind, .bytes = sizeof(T), .images = images, .rows = rows, .columns = columns};
-  // One that lies anywhere, of exactly its bytes.
+  // A frame at an unaligned address, with the exact size.
   std::vector<std::byte> bytes(1 + frame.size() * sizeof(T));
   std::memcpy(bytes.data() + 1, frame.data(), bytes.size() - 1);
   std::vector<float> made(pixels.means(binning));
@@ -58,7 +58,7 @@ TEST_CASE("sums of integers are exact", "[means]") {
 }
 
 TEST_CASE("floats are added as doubles, in the order of rows", "[means]") {
-  // 2^60 takes up what is added to it and to which nothing was added before.
+  // In double precision, adding 1 to 2^60 has no effect.
   CHECK(means<double>(Kind::FLOAT, {0x1p60, 1, -0x1p60, 1}, 1, 2, 2, 2) == std::vector{0.25F});
   CHECK(means<double>(Kind::FLOAT, {0x1p60, -0x1p60, 1, 1}, 1, 2, 2, 2) == std::vector{0.5F});
   CHECK(means<float>(Kind::FLOAT, {0x1p100F, 1, -0x1p100F, 3}, 1, 2, 2, 2) == std::vector{0.75F});
@@ -73,7 +73,7 @@ TEST_CASE("halves and bf16 have the values of their bits", "[means]") {
   CHECK(half(0x7BFF) == 65504.0F);
   CHECK(half(0x0001) == 0x1p-24F);
   CHECK(half(0x83FF) == -1023 * 0x1p-24F);
-  // Sums begin with zero.
+  // Sums start at positive zero.
   CHECK(bits_of(half(0x8000)) == 0);
   CHECK(half(0xFC00) == -std::numeric_limits<float>::infinity());
   CHECK(std::isnan(half(0x7C01)));
@@ -89,7 +89,7 @@ TEST_CASE("what is not a number has the same bits everywhere", "[means]") {
   CHECK(bits_of(made[2]) == 0x7FC00000U);
   CHECK(bits_of(means<float>(Kind::FLOAT, {INFINITE, -INFINITE, 1, 1}, 1, 2, 2, 2)[0]) ==
         0x7FC00000U);
-  // Beyond the largest float.
+  // Exceeds the largest float.
   CHECK(means<double>(Kind::FLOAT, {1e300, 1e300, 1e300, 1e300}, 1, 2, 2, 2) ==
         std::vector{INFINITE});
 }

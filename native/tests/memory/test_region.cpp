@@ -120,7 +120,7 @@ TEST_CASE("A region lies on the NUMA node of its affinity", "[memory]") {
 
 namespace {
 
-/// Memory that faults when the CPU touches it, in place of a GPU's.
+/// Memory that the CPU cannot access, like that of a GPU.
 class Unreadable final : public MemoryRegion {
  public:
   Unreadable(const MemoryRegionConfig& config, const memory::RegionExtent& extent)
@@ -164,7 +164,7 @@ TEST_CASE("A retired region is given back with the last buffer, and has none any
   REQUIRE(region.take(buffers.data(), 3) == 3);
   region.retire();
   REQUIRE_FALSE(region.freed());
-  // Who holds some may still take others.
+  // More buffers can be taken while some are held.
   REQUIRE(region.take(&buffers[3], 1) == 1);
   region.give(buffers.data(), 3);
   REQUIRE_FALSE(region.freed());

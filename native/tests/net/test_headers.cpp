@@ -47,7 +47,7 @@ struct OnePacket {
 constexpr MacAddress DESTINATION{0xDA, 1, 2, 3, 4, 5};
 constexpr MacAddress SOURCE{0x02, 6, 7, 8, 9, 10};
 
-/// RFC 1071 in the plainest form: big-endian words, odd byte padded.
+/// The simplest form of RFC 1071: big-endian words, an odd byte is padded.
 std::uint16_t plain_sum(const std::vector<std::uint8_t>& bytes) {
   std::uint32_t sum = 0;
   for (std::size_t i = 0; i < bytes.size(); i += 2) {
@@ -64,7 +64,7 @@ std::vector<std::uint8_t> bytes_of(const PacketBytes& packet, std::uint32_t offs
   return bytes;
 }
 
-/// As a receiver checks it: pseudo header and datagram sum up to all ones.
+/// The check of a receiver: pseudo header and datagram sum up to all ones.
 bool udp_checksum_holds(const PacketBytes& packet, std::uint32_t payload) {
   auto bytes = bytes_of(packet, 26, 8);
   const auto datagram = bytes_of(packet, UDP_AT, UDP_SIZE + payload);
@@ -152,7 +152,7 @@ TEST_CASE("a UDP checksum that computes to 0 is sent as all ones", "[headers]") 
   PacketBytes packet(*one.burst, 0);
   std::vector<std::uint8_t> payload{0, 0};
   REQUIRE(write_all(packet, payload));
-  // Adding the checksum as payload makes the sum of everything else all ones.
+  // With the checksum as payload, the sum of everything else is all ones.
   payload = bytes_of(packet, UDP_AT + 6, 2);
   REQUIRE(write_all(packet, payload));
   CHECK(bytes_of(packet, UDP_AT + 6, 2) == std::vector<std::uint8_t>{0xFF, 0xFF});
@@ -211,7 +211,7 @@ TEST_CASE("a packet may fill all of its buffers, whatever its headers leave of t
   CHECK(std::memcmp(first + HEADERS_SIZE, payload.data(), BEHIND) == 0);
   CHECK(std::memcmp(one.burst->pkts[1][0], payload.data() + BEHIND, SECOND) == 0);
 
-  // Lengths that are set end the first segment; what is announced may change them.
+  // If lengths are set, the first segment ends at its length.
   one.burst->pkt_lens[0][0] = HEADERS_SIZE;
   one.burst->pkt_lens[1][0] = SECOND;
   PacketBytes set(*one.burst, 0);

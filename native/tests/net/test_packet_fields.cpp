@@ -78,7 +78,7 @@ TEST_CASE("Any bytes are taken apart within themselves", "[storage][fields][prop
     for (unsigned m = random() % 6; m > 0; --m)
       packet[random() % packet.size()] = static_cast<std::uint8_t>(random());
     packet.resize(random() % (packet.size() + 1));
-    // Exactly sized, so that a sanitizer sees every step beyond the end.
+    // The exact size, so that a sanitizer detects reads beyond the end.
     const Bytes exact(packet.begin(), packet.end());
     const std::uint32_t type = LINK_TYPES[random() % std::size(LINK_TYPES)];
     const PacketFields fields =

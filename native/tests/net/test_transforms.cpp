@@ -1,4 +1,4 @@
-// Headers that come off frames and go in front of them.
+// Headers that are removed from frames and added to them.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cerrno>
@@ -15,7 +15,7 @@ namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 
-/// On the heap at its exact size, so that the address sanitizer sees a read beyond it.
+/// On the heap with the exact size, so that the address sanitizer detects reads beyond the end.
 TunnelHeaders read_exact(const Bytes& frame, std::size_t captured) {
   const auto copy = std::make_unique<std::uint8_t[]>(captured);
   std::copy_n(frame.begin(), captured, copy.get());
@@ -29,7 +29,7 @@ Bytes taken_off(Bytes frame, const Remains& remains) {
   return {begin, begin + remains.length()};
 }
 
-/// As a transmit flow sends it; empty: errno was `error`.
+/// The packet as a transmit flow sends it; empty if errno was `error`.
 Bytes sent(const std::vector<FlowAction>& actions, const Bytes& packet, int error = 0,
            std::uint32_t entropy = 5) {
   const Prefix prefix(actions);
@@ -90,7 +90,7 @@ TEST_CASE("GRE fields that are there by choice are skipped", "[transforms]") {
   REQUIRE(headers.whole);
   CHECK(taken_off(in_tunnel(inner, outer), headers.inner) == inner);
 
-  // Without an Ethernet header of its own it gets the outer one's addresses.
+  // Without an Ethernet header, it gets the addresses of the outer one.
   outer.protocol = 0x0800;
   const Bytes packet(inner.begin() + 14, inner.end());
   const Bytes frame = in_tunnel(packet, outer);
@@ -202,7 +202,7 @@ TEST_CASE("outer headers have right lengths and checksums", "[transforms]") {
   fields.payload = payload;
   const Bytes packet = make_frame(fields);
   const Bytes out = sent({encap(type)}, packet);
-  // Made apart from it, but for what nothing there looks at.
+  // Built independently, apart from the fields that the reading code ignores.
   OuterFields outer;
   outer.type = type;
   outer.udp_src = 49152 + 5;

@@ -1,4 +1,4 @@
-// Frames put together from packets, against a slow and obvious model.
+// Assembling frames from packets, compared with a slow and simple model.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ struct Seen {
   bool operator==(const Seen&) const = default;
 };
 
-/// A plan with a region that nobody shares.
+/// A plan with a region that no other test uses.
 struct Bench : FrameSink {
   explicit Bench(const ReorderConfig& config, std::uint32_t buffers = 80,
                  std::uint32_t buf_size = 4096, std::uint64_t taken_to_be = 0)
@@ -77,7 +77,7 @@ struct Bench : FrameSink {
     const Packet packet{packets.back().data(), static_cast<std::uint32_t>(packets.back().size()),
                         flow, time};
     assembler->take({&packet, 1}, now);
-    // What was taken is not looked at again.
+    // The packets are not read again after take().
     std::fill(packets.back().begin(), packets.back().end(), std::uint8_t{0xDD});
   }
   void send(std::uint32_t batch, std::uint32_t slot, std::uint8_t value, std::uint32_t size = 4,
@@ -180,7 +180,7 @@ TEST_CASE("numbers wrap", "[reorder]") {
   Bench bench(by_packet_number(2, 8));
   for (std::uint32_t batch = 250; batch < 1030; ++batch) {
     bench.send(batch % 256, 1, static_cast<std::uint8_t>(batch));
-    // Of the batch before it, still open.
+    // A packet of the previous batch, which is still open.
     if (batch > 250) bench.send((batch - 1) % 256, 0, static_cast<std::uint8_t>(batch - 1));
   }
   REQUIRE(bench.frames.size() == 779);
@@ -203,7 +203,7 @@ TEST_CASE("numbers that begin anew are taken up after a window of late packets",
   const ReorderSnapshot& tally = bench.assembler->tally();
   CHECK(tally.restarts == 1);
   CHECK(tally.late == 3);
-  // Of batch 1 only what came fourth.
+  // Batch 1 contains only the fourth packet.
   REQUIRE(bench.frames.size() == 4);
   CHECK(bench.frames[0].batch == 1000);
   CHECK(bench.frames[1].batch == 2);
@@ -283,7 +283,7 @@ TEST_CASE("what is discarded comes back, and the numbers are forgotten", "[reord
 
 namespace {
 
-/// What the rules come to, in maps.
+/// The rules as a simple model with maps.
 class Model {
  public:
   Model(std::uint32_t slots_of, std::uint64_t numbers, std::uint32_t window)
@@ -367,7 +367,7 @@ TEST_CASE("any sequence of packets does what the rules say", "[reorder]") {
     const auto below = [&](std::uint32_t n) { return static_cast<std::uint32_t>(random() % n); };
     ReorderConfig config = by_packet_number(1 + below(70), below(2) == 0 ? 8 : 16);
     config.window_ = 1 + below(below(2) == 0 ? 3 : 64);
-    // Stored as small frames are, and as large ones.
+    // Use the storage of small frames and of large frames.
     Bench bench(config, 80, 4096, seed % 2 == 0 ? 0 : std::uint64_t{1} << 40U);
     Model model(bench.plan.units(), bench.plan.batch_numbers(), bench.plan.window());
     std::uint32_t batch = below(65536);

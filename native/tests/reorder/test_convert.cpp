@@ -1,4 +1,4 @@
-// Conversions against the rules of each element, one at a time.
+// Conversions compared with the rules, one element at a time.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ std::vector<MoveSet> sets() {
   return found;
 }
 
-/// All code that this processor can run.
+/// All implementations that this processor can run.
 std::vector<std::pair<MoveSet, Stores>> codes() {
   std::vector<std::pair<MoveSet, Stores>> found;
   for (const MoveSet set : sets()) {
@@ -56,7 +56,7 @@ std::int64_t input(const std::vector<std::uint8_t>& bytes, std::size_t i, Type t
   return is_signed && number >= range / 2 ? number - range : number;
 }
 
-/// The number with these bits: 1 sign, `exponent` and `fraction` bits.
+/// The number with these bits: a sign, `exponent` bits and `fraction` bits.
 double small(std::uint16_t bits, int exponent, int fraction) {
   const int e = bits >> fraction & ((1 << exponent) - 1);
   const int f = bits & ((1 << fraction) - 1);
@@ -71,7 +71,7 @@ double small(std::uint16_t bits, int exponent, int fraction) {
   return bits >> 15 ? -value : value;
 }
 
-/// Nearest, ties to even, by looking at the neighbours.
+/// Rounds to nearest, ties to even, by comparing the neighbours.
 std::uint16_t nearest(double value, int exponent, int fraction) {
   const auto infinite = static_cast<std::uint16_t>(((1 << exponent) - 1) << fraction);
   const double magnitude = std::fabs(value);
@@ -81,7 +81,7 @@ std::uint16_t nearest(double value, int exponent, int fraction) {
     if (next < infinite && small(next, exponent, fraction) <= magnitude) low = next;
   }
   const auto high = static_cast<std::uint16_t>(low + 1);
-  // What infinity would be if the format went on.
+  // The value that infinity would have if the exponent continued.
   const double below = small(low, exponent, fraction);
   const double above =
       high == infinite ? std::ldexp(1, 1 << (exponent - 1)) : small(high, exponent, fraction);
@@ -132,8 +132,7 @@ bool right(const std::byte* at, Type type, std::int64_t value) {
   }
 }
 
-/// Every value of the type where it has few; else those at which roundings and signs change, and
-/// random ones.
+/// All values of a small type; otherwise values near changes of rounding and sign, and random ones.
 std::vector<std::uint8_t> inputs(Type type) {
   std::vector<std::uint8_t> bytes;
   const std::uint32_t size = std::max(bits_of(type) / 8, 1U);
@@ -150,7 +149,7 @@ std::vector<std::uint8_t> inputs(Type type) {
     for (int step = -9; step <= 9; ++step) {
       add((1U << bit) + static_cast<std::uint32_t>(step));
       add(0U - (1U << bit) + static_cast<std::uint32_t>(step));
-      // Halves between two numbers of fp16 and bf16, and beside them.
+      // Values halfway between two numbers of fp16 and bf16, and their neighbours.
       for (const int digits : {8, 11}) {
         const auto last = static_cast<int>(bit) - digits;
         if (last < 0) continue;
@@ -177,7 +176,7 @@ TEST_CASE("every element is converted as its types say", "[reorder]") {
           if (move == nullptr) continue;
           const std::size_t n = bytes.size() * 8 / bits_of(from);
           const std::size_t each = bits_of(to) / 8;
-          // Not aligned, and nothing behind is written.
+          // Unaligned; nothing is written after the end.
           std::vector<std::byte> out(n * each + 2, std::byte{0xA5});
           std::vector<std::byte> in(bytes.size() + 1);
           std::memcpy(in.data() + 1, bytes.data(), bytes.size());

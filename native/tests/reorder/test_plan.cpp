@@ -1,4 +1,4 @@
-// Fields, places and payloads of packets.
+// Fields, positions and payloads of packets.
 #include <catch2/catch.hpp>
 
 #include <random>

@@ -1,4 +1,4 @@
-// Copies of frames, for displays.
+// Copies of frames for displays.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ constexpr std::size_t MOST = 64;
 /// A frame of `bytes` bytes, all of them `value`.
 struct Offered {
   explicit Offered(std::uint8_t value, std::size_t bytes = MOST) : data(bytes, std::byte{value}) {
-    // Frames of no bytes lie somewhere, too.
+    // The data pointer is valid for empty frames, too.
     data.reserve(MOST);
     frame.data = data.data();
     frame.info.batch_id = value;
@@ -49,7 +49,7 @@ TEST_CASE("the frame after each question is copied, and no other", "[preview]") 
   Offered first(1);
   preview.offer(first.frame);
   preview.offer(Offered(2).frame);
-  // What happens to the frame later is nothing to the copy.
+  // Later changes to the frame do not affect the copy.
   std::ranges::fill(first.data, std::byte{99});
   const FrameCopy copy = preview.newer(0);
   CHECK(copy.number == 1);
@@ -58,7 +58,7 @@ TEST_CASE("the frame after each question is copied, and no other", "[preview]") 
   CHECK(copy.first_time == 10);
   CHECK(copy.last_time == 11);
   CHECK(copy.missing == 1);
-  // The same is told again to who does not have it.
+  // A reader that does not have the copy gets it again.
   CHECK(preview.newer(1).number == 0);
   CHECK(preview.newer(0).number == 1);
   preview.offer(Offered(3).frame);
@@ -80,7 +80,7 @@ TEST_CASE("copies are as long as their frames", "[preview]") {
 
 namespace {
 
-/// Frames of 8 rows and columns of bytes.
+/// Frames of 8 rows and 8 columns of bytes.
 constexpr memory::Pixels SQUARE{.images = 1, .rows = 8, .columns = 8};
 
 std::vector<float> floats_of(const FrameCopy& copy) {
@@ -173,7 +173,8 @@ TEST_CASE("binnings that frames do not have are refused", "[preview]") {
         "reorder plan 'images': binning is -1; accepted is 1 to 8, the shorter of the last two "
         "axes of (8, 32)");
   const std::string axes =
-      "reorder plan 'images': binning is 2; accepted is 1: its frames have no two axes; give it a "
+      "reorder plan 'images': binning is 2; accepted is 1: its frames do not have two axes; give "
+      "it a "
       "frame whose shape has rows and columns";
   CHECK(refused(with_frame({9}), 2) == axes);
   CHECK(refused(with_frame({}), 2) == axes);
@@ -188,7 +189,7 @@ TEST_CASE("a copy is of one frame while others are offered", "[preview]") {
   std::size_t mixed = 0;
   std::size_t backward = 0;
   std::uint64_t number = 0;
-  // Bounded: some thousand copies, or as many questions as a slow machine needs.
+  // Limited to some thousand copies, or to a number of requests on a slow machine.
   for (int questions = 0; questions < 10'000'000 && number < 2000; ++questions) {
     if (const FrameCopy means = preview.newer(number, 8); means.number != 0)
       mixed += floats_of(means) != std::vector<float>(1, static_cast<float>(means.missing)) ? 1 : 0;

@@ -1,4 +1,4 @@
-// A plan whose payloads are moved by somebody else, who is slow.
+// A plan with a slow asynchronous mover.
 #include <catch2/catch.hpp>
 
 #include <utility>
@@ -12,7 +12,7 @@ using namespace daqiri::reorder;
 
 namespace {
 
-/// Closed frames are pending until they are told to be done.
+/// Closed frames are pending until the test completes them.
 class SlowMover final : public Mover {
  public:
   explicit SlowMover(FrameWaiter& waiter) : waiter_(waiter) { latest = this; }
@@ -43,7 +43,7 @@ std::unique_ptr<Mover> make_slow(const Plan& /*plan*/, const ReorderConfig& /*co
   return std::make_unique<SlowMover>(waiter);
 }
 
-/// Frames of two packets, of which the first byte is the frame's number, the second the slot.
+/// Frames of two packets. The first byte is the number of the frame, the second the slot.
 struct SlowPlan {
   SlowPlan() {
     const RegisteredGpuMover slow(make_slow);
@@ -72,7 +72,7 @@ struct SlowPlan {
   }
   [[nodiscard]] memory::MemoryRegion& output() const { return *memory->regions.at("output"); }
 
-  /// All packets of a frame.
+  /// Sends all packets of a frame.
   void send(std::uint8_t number) const {
     for (std::uint8_t slot = 0; slot < 2; ++slot) {
       const std::uint8_t bytes[]{number, slot, 1, 2, 3, 4};

@@ -1,4 +1,4 @@
-/// An application that takes the bursts of a queue in one manner, until the session is closed.
+/// An application that receives the bursts of a queue until the session is closed.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@ namespace daqiri::test {
 
 enum class Manner { FAST, SLOW, KEEPS_BURSTS, STOPS, ABSENT };
 
-/// `take(queue, burst)` looks at each burst before it is released.
+/// `take(queue, burst)` is called with each burst before it is released.
 template <typename Take>
 void consume(RxQueue& rx, Manner manner, Take take) {
   if (manner == Manner::ABSENT) return;
@@ -22,7 +22,7 @@ void consume(RxQueue& rx, Manner manner, Take take) {
     kept.clear();
   };
   std::uint32_t bursts = 0;
-  // Closed first, then empty: nothing comes in between.
+  // Check `closed` before emptying the queue, so that no later burst is missed.
   for (bool last = false; !(last && rx.counters().held == 0);) {
     last = rx.closed();
     Burst* burst = rx.receive();

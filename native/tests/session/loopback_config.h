@@ -84,7 +84,7 @@ inline std::uint32_t number_of(const Burst& burst, std::uint32_t i) {
   return number;
 }
 
-/// Send `count` frames numbered from `first`; waits for buffers, for 10 s at most.
+/// Sends `count` frames numbered from `first`; waits for buffers, for at most 10 s.
 inline bool send_frames(TxQueue& tx, std::uint16_t udp_dst, std::uint32_t first,
                         std::uint32_t count, std::uint64_t launch = 0, std::uint64_t gap = 0,
                         std::size_t length = 128) {
@@ -92,7 +92,8 @@ inline bool send_frames(TxQueue& tx, std::uint16_t udp_dst, std::uint32_t first,
                       [&](std::uint32_t i) { return udp_frame(udp_dst, first + i, length); });
 }
 
-/// Receive until `count` packets are there or nothing came for 10 s; the numbers in order.
+/// Receives until `count` packets have arrived or none arrives for 10 s. Returns the numbers in
+/// order.
 inline std::vector<std::uint32_t> receive_numbers(RxQueue& rx, std::size_t count) {
   std::vector<std::uint32_t> numbers;
   std::uint64_t last = monotonic_ns();

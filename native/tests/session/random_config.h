@@ -1,4 +1,4 @@
-/// Loopback configurations made from numbers that somebody else picks: by chance, or by a fuzzer.
+/// Loopback configurations made from numbers that a random generator or a fuzzer supplies.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace daqiri::test {
 
-/// A number from `first` to `last`.
+/// Returns a number from `first` to `last`.
 using Pick = std::function<std::uint32_t(std::uint32_t first, std::uint32_t last)>;
 
-/// UDP ports of random configurations' packets; some are in no flow.
+/// First UDP port of packets in random configurations; some ports are in no flow.
 inline constexpr std::uint16_t FIRST_PORT = 5000;
 inline constexpr std::uint16_t LAST_PORT = 5007;
 
@@ -35,8 +35,8 @@ Queue unpinned_queue(const std::string& name, int id, std::uint32_t batch) {
   return queue;
 }
 
-/// One port that hears itself: several queues with few buffers and few bursts, flows that overlap,
-/// whole packets or headers apart, with and without timeout and isolation.
+/// One port that receives its own packets: several queues with few buffers and few bursts,
+/// overlapping flows, whole or split packets, with and without timeout and isolation.
 inline NetworkConfig random_config(const Pick& pick, std::uint32_t most_senders) {
   NetworkConfig config;
   config.common_.loopback_ = LoopbackType::LOOPBACK_TYPE_SW;

@@ -10,8 +10,8 @@ namespace daqiri::test {
 
 inline constexpr std::uint32_t FRAME_PACKETS = 16;
 
-/// Port 5000 is reordered to frames of FRAME_PACKETS packets by the number that udp_frame writes,
-/// port 5001 is not.
+/// UDP port 5000 is reordered to frames of FRAME_PACKETS packets, by the number that udp_frame
+/// writes. UDP port 5001 is not reordered.
 inline NetworkConfig reordering(std::uint32_t timeout_us = 0) {
   NetworkConfig config = loopback_config(32, 500);
   MemoryRegionConfig output;

@@ -1,4 +1,4 @@
-/// Packets of a test's own make through a transmit queue.
+/// Sends packets of a test through a transmit queue.
 #pragma once
 
 #include <algorithm>
@@ -10,9 +10,8 @@
 
 namespace daqiri::test {
 
-/// Send `count` packets, of which `make(i)` gives the bytes; waits for buffers, for `timeout_ns`
-/// at most, or until the session is closed. Packets carry launch times from `launch` on, `gap`
-/// apart; 0: none.
+/// Sends `count` packets with the bytes of `make(i)`; waits for buffers, for at most `timeout_ns`,
+/// or until the session is closed. Launch times start at `launch` and are `gap` apart; 0 for none.
 template <typename Make>
 bool send_packets(TxQueue& tx, std::uint32_t count, std::uint64_t launch, std::uint64_t gap,
                   std::uint64_t timeout_ns, Make&& make) {

@@ -10,7 +10,7 @@ using namespace daqiri::test;
 
 namespace {
 
-/// Checks both identities in a thread of its own while traffic runs.
+/// A thread that checks both identities while packets are sent.
 class Auditor {
  public:
   explicit Auditor(Session& session)

@@ -1,4 +1,4 @@
-// Callers of queues without threads, who wait in their place.
+// Queues without threads, where the caller waits and polls.
 #include <pthread.h>
 #include <catch2/catch.hpp>
 
@@ -15,7 +15,7 @@ namespace {
 constexpr std::uint64_t HOUR = 3'600'000'000'000;
 constexpr std::int64_t LONG = 20'000'000'000;
 
-/// Brings nothing, and takes everything.
+/// Receives nothing and accepts all packets to send.
 class Nothing final : public PortIo {
  public:
   std::uint32_t receive(RxQueue&) noexcept override { return 0; }
@@ -25,7 +25,7 @@ class Nothing final : public PortIo {
   [[nodiscard]] std::shared_ptr<const LinkLayer> link_layer() const override { return nullptr; }
 };
 
-/// Interrupts this thread again and again.
+/// Interrupts the calling thread repeatedly.
 class Signals {
  public:
   Signals() {

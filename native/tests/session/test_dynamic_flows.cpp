@@ -1,4 +1,4 @@
-// Flows that are added and deleted while packets flow.
+// Flows that are added and deleted during traffic.
 #include <catch2/catch.hpp>
 
 #include <atomic>
@@ -32,7 +32,7 @@ EndedFlowOp next_ended(FlowChanges& changes) {
   throw std::runtime_error("no operation ends");
 }
 
-/// Ids of packets on a queue, in order.
+/// Flow ids of received packets, in order.
 std::vector<FlowId> receive_ids(RxQueue& rx, std::size_t count) {
   std::vector<FlowId> ids;
   const std::uint64_t end = monotonic_ns() + 20'000'000'000;
@@ -48,8 +48,8 @@ std::vector<FlowId> receive_ids(RxQueue& rx, std::size_t count) {
   return ids;
 }
 
-/// Looks at all packets of a session until it is closed. Each says in its number the flow that it
-/// is to have: 0 for none, else that of the configuration, or how many were added before.
+/// Checks all packets of a session until it is closed. The number of a packet tells its expected
+/// flow: 0 for none, or the configured flow, or how many were added before.
 class Check {
  public:
   static constexpr std::uint32_t CONFIGURED = 10;
@@ -116,7 +116,7 @@ TEST_CASE("thousands of flows come and go while packets flow", "[session][flows]
   Check check(*session);
   std::atomic<bool> stop{false};
   std::atomic<std::uint64_t> sent{0};
-  // Traffic that no change concerns.
+  // Traffic that no change affects.
   std::thread steady([&] {
     while (!stop && send_frames(session->tx_queue(0, 1), 5000, Check::CONFIGURED, 1)) ++sent;
   });
@@ -126,14 +126,14 @@ TEST_CASE("thousands of flows come and go while packets flow", "[session][flows]
     const bool done = send_packets(tx, AT_ONCE, 0, 0, 20'000'000'000, [&](std::uint32_t i) {
       return udp_frame(ports[i], number_for(i));
     });
-    // They have been steered.
+    // Wait until these packets have been steered.
     sent += AT_ONCE;
     return done && tx.wait_idle(20'000'000'000);
   };
   std::uint32_t added = 0;
   bool good = true;
   while (good && added < FLOWS) {
-    // One by itself, the others in a batch.
+    // One flow alone, the others in a batch.
     std::vector<FlowRuleConfig> rules;
     for (std::uint32_t i = 0; i < AT_ONCE; ++i) {
       ports[i] = static_cast<std::uint16_t>(10'000 + (added + i) % 5'000);
@@ -175,7 +175,7 @@ TEST_CASE("thousands of flows come and go while packets flow", "[session][flows]
     CHECK(rx->counters().dropped_total() == 0);
   }
   CHECK(received == sent);
-  // Over the flows: what was steered to one.
+  // Totals of removed flows: the packets steered to one.
   const SessionSnapshot snapshot = SessionSnapshot::of(*session);
   REQUIRE(snapshot.added_flows.size() == 1);
   CHECK(snapshot.added_flows[0].flow == "(removed)");
@@ -197,7 +197,7 @@ TEST_CASE("flows that cannot be added say why, and hold up no others", "[session
   CHECK(ids[1] == 0);
   CHECK(ids[2] > ids[0]);
   CHECK_THAT(batch.reason, Contains("interface 'port0': flow 'udp_6001': action.id: found 7, which "
-                                    "is no receive queue of this interface; accepts 0, 1"));
+                                    "is not a receive queue of this interface; accepts 0, 1"));
   const auto refused = [&](const FlowRuleConfig& flow, Status status, const std::string& reason) {
     changes.begin_add(0, {flow}, FlowOpType::ADD_RX);
     const EndedFlowOp ended = next_ended(changes);
@@ -216,7 +216,7 @@ TEST_CASE("flows that cannot be added say why, and hold up no others", "[session
     refused(popped, Status::NOT_SUPPORTED, "flow 'udp_6003': action vlan_pop");
   FlowRuleConfig flex = rule(0, 1);
   flex.match_.type_ = FlowMatchType::FLEX_ITEM;
-  refused(flex, Status::INVALID_PARAMETER, "which is no flex item of this interface");
+  refused(flex, Status::INVALID_PARAMETER, "which is not a flex item of this interface");
   FlowRuleConfig ports = rule(0, 1);
   ports.match_.udp_dst_ = {7, 6};
   refused(ports, Status::INVALID_PARAMETER, "udp_dst");
@@ -231,13 +231,14 @@ TEST_CASE("only flows that were added are deleted, and once", "[session][flows]"
   CHECK_FALSE(changes.poll());
   CHECK_THROWS_WITH(changes.begin_delete(11),
                     Contains("flow 11 is flow 'flow1' of the configuration of interface 'port0'"));
-  CHECK_THROWS_WITH(changes.begin_delete(MAX_STATIC_FLOW_ID + 1), Contains("none of the 0 flows"));
-  CHECK_THROWS_WITH(changes.begin_delete(0), Contains("none of the 0 flows"));
+  CHECK_THROWS_WITH(changes.begin_delete(MAX_STATIC_FLOW_ID + 1),
+                    Contains("not one of the 0 flows"));
+  CHECK_THROWS_WITH(changes.begin_delete(0), Contains("not one of the 0 flows"));
   CHECK_THROWS_WITH(changes.begin_add(0, {}, FlowOpType::ADD_RX_BATCH), Contains("no flow to add"));
   CHECK_THROWS_WITH(changes.begin_add(3, {rule(1, 0)}, FlowOpType::ADD_RX), Contains("no port 3"));
   const FlowId id = changes.add(0, {rule(6000, 1)}).front().flow.id_;
   changes.begin_delete(id);
-  CHECK_THROWS_WITH(changes.begin_delete(id), Contains("none of the 0 flows"));
+  CHECK_THROWS_WITH(changes.begin_delete(id), Contains("not one of the 0 flows"));
   CHECK(next_ended(changes).result.flow_id_ == id);
   CHECK(changes.add(0, {rule(6000, 1)}).front().flow.id_ == id + 1);
   changes.remove(id + 1);

@@ -1,4 +1,4 @@
-// What flows of a loopback count: all that they match, whatever becomes of it.
+// Counters of flows on a loopback: all matching packets, including dropped ones.
 #include <catch2/catch.hpp>
 
 #include <thread>
@@ -38,7 +38,7 @@ TEST_CASE("flows count what they match, and nothing else", "[session][flows]") {
   check_flow(*session, 0, 30, 3000);
   check_flow(*session, 1, 20, 4000);
 
-  // Over the port: the flows and what matched none are what the queues received.
+  // Over the port, matched and unmatched packets add up to the packets of the queues.
   const SessionSnapshot snapshot = SessionSnapshot::of(*session);
   REQUIRE(snapshot.flows.size() == 2);
   CHECK(snapshot.flows[1].port == "port0");

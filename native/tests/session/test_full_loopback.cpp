@@ -1,4 +1,4 @@
-// A loopback whose receiver is slow holds its senders back, and gets stuck nowhere.
+// On a loopback, a slow receiver makes the senders wait, without a deadlock.
 #include <catch2/catch.hpp>
 
 #include <atomic>
@@ -18,13 +18,13 @@ std::uint64_t dropped_as(const RxSnapshot& counters, DropReason reason) {
   return counters.dropped[static_cast<std::size_t>(reason)];
 }
 
-/// Sends `count` frames from a thread of its own.
+/// A thread that sends `count` frames.
 class Sending {
  public:
   Sending(TxQueue& tx, std::uint32_t count, std::uint16_t to = 5000)
       : thread_([&tx, count, to, this] { sent_ = send_frames(tx, to, 0, count); }) {}
   ~Sending() { done(); }
-  /// All was submitted, within 10 s without progress.
+  /// True if all were submitted. Gives up after 10 s without progress.
   bool done() {
     if (thread_.joinable()) thread_.join();
     return sent_;
@@ -35,7 +35,7 @@ class Sending {
   std::thread thread_;
 };
 
-/// Waits until `least` have been sent and the sender has not got on for 50 ms; what has been sent.
+/// Waits until at least `least` packets have been sent and none for 50 ms. Returns the number sent.
 std::uint64_t stuck_at(const TxQueue& tx, std::uint64_t least) {
   std::uint64_t sent = tx.counters().sent;
   for (int quiet = 0; quiet < 50; ++quiet) {
@@ -52,7 +52,7 @@ void require_all(const std::vector<std::uint32_t>& numbers, std::uint32_t count,
   for (std::uint32_t i = 0; i < count; ++i) REQUIRE(numbers[i] == first + i);
 }
 
-/// A region that both queues use, for both directions.
+/// Both queues use one region for both directions.
 NetworkConfig one_region(std::uint64_t bufs) {
   NetworkConfig config = loopback_config(32, 500, bufs);
   for (auto& queue : config.ifs_[0].rx_.queues_) queue.common_.mrs_ = {"tx_frames"};
@@ -63,7 +63,7 @@ NetworkConfig one_region(std::uint64_t bufs) {
 
 TEST_CASE("A slow receiver holds the sender back, and nothing is lost", "[session][full]") {
   auto config = loopback_config(32, 200, 256);
-  // Fewer bursts than buffers, and the other way round.
+  // Fewer bursts than buffers, and fewer buffers than bursts.
   config.rx_meta_buffers_ = GENERATE(2U, 64U);
   config.ifs_[0].rx_.queues_[0].timeout_us_ = GENERATE(0U, 200U);
   const auto session = Session::open(config);
@@ -72,7 +72,8 @@ TEST_CASE("A slow receiver holds the sender back, and nothing is lost", "[sessio
   Sending sending(session->tx_queue(0, 0), COUNT);
   std::vector<std::uint32_t> numbers;
   const std::uint64_t end = monotonic_ns() + static_cast<std::uint64_t>(LONG_NS);
-  // Without a timeout, the last burst stays open if one before it was handed over for its buffers.
+  // Without a timeout, the last burst stays open if an earlier one was delivered to free its
+  // buffers.
   while (numbers.size() + 32 <= COUNT && monotonic_ns() < end) {
     Burst* burst = rx.receive();
     if (burst == nullptr) {
@@ -114,7 +115,7 @@ TEST_CASE("What a receiver that never takes anything leaves with the sender is h
   CHECK(stuck_at(tx, 256) == 256);
   CHECK_FALSE(tx.wait_idle(10'000'000));
   while (tx.counters().submitted < 512 || rx.counters().received < 256) std::this_thread::yield();
-  // All that there is to submit: what waits has the sender's buffers.
+  // No more can be submitted: the waiting packets use all buffers of the sender.
   CHECK(tx.counters().submitted == 512);
   CHECK(tx.counters().held == 256);
   CHECK(rx.counters().received == 256);
@@ -152,7 +153,7 @@ TEST_CASE("Flushing a full queue lets its sender go on", "[session][full]") {
   TxQueue& tx = session->tx_queue(0, 0);
   RxQueue& rx = session->rx_queue(0, 0);
   Sending sending(tx, 640);
-  // 640 = 2 x 256 + 128; a flush may take what follows while it is at it.
+  // 640 = 2 x 256 + 128. A flush may also drop packets that arrive while it runs.
   std::uint64_t flushed = 0;
   while (tx.counters().sent < 640) {
     stuck_at(tx, std::min<std::uint64_t>(flushed + 256, 640));
@@ -161,7 +162,7 @@ TEST_CASE("Flushing a full queue lets its sender go on", "[session][full]") {
     CHECK(flushed >= 256);
   }
   REQUIRE(sending.done());
-  // What a flush has left need not be whole bursts.
+  // The packets left after a flush need not be whole bursts.
   session->close();
   const auto rest = receive_numbers(rx, 640 - flushed);
   require_all(rest, static_cast<std::uint32_t>(640 - flushed), static_cast<std::uint32_t>(flushed));
@@ -216,7 +217,7 @@ TEST_CASE("Open bursts of several queues do not keep all buffers from a sender",
   TxQueue& tx = session->tx_queue(0, 0);
   const std::uint64_t bufs = session->config().mrs_.at("rx_frames").num_bufs_;
   REQUIRE(bufs < 127);
-  // Neither queue's burst gets full before the buffers are gone.
+  // No burst of either queue fills up before the buffers run out.
   REQUIRE(send_frames(tx, 5001, 0, static_cast<std::uint32_t>(bufs - 63)));
   Sending sending(tx, 128);
   RxQueue& rx = session->rx_queue(0, 0);
@@ -305,7 +306,7 @@ TEST_CASE("Open bursts that hold the buffers of their senders are handed over", 
     queue.timeout_us_ = 0;
   }
   const auto session = Session::open(config);
-  // Two bursts that are not full leave fewer buffers than a sender asks for.
+  // Two partly filled bursts leave fewer buffers than a sender requests.
   constexpr std::uint32_t COUNT = 1000;
   std::atomic<bool> sent{true};
   std::thread sender([&] {

@@ -140,7 +140,7 @@ TEST_CASE("Launch times are kept, late ones are counted, order holds", "[session
     last = monotonic_ns();
     for (std::uint32_t i = 0; i < burst->num_packets(); ++i, ++expected) {
       REQUIRE(number_of(*burst, i) == expected);
-      // Never early.
+      // Never before the launch time.
       REQUIRE(burst->timestamps[i] >= start + 200'000ULL * expected);
     }
     burst->release();
@@ -148,7 +148,7 @@ TEST_CASE("Launch times are kept, late ones are counted, order holds", "[session
   REQUIRE(expected == 64);
   REQUIRE(tx.wait_idle(IN_TIME));
   REQUIRE(tx.lateness().count() == 64);
-  // Only what had been due before it was submitted.
+  // Late packets are only those that were due before they were submitted.
   const std::uint64_t late = tx.counters().late;
   REQUIRE(late <= (submitted > start ? (submitted - start) / 200'000 + 1 : 0));
   REQUIRE(send_frames(tx, 5000, 0, 5, realtime_ns() - 1'000'000'000, 1));

@@ -1,4 +1,4 @@
-// Flows of every kind on a loopback, from frame to queue.
+// Steering by flows of every kind on a loopback.
 #include <catch2/catch.hpp>
 #include <map>
 #include <thread>
@@ -14,7 +14,7 @@ namespace {
 
 using Frame = std::vector<std::uint8_t>;
 
-/// Bytes and flow id of each packet, of all segments.
+/// Bytes of all segments and the flow id of each packet.
 std::vector<std::pair<Frame, FlowId>> receive(RxQueue& rx, std::size_t count) {
   std::vector<std::pair<Frame, FlowId>> packets;
   const std::uint64_t end = monotonic_ns() + 20'000'000'000ULL;
@@ -95,7 +95,7 @@ TEST_CASE("a flex item chooses among streams of one port", "[session]") {
   SECTION("whole packets") {}
   SECTION("headers and payload in segments of their own") { split = true; }
   if (split) {
-    // As a program of two segments cuts them: the word is in the second.
+    // Split as by a program with two segments: the word is in the second one.
     for (const char* name : {"rx_headers", "tx_headers"}) {
       config.mrs_[name] = config.mrs_.at("rx_frames");
       config.mrs_[name].name_ = name;

@@ -1,4 +1,4 @@
-// Transmit flows and receive flows that change packets, on a loopback.
+// Transmit and receive flows that change packets, on a loopback.
 #include <catch2/catch.hpp>
 
 #include "frames.h"
@@ -12,7 +12,7 @@ namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 
-/// Queue and flow 1, unmatched packets on queue 0.
+/// Flow 1 leads to queue 1; unmatched packets go to queue 0.
 NetworkConfig config_of(const std::vector<FlowAction>& push, const std::vector<FlowAction>& take) {
   auto config = loopback_config();
   InterfaceConfig& port = config.ifs_[0];
@@ -28,7 +28,7 @@ NetworkConfig config_of(const std::vector<FlowAction>& push, const std::vector<F
   return config;
 }
 
-/// Transmit and receive segments of up to 20 bytes, and of the rest.
+/// Splits transmit and receive segments after 20 bytes.
 void split(NetworkConfig& config) {
   for (const char* name : {"rx_headers", "tx_headers"}) {
     config.mrs_[name] = config.mrs_.at("rx_frames");
@@ -40,7 +40,7 @@ void split(NetworkConfig& config) {
     queue.common_.mrs_ = {"rx_headers", "rx_frames"};
 }
 
-/// One packet, cut behind `cut` bytes where the queue has two segments.
+/// Sends one packet, split after `cut` bytes if the queue has two segments.
 void send(Session& session, const Bytes& frame, std::uint32_t cut = 0) {
   TxQueue& tx = session.tx_queue(0, 0);
   Burst* burst = nullptr;
@@ -56,7 +56,7 @@ void send(Session& session, const Bytes& frame, std::uint32_t cut = 0) {
   REQUIRE(tx.send(burst) == Status::SUCCESS);
 }
 
-/// The next packet of a queue and its flow.
+/// The next packet of a queue, and its flow.
 std::pair<Bytes, FlowId> receive(Session& session, int queue) {
   RxQueue& rx = session.rx_queue(0, queue);
   Burst* burst = nullptr;
@@ -76,7 +76,7 @@ std::pair<Bytes, FlowId> receive(Session& session, int queue) {
 FlowAction tunnel(FlowType action, TunnelType type) { return action_of(action, tunnel_of(type)); }
 const FlowAction POP = action_of(FlowType::VLAN_POP);
 
-/// Drops of one reason, once there are any.
+/// Waits for drops of this reason and returns their number.
 std::uint64_t dropped(const RxQueue& rx, DropReason reason) {
   const std::uint64_t end = monotonic_ns() + 20'000'000'000ULL;
   const auto count = [&] { return rx.counters().dropped[static_cast<std::size_t>(reason)]; };
@@ -115,7 +115,7 @@ TEST_CASE("what a transmit flow puts on a receive flow takes off", "[session]") 
   const FlowSnapshot flow = session->port(0).steering.counts(0);
   CHECK(flow.packets == counters.received);
   CHECK(flow.bytes == counters.received_bytes);
-  // What is sent counts as it is on the wire.
+  // Sent bytes count as they are on the wire.
   const std::uint64_t overhead = 8U + (type == TunnelType::VXLAN ? 50U
                                        : type == TunnelType::GRE ? 38U
                                                                  : 42U);
@@ -139,7 +139,7 @@ TEST_CASE("a packet arrives as its transmit flow made it", "[session]") {
   fields.udp_dst = 2001;
   send(*session, make_frame(fields), 14);
   CHECK(receive(*session, 0).first == make_frame(fields));
-  // Conditions hold for packets without tags; none are for all.
+  // Conditions match only packets without tags; a flow without conditions matches all packets.
   fields.udp_dst = 2000;
   send(*session, tagged(make_frame(fields), {0x8100}), 14);
   CHECK(receive(*session, 0).first == tagged(make_frame(fields), {0x8100}));
@@ -203,7 +203,7 @@ TEST_CASE("buffers are for packets without their tunnel", "[session]") {
   fields.payload = 2048 - 42;
   send(*session, make_frame(fields));
   CHECK(receive(*session, 1).first == make_frame(fields));
-  // Not taken off, it is too long.
+  // If the tunnel is not removed, the packet is too long.
   fields.udp_dst = 2001;
   send(*session, make_frame(fields));
   CHECK(dropped(session->rx_queue(0, 0), DropReason::TRUNCATED) == 1);

@@ -1,5 +1,5 @@
-// Random configurations under full load, with consumers of every kind: what arrives is whole and in
-// order, the accounts hold whenever one looks, and nothing stays behind.
+// Random configurations under full load, with all kinds of consumers: received packets are complete
+// and in order, the counters balance at any time, and all buffers are returned.
 #include <catch2/catch.hpp>
 
 #include <array>
@@ -22,10 +22,10 @@ namespace {
 
 constexpr std::uint32_t FRAMES = 4000;
 constexpr unsigned SENDER_SHIFT = 24;
-/// Shortest frame that udp_frame makes.
+/// Length of the shortest frame that udp_frame makes.
 constexpr std::uint32_t SHORTEST = 46;
 
-/// First problem that any thread saw; Catch2's own checks are for one thread.
+/// The first problem of any thread, because checks of Catch2 are for one thread only.
 class Problem {
  public:
   void note(const char* what) {
@@ -63,7 +63,7 @@ class Scenario {
     for (const auto& tx : port().tx)
       senders.emplace_back([this, &tx, seed = chance_()] { send(*tx, seed); });
     for (const auto& rx : port().rx) {
-      // Where senders wait, they wait for ever for one who does not take, or give back.
+      // If senders wait, they would wait forever for a consumer that does not receive or release.
       const auto manner = static_cast<Manner>(number(0, waits() ? 1 : 4));
       others.emplace_back([this, &rx, manner] {
         consume(*rx, manner, [this](const RxQueue& q, const Burst& burst) { take(q, burst); });
@@ -89,7 +89,7 @@ class Scenario {
  private:
   struct Account {
     std::uint64_t delivered{0};
-    /// Number of the last frame of each sender, plus one.
+    /// Number after the last frame of each sender.
     std::array<std::uint32_t, 2> next{};
   };
 
@@ -103,7 +103,7 @@ class Scenario {
   [[nodiscard]] bool waits() const { return !session_->config().common_.loopback_drops_; }
 
   static std::vector<std::uint8_t> frame(std::uint32_t number, std::uint32_t longest) {
-    // All of it follows from its number, so that the receiver can tell.
+    // The content depends only on the number, so that the receiver can check it.
     const std::uint32_t mixed = number * 2654435761U;
     const auto to = static_cast<std::uint16_t>(FIRST_PORT + (mixed >> 28U) % 9);
     return udp_frame(to, number, SHORTEST + (mixed >> 8U) % (longest - SHORTEST + 1));
@@ -111,7 +111,7 @@ class Scenario {
 
   void send(TxQueue& tx, unsigned seed) {
     std::minstd_rand chance(seed);
-    // Half of them at full speed, half so that a consumer may keep up.
+    // Half of the runs send at full speed, the others slowly enough for a consumer.
     const bool gentle = chance() % 2 == 0;
     const std::uint64_t end = monotonic_ns() + 30'000'000'000ULL;
     std::uint32_t next = 0;
@@ -160,7 +160,7 @@ class Scenario {
     }
   }
 
-  /// One thread per queue at a time.
+  /// Called by one thread per queue at a time.
   void take(const RxQueue& rx, const Burst& burst) {
     Account& account = accounts_[rx.id()];
     account.delivered += burst.num_packets();
@@ -283,10 +283,10 @@ class Scenario {
   Problem problem_;
   std::atomic<bool> done_{false};
   std::atomic<std::uint64_t> submitted_{0};
-  /// By flow, of what was submitted.
+  /// Submitted packets by flow.
   std::array<std::atomic<std::uint64_t>, 4> matched_{};
   std::array<std::atomic<std::uint64_t>, 4> matched_bytes_{};
-  /// By receive queue id.
+  /// By id of the receive queue.
   std::array<Account, 3> accounts_{};
 };
 

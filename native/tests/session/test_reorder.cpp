@@ -1,4 +1,4 @@
-// Reorder plans of a running session.
+// Reorder plans in a running session.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint32_t NUM_FRAMES = 200;
 
-/// The next burst, within 10 s.
+/// The next burst. Waits for at most 10 s.
 Burst* next(RxQueue& rx) {
   const std::uint64_t end = monotonic_ns() + 10'000'000'000;
   while (monotonic_ns() < end) {
@@ -32,7 +32,7 @@ TEST_CASE("shuffled packets arrive as frames, other flows as packets", "[session
   std::mt19937 random(7);
   std::vector<std::uint32_t> order(std::size_t{FRAME_PACKETS} * NUM_FRAMES);
   std::iota(order.begin(), order.end(), 0U);
-  // Within a frame and the one after it.
+  // Shuffle within half of a frame and half of the next one.
   for (std::size_t i = 0; i + FRAME_PACKETS < order.size(); i += FRAME_PACKETS) {
     const auto first = order.begin() + static_cast<std::ptrdiff_t>(i);
     std::shuffle(first + FRAME_PACKETS / 2, first + FRAME_PACKETS + FRAME_PACKETS / 2, random);
@@ -89,7 +89,7 @@ TEST_CASE("shuffled packets arrive as frames, other flows as packets", "[session
 TEST_CASE("an incomplete frame comes after the timeout, and the account is right", "[session]") {
   const auto session = Session::open(reordering(200'000));
   RxQueue& rx = session->rx_queue(0, 0);
-  // All but number 3, number 4 twice.
+  // All packets except number 3; number 4 twice.
   REQUIRE(send_packets(session->tx_queue(0, 0), FRAME_PACKETS, 0, 0, 10'000'000'000,
                        [](std::uint32_t i) { return udp_frame(5000, i == 3 ? 4 : i); }));
   Burst* burst = next(rx);
@@ -101,7 +101,7 @@ TEST_CASE("an incomplete frame comes after the timeout, and the account is right
   const auto* bytes = static_cast<const std::uint8_t*>(burst->pkts[0][0]);
   CHECK(std::all_of(bytes + 3 * 86, bytes + 4 * 86, [](std::uint8_t byte) { return byte == 0; }));
   burst->release();
-  // Too late now.
+  // Now the packet is late.
   REQUIRE(send_frames(session->tx_queue(0, 0), 5000, 3, 1));
   const std::uint64_t end = monotonic_ns() + 10'000'000'000;
   const auto& plan = session->reorder_plans(0).front();
@@ -125,7 +125,7 @@ TEST_CASE("closing hands over what is open; a flush forgets it", "[session]") {
   CHECK(rx.counters().delivered == 3);
   rx.request_flush();
   CHECK(session->reorder_plans(0).front().counters().lost == 1);
-  // The numbers begin anew.
+  // The numbers start again.
   REQUIRE(send_frames(session->tx_queue(0, 0), 5000, 0, 5));
   while (rx.counters().received < 8 && monotonic_ns() < end) rx.wait(1'000'000);
   session->close();
@@ -148,7 +148,7 @@ TEST_CASE("several queues and workers make the same frames", "[session]") {
     config.ifs_[0].rx_.queues_ = two.ifs_[0].rx_.queues_;
     config.ifs_[0].rx_.flows_ = two.ifs_[0].rx_.flows_;
     plan.flow_ids_ = {10, 11};
-    // Queues go on without each other: neither gets ahead by more than this.
+    // Queues are not synchronized: no queue gets further ahead than this.
     plan.window_ = 8;
   }
   plan.cpu_cores_.assign(GENERATE(std::size_t{0}, std::size_t{1}, std::size_t{3}), "any");
@@ -158,7 +158,7 @@ TEST_CASE("several queues and workers make the same frames", "[session]") {
   Rotation& rx = session->any_rx_queue(0);
   std::uint64_t frames = 0;
   for (std::uint32_t at = 0; at < FRAME_PACKETS * NUM_FRAMES; at += 64) {
-    // Backwards, so that both queues have packets of each frame.
+    // In reverse order, so that both queues have packets of each frame.
     REQUIRE(send_packets(session->tx_queue(0, 0), 64, 0, 0, 10'000'000'000, [&](std::uint32_t i) {
       return udp_frame(several && i % 3 == 0 ? 5001 : 5000, at + (i ^ 15U));
     }));

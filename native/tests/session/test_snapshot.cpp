@@ -28,7 +28,7 @@ using namespace daqiri::test;
 
 namespace {
 
-/// A runtime directory of the test's own.
+/// A temporary runtime directory.
 class RuntimeDirectory {
  public:
   RuntimeDirectory() {
@@ -59,7 +59,7 @@ class RuntimeDirectory {
   std::string before_;
 };
 
-/// What the socket answers; empty when nobody does. Closes `fd`, a socket of the caller's.
+/// The reply of the socket; empty without one. Closes `fd`.
 std::string ask(const std::string& path, int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -74,7 +74,7 @@ std::string ask(const std::string& path, int fd = socket(AF_UNIX, SOCK_STREAM | 
   return text;
 }
 
-/// Processor time of this process.
+/// Processor time used by this process.
 std::uint64_t processor_ns() {
   timespec used{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
@@ -100,7 +100,7 @@ TEST_CASE("A snapshot tells counters and levels of everything", "[session][snaps
   REQUIRE(snapshot.rx[1].counters.received == 20);
   REQUIRE(balanced(snapshot.rx[1].counters));
   REQUIRE(snapshot.rx[1].levels.ring == 2);
-  // Two full bursts in the ring, one open.
+  // Two full bursts are in the ring, one is open.
   REQUIRE(snapshot.rx[1].levels.bursts - snapshot.rx[1].levels.bursts_free == 3);
   REQUIRE(snapshot.tx.size() == 1);
   REQUIRE(snapshot.tx[0].counters.sent == 20);
@@ -197,7 +197,7 @@ TEST_CASE("Counters are copied once a period, and are final when closed",
   const auto later = session->latest();
   REQUIRE(later->rx[0].counters.delivered == 200);
   REQUIRE(later->time - first->time >= Housekeeper::PERIOD_NS);
-  // What was taken stays as it was.
+  // A snapshot does not change later.
   REQUIRE(first->rx[0].counters.received == 0);
   REQUIRE(send_frames(session->tx_queue(0, 0), 5000, 0, 10));
   session->close();
@@ -318,7 +318,7 @@ TEST_CASE("Without a free descriptor a reader waits its turn, and the engine sle
   const auto first = session->latest();
   const std::uint64_t used = processor_ns();
   while (session->latest()->time < first->time + 5 * Housekeeper::PERIOD_NS) usleep(10'000);
-  // A thread that asks again and again uses all of it.
+  // A thread that polls would use a whole core.
   CHECK(processor_ns() - used < 2 * Housekeeper::PERIOD_NS);
   CHECK(answer.wait_for(std::chrono::seconds(0)) == std::future_status::timeout);
   for (const int fd : taken) close(fd);

@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::uint64_t HOUR = 3'600'000'000'000;
 
-/// The system's clock, which a test can set, and stop while it sets up what depends on it. Stopping
-/// takes a lock that readers take, so that none has read a later time before.
+/// The system clock with an offset that a test can set. A test can also stop the clock during its
+/// setup; stopping takes a lock that readers share, so that no reader sees a later time before.
 std::atomic<std::int64_t> clock_step{0};
 std::mutex clock_mutex;
 std::uint64_t stopped_at = 0;
@@ -26,7 +26,7 @@ std::uint64_t stepped_clock() noexcept {
   return (stopped_at != 0 ? stopped_at : realtime_ns()) +
          static_cast<std::uint64_t>(clock_step.load());
 }
-/// Stops the clock for as long as it lives; then it goes on from where it stopped.
+/// Stops the clock while it exists; then the clock continues from that time.
 class StoppedClock {
  public:
   StoppedClock() {
@@ -43,14 +43,14 @@ class StoppedClock {
 };
 constexpr Clock STEPPED{[](const void*) noexcept { return stepped_clock(); }, nullptr};
 
-/// A wire that notes when it was given what.
+/// A wire that records its calls and their times.
 class NotingWire final : public PortIo {
  public:
   struct Call {
     const TxQueue* queue;
     std::uint64_t begun;
     std::uint32_t packets;
-    /// Latest launch time among them.
+    /// Latest launch time of the packets.
     std::uint64_t launch;
   };
 
@@ -83,7 +83,7 @@ class NotingWire final : public PortIo {
     const std::lock_guard lock(mutex_);
     if (!last && stepped_clock() < kept_until_) return {.more = true};
     TransmitCompletion result = std::exchange(kept_, {});
-    // One was late, and one comes back that had been counted as sent.
+    // One packet was late, and one that was counted as sent is returned.
     if (result.sent > 1) {
       --result.sent;
       result.bytes -= 100;
@@ -102,7 +102,7 @@ class NotingWire final : public PortIo {
   std::uint64_t call_ns{0};
   std::uint64_t packet_ns{0};
   std::uint32_t overhead_bytes{0};
-  /// Keeps launch times that are at most so far ahead.
+  /// Accepts launch times up to this far ahead.
   std::uint64_t lead_ns{0};
 
  private:
@@ -112,7 +112,7 @@ class NotingWire final : public PortIo {
   std::uint64_t kept_until_{0};
 };
 
-/// Transmit queues on one worker, with nothing else of a session.
+/// Transmit queues on one worker, without a session.
 struct Bench {
   explicit Bench(std::size_t num_queues, std::uint32_t pacing_mbps = 0,
                  std::uint32_t num_bufs = 8192) {
@@ -138,7 +138,7 @@ struct Bench {
     for (const auto& queue : queues) worker.add(wire, *queue);
     worker.start();
   }
-  /// Submit packets; launch times from `launch` on, `gap` apart (0: untimed).
+  /// Submits packets. Launch times start at `launch` and are `gap` apart; 0 for none.
   void submit(std::size_t queue, std::uint32_t count, std::uint64_t launch = 0,
               std::uint64_t gap = 0) {
     Burst* burst = nullptr;
@@ -186,7 +186,7 @@ TEST_CASE("Packets that are due together leave in one call", "[transmitter]") {
 
 TEST_CASE("Gaps shorter than a call do not add up to a delay", "[transmitter]") {
   Bench bench(1);
-  // A call costs twice the gap: one call per packet would end a schedule of 4 ms after 8 ms.
+  // A call takes twice the gap: with one call per packet, a schedule of 4 ms would take 8 ms.
   bench.wire.call_ns = 10'000;
   bench.start();
   bench.submit(0, 800, stepped_clock() + 1'000'000, 5'000);
@@ -225,7 +225,7 @@ TEST_CASE("A step of the clock neither hangs the worker nor makes packets early"
   }
   bench.worker.stop();
   const std::vector<NotingWire::Call> calls = bench.wire.calls();
-  // Except one call that was on its way to the wire when the clock was set.
+  // Except for one call that had already started when the clock was set.
   REQUIRE(std::count_if(calls.begin(), calls.end(), [](const NotingWire::Call& call) {
             return call.begun < call.launch;
           }) <= 1);
@@ -241,7 +241,7 @@ TEST_CASE("A clock that is set back does not stop a paced queue", "[transmitter]
 }
 
 TEST_CASE("Pacing counts what a packet has on the wire, to the last bit", "[transmitter]") {
-  // 1000 packets of 100 B, and 42 B of headers that the wire adds, at 300 Mb/s: 3786.7 ns each.
+  // 1000 packets of 100 B, plus 42 B of headers on the wire, at 300 Mb/s: 3786.7 ns each.
   Bench bench(1, 300);
   bench.wire.overhead_bytes = 42;
   bench.start();
@@ -257,12 +257,12 @@ TEST_CASE("A flood on one queue leaves room for the launch times of another", "[
   bench.wire.packet_ns = 5'000;
   const std::uint64_t start = stepped_clock() + 20'000'000;
   bench.submit(1, 50, start, 1'000'000);
-  // 100 ms of work, submitted at once: a whole turn of it would take 320 us.
+  // 100 ms of work, submitted together. Without interleaving, one turn takes 320 us.
   for (int i = 0; i < 20; ++i) bench.submit(0, 1000);
   bench.start();
   REQUIRE(bench.queues[0]->wait_idle(LONG));
   REQUIRE(bench.queues[1]->wait_idle(LONG));
-  // Without regard to the other queue, every launch time would fall into a whole turn of the flood.
+  // If the other queue were ignored, every launch time would fall into a whole turn of the flood.
   std::size_t timed = 0;
   std::size_t overrun = 0;
   for (const NotingWire::Call& call : bench.wire.calls()) {
@@ -273,7 +273,7 @@ TEST_CASE("A flood on one queue leaves room for the launch times of another", "[
       overrun += call.begun < launch && launch - call.begun < 200'000 ? 1 : 0;
   }
   REQUIRE(timed == 50);
-  // A stall between a look at the clock and the call costs one.
+  // A stall between reading the clock and the call delays one packet.
   REQUIRE(overrun < 25);
 }
 

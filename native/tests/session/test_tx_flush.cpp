@@ -1,4 +1,4 @@
-// A transmit queue is flushed: what has not left is dropped and counted, and it goes on.
+// Flushing a transmit queue: unsent packets are dropped and counted, and sending continues.
 #include <catch2/catch.hpp>
 
 #include <atomic>
@@ -25,7 +25,7 @@ bool all_free(const Session& session) {
   return true;
 }
 
-/// `count` frames with numbers from `first` on come, and nothing else.
+/// Requires that `count` frames, numbered from `first`, arrive and nothing else.
 void require_next(Session& session, std::uint32_t first, std::uint32_t count) {
   REQUIRE(send_frames(session.tx_queue(0, 0), 5000, first, count));
   const auto numbers = receive_numbers(session.rx_queue(0, 0), count);
@@ -40,7 +40,7 @@ TEST_CASE("A flush drops what a full receiver holds back, and both queues go on"
   const auto session = Session::open(loopback_config(32, 200, 256));
   TxQueue& tx = session->tx_queue(0, 0);
   RxQueue& rx = session->rx_queue(0, 0);
-  // The receiver has room for 256, and then the sender has buffers for 256.
+  // The receiver has buffers for 256 frames, and the sender for another 256.
   REQUIRE(send_frames(tx, 5000, 0, 512));
   while (tx.counters().sent < 256) std::this_thread::yield();
   REQUIRE(tx.counters().held == 256);

@@ -14,10 +14,10 @@
 
 namespace daqiri::test {
 
-/// Runs `action` in a thread with a network of its own, set up by shell commands; sockets made and
-/// threads started there belong to it, and it goes with them. False: this process may not make
-/// one, or a command has failed (no such device or discipline in this kernel). What `action` throws
-/// is thrown on.
+/// Runs `action` in a thread with a new network namespace, set up by shell commands. Sockets and
+/// threads created there belong to the namespace, which ends with them. Returns false if this
+/// process may not create a namespace or if a command failed, for example because the kernel lacks
+/// a device or a queueing discipline. Passes on exceptions of `action`.
 inline bool in_own_network(std::initializer_list<std::string> commands,
                            const std::function<void()>& action) {
   bool ready = false;

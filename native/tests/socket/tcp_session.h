@@ -1,4 +1,4 @@
-/// Configurations of TCP sessions, and plain sockets as their peers.
+/// Configurations of TCP sessions, and plain sockets as peers.
 #pragma once
 
 #include <linux/sockios.h>
@@ -55,7 +55,7 @@ inline NetworkConfig tcp_client(const std::string& host, std::uint16_t port,
   return tcp_config(SocketMode::CLIENT, host, port, options);
 }
 
-/// An ordinary TCP socket that has nothing of the engine. Calls give up after 20 s.
+/// A plain TCP socket. Calls give up after 20 s.
 class Stream {
  public:
   Stream() = default;
@@ -71,7 +71,7 @@ class Stream {
   }
   ~Stream() { close(); }
 
-  /// `from`, `source`: local port and address; 0 and empty: any, and `host`.
+  /// `from` and `source`: local port (0: any) and address (empty: `host`).
   static Stream connect_to(const std::string& host, std::uint16_t port, std::uint16_t from = 0,
                            const std::string& source = "") {
     sockaddr_storage address{};
@@ -98,7 +98,7 @@ class Stream {
     }
     return true;
   }
-  /// Up to `count` bytes; fewer at the end of the stream, or when nothing comes.
+  /// Receives up to `count` bytes; fewer at the end of the stream or after a timeout.
   [[nodiscard]] Bytes receive(std::size_t count) const {
     Bytes bytes(count);
     std::size_t done = 0;
@@ -110,12 +110,12 @@ class Stream {
     bytes.resize(done);
     return bytes;
   }
-  /// The peer has finished: nothing more, and no error.
+  /// True if the peer has ended the stream without an error.
   [[nodiscard]] bool at_end() const {
     char byte = 0;
     return recv(fd_, &byte, 1, 0) == 0;
   }
-  /// The peer's kernel has all that was sent.
+  /// True if the kernel of the peer has all sent data.
   [[nodiscard]] bool all_arrived() const {
     int bytes = -1;
     return ioctl(fd_, SIOCOUTQ, &bytes) == 0 && bytes == 0;
@@ -124,7 +124,7 @@ class Stream {
   void close() {
     if (fd_ >= 0) ::close(std::exchange(fd_, -1));
   }
-  /// RST instead of FIN.
+  /// Closes with RST instead of FIN.
   void reset() {
     const linger now{1, 0};
     setsockopt(fd_, SOL_SOCKET, SO_LINGER, &now, sizeof now);
@@ -167,7 +167,7 @@ class Listener : public Stream {
   explicit Listener(const std::string& host, std::uint16_t port = 0) : Stream(make(host, port)) {
     listen(fd(), 16);
   }
-  /// Within 20 s.
+  /// Waits for at most 20 s.
   [[nodiscard]] Stream accept() const {
     const int fd = ::accept(this->fd(), nullptr, nullptr);
     if (fd < 0) throw std::runtime_error(std::string("nobody came: ") + std::strerror(errno));
@@ -179,7 +179,7 @@ inline std::uint16_t free_tcp_port(const std::string& host) {
   return free_port_for(SOCK_STREAM, host);
 }
 
-/// Bytes that tell where in a stream they are.
+/// Bytes that depend on the position in the stream.
 inline Bytes stream_of(std::size_t length, std::uint32_t seed = 0) {
   Bytes bytes(length);
   std::uint32_t x = seed * 2654435761U + 1;
@@ -190,7 +190,7 @@ inline Bytes stream_of(std::size_t length, std::uint32_t seed = 0) {
   return bytes;
 }
 
-/// Packets of the length `piece`, the last one shorter.
+/// Packets of `piece` bytes; the last one may be shorter.
 inline std::vector<Bytes> pieces_of(const Bytes& bytes, std::size_t piece) {
   std::vector<Bytes> pieces;
   for (std::size_t at = 0; at < bytes.size(); at += piece) {
@@ -201,7 +201,7 @@ inline std::vector<Bytes> pieces_of(const Bytes& bytes, std::size_t piece) {
   return pieces;
 }
 
-/// Receive until `count` bytes of the connection (0: of any) are there, or nothing came for 10 s.
+/// Receives until `count` bytes of the connection (0: any) have arrived or none arrives for 10 s.
 inline Bytes receive_bytes(RxQueue& rx, std::size_t count, std::uintptr_t connection = 0) {
   Bytes bytes;
   std::uint64_t last = monotonic_ns();
@@ -221,7 +221,7 @@ inline Bytes receive_bytes(RxQueue& rx, std::size_t count, std::uintptr_t connec
   return bytes;
 }
 
-/// True within 20 s.
+/// True if the condition becomes true within 20 s.
 template <typename Condition>
 bool eventually(Condition&& condition) {
   const std::uint64_t end = monotonic_ns() + 20'000'000'000ULL;

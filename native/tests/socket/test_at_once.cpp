@@ -1,4 +1,4 @@
-// Without a timeout, a burst has what has arrived; batch_size is the most it can have.
+// Without a timeout, a burst contains the packets that have arrived, at most batch_size.
 #include <catch2/catch.hpp>
 
 #include "socket/tcp_session.h"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint32_t BATCH = 8;
 
-/// The next burst, within 10 s; its packets.
+/// The packets of the next burst. Waits for at most 10 s.
 std::vector<Bytes> next_burst(RxQueue& rx) {
   Burst* burst = nullptr;
   REQUIRE(eventually([&] { return (burst = rx.receive()) != nullptr; }));
@@ -20,7 +20,7 @@ std::vector<Bytes> next_burst(RxQueue& rx) {
   return packets;
 }
 
-/// Each of 5 messages arrives before the next one is sent; then `count` at once.
+/// Sends 5 messages, each after the previous one has arrived, and then `count` together.
 template <typename Send>
 void require_at_once(Session& session, std::uint32_t count, Send&& send) {
   RxQueue& rx = session.rx_queue(0, 0);

@@ -1,4 +1,4 @@
-// A port belongs to one engine: beside other sockets, and beside forked children.
+// A port belongs to one engine, even with other sockets and forked children.
 #include <sys/wait.h>
 
 #include <catch2/catch.hpp>
@@ -11,7 +11,7 @@ using namespace daqiri::test;
 
 namespace {
 
-/// A server with a socket for each of two cores.
+/// A server with one socket for each of two cores.
 NetworkConfig two_cores(const std::string& host, std::uint16_t port) {
   NetworkConfig config = udp_server(host, port);
   auto& queues = config.ifs_[0].rx_.queues_;
@@ -22,7 +22,7 @@ NetworkConfig two_cores(const std::string& host, std::uint16_t port) {
   return config;
 }
 
-/// A child process that does nothing until it goes.
+/// A child process that only waits for its end.
 class Child {
  public:
   Child() {
@@ -33,7 +33,7 @@ class Child {
     if (process_ == 0) {
       ::close(ends[1]);
       char byte = 0;
-      // It runs: what was private to the process before is no longer here.
+      // The child runs; it does not have the files that were private to the parent.
       [[maybe_unused]] ssize_t n = write(ends[0], &byte, 1);
       n = read(ends[0], &byte, 1);
       _exit(0);
@@ -75,7 +75,7 @@ TEST_CASE("Queues on several cores do not share a port with anybody", "[udp][err
     refused(udp_server(host, port));
     const Child child;
     session->close();
-    // While the child lives.
+    // While the child is running.
     const auto again = Session::open(two_cores(host, port));
     const PlainSocket peer(host);
     REQUIRE(peer.send(host, port, numbered(1, 100)));
@@ -85,7 +85,7 @@ TEST_CASE("Queues on several cores do not share a port with anybody", "[udp][err
              1;
     }));
   }
-  // A program that shares with whoever wants to.
+  // A program that allows sharing its port.
   const bool ipv6 = host.find(':') != std::string::npos;
   const int other = socket(ipv6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   const int on = 1;
@@ -98,19 +98,19 @@ TEST_CASE("Queues on several cores do not share a port with anybody", "[udp][err
 }
 
 TEST_CASE("A forked child keeps no socket of an engine", "[udp][tcp]") {
-  // Nobody else's, whose programs would take ports that are free for a moment.
+  // An address of this process only: other programs use ports that are free for a moment.
   const std::string host =
       "127.9." + std::to_string(getpid() / 250 % 250) + "." + std::to_string(getpid() % 250 + 1);
   const std::uint16_t udp_port = free_port(host);
   const std::uint16_t tcp_port = free_tcp_port(host);
-  // From another address than the server's: no socket may connect to itself.
+  // From another address than the server, so that no socket can connect to itself.
   const auto connect = [&] { return Stream::connect_to(host, tcp_port, 0, "127.0.0.1"); };
   auto udp = Session::open(udp_server(host, udp_port));
   auto tcp = Session::open(tcp_server(host, tcp_port));
   const Stream peer = connect();
   REQUIRE(eventually([&] { return count_in(*tcp, ConnectionState::CONNECTED) == 1; }));
   const Child child;
-  // The parent's go on.
+  // The sockets of the parent still work.
   const PlainSocket sender("127.0.0.1");
   REQUIRE(sender.send(host, udp_port, numbered(1, 100)));
   CHECK(receive_packets(udp->rx_queue(0, 0), 1).size() == 1);

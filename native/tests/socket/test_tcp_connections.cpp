@@ -30,7 +30,7 @@ TEST_CASE("a client waits for its server and comes back to it, under one id", "[
   REQUIRE(first.size() == 1);
   CHECK(first[0].state == ConnectionState::CONNECTING);
   CHECK(first[0].error == "Connection refused");
-  // What is sent meanwhile waits.
+  // Packets sent in this state wait.
   TxQueue& tx = session->tx_queue(0, 0);
   Burst* burst = nullptr;
   REQUIRE(tx.allocate(1, &burst) == Status::SUCCESS);
@@ -96,7 +96,7 @@ TEST_CASE("a server's peers have ids of their own, also one that returns", "[tcp
   REQUIRE(peer.send(stream_of(10, 1)));
   const auto first = receive_packets(rx, 1);
   REQUIRE(first.size() == 1);
-  // No TIME_WAIT stands in the way of the same addresses.
+  // TIME_WAIT does not block the same addresses.
   peer.reset();
   REQUIRE(eventually([&] { return only_peer(*session).state == ConnectionState::CLOSED; }));
   CHECK(only_peer(*session).error == "Connection reset by peer");
@@ -139,7 +139,7 @@ TEST_CASE("more peers than there are connections: those that are gone make room"
 
 TEST_CASE("peers that connected and closed hold no places", "[tcp]") {
   const std::uint16_t port = free_tcp_port("127.0.0.1");
-  // With a transmit queue: they could still be sent to.
+  // With a transmit queue, packets could still be sent to them.
   const auto session = Session::open(tcp_server("127.0.0.1", port));
   const std::uint32_t places = sockets::TcpEndpoint::CAPACITY;
   for (std::uint32_t i = 0; i < places; ++i) {
@@ -148,7 +148,7 @@ TEST_CASE("peers that connected and closed hold no places", "[tcp]") {
     Stream::connect_to("127.0.0.1", port, 0, source);
   }
   REQUIRE(eventually([&] { return connections(*session).size() == places + 1; }));
-  // The place of one of them is the next peer's; what is sent to them goes to nobody.
+  // The next peer takes the slot of one of them. Packets to the ended connections are dropped.
   TxQueue& tx = session->tx_queue(0, 0);
   const auto gone = connections(*session);
   const auto send_to_gone = [&] {
@@ -184,7 +184,7 @@ TEST_CASE("the thread of TCP connections leaves signals to the program", "[tcp]"
     }
     return mask;
   };
-  // The thread begins in its own time.
+  // Wait until the thread has started.
   REQUIRE(eventually([&] { return blocked().value_or(0) != 0; }));
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGCHLD}) {
     INFO(signal);

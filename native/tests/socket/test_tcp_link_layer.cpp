@@ -16,7 +16,7 @@ namespace {
 
 constexpr int PACKETS = 4;
 
-/// Sequence numbers that tshark finds in a capture.
+/// Sequence numbers in a capture, read by tshark.
 std::vector<std::string> sequence_numbers(const std::string& path) {
   std::vector<std::string> numbers;
   for (const auto& row : tshark(path, {"tcp.seq_raw"})) numbers.push_back(row.at(0));

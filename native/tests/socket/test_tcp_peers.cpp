@@ -1,4 +1,4 @@
-// Whom a server sends to while clients come and go.
+// The default peer of a server while clients connect and disconnect.
 #include <catch2/catch.hpp>
 
 #include "io/io_engine.h"
@@ -9,19 +9,19 @@ using namespace daqiri::test;
 
 namespace {
 
-/// A server, its own connection id, and what is asked of it.
+/// A server and its connection id.
 struct Server {
   explicit Server(std::uint16_t at)
       : port(at), session(Session::open(tcp_server("127.0.0.1", at))) {
     own = session->connections().server_at("127.0.0.1", port);
   }
   [[nodiscard]] std::uintptr_t first() const { return session->connections().first_client(own); }
-  /// Why packets for a connection go nowhere; empty: they go.
+  /// Why packets of a connection cannot be sent; empty if they can.
   [[nodiscard]] std::string why(std::uintptr_t connection) const {
     const char* text = session->tx_queue(0, 0).unreachable(connection);
     return text == nullptr ? "" : text;
   }
-  /// A client, and its connection id.
+  /// A client and its connection id.
   [[nodiscard]] std::pair<Stream, std::uintptr_t> client() const {
     const std::size_t before = count_in(*session, ConnectionState::CONNECTED);
     Stream stream = Stream::connect_to("127.0.0.1", port);
@@ -66,7 +66,7 @@ TEST_CASE("a server's connection is its first client's, while that is there", "[
   SECTION("it has finished sending, which one that has not comes before") {
     alice.finish();
     REQUIRE(eventually([&] { return server.first() == second; }));
-    // It still listens.
+    // The client still reads.
     CHECK(server.why(first).empty());
     REQUIRE(send_packets(tx, {stream_of(10, 2)}, first));
     CHECK((alice.receive(10) == stream_of(10, 2)));
@@ -90,7 +90,7 @@ TEST_CASE("packets for no one in particular go to a client that is there", "[tcp
   auto [bob, second] = server.client();
   REQUIRE(send_packets(tx, {stream_of(10, 1)}));
   CHECK((alice.receive(10) == stream_of(10, 1)));
-  // Whoever has sent last has asked for it.
+  // The peer that sent last is the default.
   REQUIRE(bob.send(Bytes(1)));
   REQUIRE(receive_bytes(server.session->rx_queue(0, 0), 1).size() == 1);
   REQUIRE(send_packets(tx, {stream_of(10, 2)}));

@@ -1,6 +1,5 @@
-// Random TCP servers under load, with peers that end, break off and come again, and consumers of
-// every kind: nothing is dropped, what arrives is as it was sent, and the accounts hold whenever
-// one looks.
+// Random TCP servers under load, with peers that end, reset and reconnect, and all kinds of
+// consumers: nothing is dropped, received data is correct, and the counters balance at any time.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -18,7 +17,7 @@ using namespace daqiri::test;
 
 namespace {
 
-/// Bytes that begin with their own number.
+/// Bytes of a stream, beginning with its number.
 Bytes life(std::uint32_t number) {
   Bytes bytes = stream_of(sizeof number + (number * 2654435761U >> 8U) % 60'000, number);
   std::memcpy(bytes.data(), &number, sizeof number);
@@ -41,7 +40,7 @@ class Scenario {
     streams_.resize(queues().size());
   }
 
-  /// Returns the first problem; empty: none.
+  /// Returns the first problem; empty if none.
   std::string run() {
     std::vector<std::jthread> peers;
     std::vector<std::jthread> others;
@@ -96,7 +95,7 @@ class Scenario {
     if (!holds) note(what);
   }
 
-  /// A peer: some connections, one after the other.
+  /// A peer: several connections, one after the other.
   void live(std::uint32_t first, unsigned seed) {
     std::minstd_rand chance(seed);
     const std::uint32_t lives = 1 + chance() % 3;
@@ -115,7 +114,7 @@ class Scenario {
     }
   }
 
-  /// One thread per queue at a time.
+  /// Called by one thread per queue at a time.
   void take(const RxQueue& rx, const Burst& burst) {
     Bytes& stream = streams_[rx.id()][burst.connection_id];
     for (std::uint32_t i = 0; i < burst.num_packets(); ++i) {
@@ -136,7 +135,7 @@ class Scenario {
     }
   }
 
-  /// One life, or what a break has left of several under the same address.
+  /// Checks one stream, or the rests of several streams of the same address.
   void check(const Bytes& stream) {
     for (auto at = stream.begin(); stream.end() - at >= 4;) {
       std::uint32_t name = 0;
@@ -167,7 +166,7 @@ class Scenario {
     const SessionMemory& memory = *session_->memory();
     for (const auto& [name, region] : memory.regions)
       unless(region->available() == region->config().num_bufs_, "packet buffers are lost");
-    // A queue may have one put by.
+    // Each queue may keep one.
     for (const auto& pool : memory.rx_pools)
       unless(pool->available() + 1 >= pool->count(), "receive bursts are lost");
   }
@@ -179,7 +178,7 @@ class Scenario {
   std::atomic<bool> done_{false};
   std::atomic<std::uint64_t> sent_{0};
   std::atomic<std::uint32_t> broken_{0};
-  /// By queue.
+  /// Indexed by queue.
   std::vector<Streams> streams_;
 };
 

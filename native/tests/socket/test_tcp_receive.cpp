@@ -74,7 +74,7 @@ TEST_CASE("each of many peers is a connection of its own", "[tcp]") {
   const std::uint16_t port = free_tcp_port("127.0.0.1");
   TcpOptions options;
   options.rx_queues = queues;
-  // One peer is read after the other: bursts for all that the others send.
+  // Peers are read one after the other, so there must be bursts for the data of all of them.
   NetworkConfig config = tcp_server("127.0.0.1", port, options);
   config.rx_meta_buffers_ = 2048;
   config.mrs_.at("rx_data").num_bufs_ = 4096;
@@ -139,7 +139,7 @@ TEST_CASE("flows choose the queue by TCP ports", "[tcp]") {
     CHECK(receive_packets(session->rx_queue(0, 0), 1)[0].flow == 0);
   }
   CHECK(counts_of(*session, 0) == std::pair<std::uint64_t, std::uint64_t>{1, 100});
-  // What a flush discards was matched too.
+  // Flushed data was matched, too.
   REQUIRE(wanted.send(stream_of(5000)));
   session->rx_queue(0, 1).request_flush();
   REQUIRE(eventually([&] { return session->rx_queue(0, 1).counters().received_bytes == 5100; }));
@@ -236,11 +236,11 @@ TEST_CASE("flush and drop-all drop what the sockets hold, and nothing later", "[
   RxQueue& rx = session->rx_queue(0, 0);
   const Stream peer = Stream::connect_to("127.0.0.1", port);
   REQUIRE(eventually([&] { return count_in(*session, ConnectionState::CONNECTED) == 1; }));
-  // Within the window that a socket opens at first.
+  // Fits the initial receive window of a socket.
   const Bytes old = stream_of(30'000, 1);
   const Bytes fresh = stream_of(5'000, 2);
   for (int round = 0; round < 3; ++round) {
-    // More than the buffers take: the rest waits in the kernel.
+    // More than the buffers hold; the rest waits in the kernel.
     REQUIRE(peer.send(old));
     REQUIRE(eventually([&] { return peer.all_arrived(); }));
     if (round < 2) {
@@ -284,7 +284,7 @@ TEST_CASE("open bursts of one queue do not keep the region's buffers from anothe
   const auto session = Session::open(config);
   RxQueue& full = session->rx_queue(0, 0);
   RxQueue& waiting = session->rx_queue(0, 1);
-  // In turn, a peer for each queue.
+  // Peers are assigned to the queues in turn.
   std::vector<Stream> peers;
   while (full.region(0).available() > 0) {
     REQUIRE(peers.size() < 200);

@@ -41,7 +41,7 @@ TEST_CASE("small socket buffers cut packets anywhere, and nothing is lost", "[tc
   const std::uintptr_t id = connections(*session)[0].id;
   session->connections().set_socket_option(id, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
   const Stream peer = listener.accept();
-  // Two queues share the connection: packets are whole, in each queue's order.
+  // Two queues share the connection. Packets are contiguous and in the order of each queue.
   constexpr std::size_t PACKETS = 12;
   constexpr std::size_t SIZE = 40'000;
   std::jthread senders[2];
@@ -158,7 +158,7 @@ TEST_CASE("what was accepted before close is delivered, and the stream ends in o
       burst->pkt_lens[0][k] = static_cast<std::uint32_t>(packets[i].size());
     }
     REQUIRE(tx.send(burst) == Status::SUCCESS);
-    // The peer begins to read late.
+    // The peer starts to read late.
     if (tx.counters().held > 1000) break;
   }
   const std::uint64_t submitted = tx.counters().submitted;
@@ -190,7 +190,7 @@ TEST_CASE("a peer that takes little at a time does not hold up close for long", 
     REQUIRE(tx.send(burst) == Status::SUCCESS);
   }
   std::atomic<bool> closed{false};
-  // All of it would take a minute.
+  // Sending all of it would take a minute.
   std::jthread reader([&] {
     while (!closed) {
       [[maybe_unused]] const Bytes some = peer.receive(32'000);
@@ -220,7 +220,7 @@ TEST_CASE("peers that do not read hold up close together, not one after the othe
   const auto session = Session::open(config);
   const Stream deaf[4] = {listener.accept(), listener.accept(), listener.accept(),
                           listener.accept()};
-  // More than the kernel takes, in turn.
+  // More than the kernel accepts, on each port in turn.
   for (Status status = Status::SUCCESS; status == Status::SUCCESS;) {
     for (int port = 0; port < 4 && status == Status::SUCCESS; ++port) {
       Burst* burst = nullptr;
@@ -232,7 +232,7 @@ TEST_CASE("peers that do not read hold up close together, not one after the othe
   }
   const std::uint64_t begin = monotonic_ns();
   session->close();
-  // Each takes 2 s.
+  // Each connection takes 2 s.
   CHECK(monotonic_ns() - begin < 7'500'000'000);
   for (int port = 0; port < 4; ++port) {
     const TxSnapshot counters = session->tx_queue(port, 0).counters();

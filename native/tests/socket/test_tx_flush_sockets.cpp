@@ -1,4 +1,4 @@
-// A transmit queue of sockets is flushed.
+// Flushing transmit queues of sockets.
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <thread>
@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::uint64_t HOUR_NS = 3'600'000'000'000;
 
-/// Submit packets of `size` bytes, the first of which is the number in `value`, until the queue has
-/// no buffer for more; how many.
+/// Submits packets of `size` bytes, filled with `value`, until the queue is out of buffers. Returns
+/// their number.
 std::uint32_t fill(TxQueue& tx, std::size_t size, std::uint8_t value, std::uint64_t launch = 0) {
   std::uint32_t count = 0;
   for (Burst* burst = nullptr; tx.allocate(16, &burst) == Status::SUCCESS; count += 16) {
@@ -28,7 +28,7 @@ std::uint32_t fill(TxQueue& tx, std::size_t size, std::uint8_t value, std::uint6
   return count;
 }
 
-/// Nothing has been sent for 50 ms, and something is held.
+/// True if packets are held and none was sent for 50 ms.
 bool stuck(const TxQueue& tx) {
   return eventually([&] {
     const std::uint64_t sent = tx.counters().sent;
@@ -37,7 +37,7 @@ bool stuck(const TxQueue& tx) {
   });
 }
 
-/// Wholly of `value`.
+/// True if all bytes are `value`.
 bool is_all(const Bytes& bytes, std::uint8_t value) {
   return std::all_of(bytes.begin(), bytes.end(), [=](std::uint8_t b) { return b == value; });
 }
@@ -71,12 +71,12 @@ TEST_CASE("a flush ends the connection of a TCP peer that does not read", "[tcp]
   REQUIRE(stuck(tx));
   const std::uint64_t held = tx.counters().held;
 
-  // The kernel may take the rest of the packet of which it has a part.
+  // The kernel may send the rest of a packet that it has in part.
   const std::uint64_t flushed = tx.flush();
   CHECK((flushed == held || flushed + 1 == held));
   require_flushed(tx, submitted, flushed);
   CHECK(session->memory()->regions.at("tx_data")->available() == options.num_bufs);
-  // What the peer's kernel had, and no more of it.
+  // Only the data that the kernel of the peer already had.
   const Bytes got = deaf.receive(std::size_t{submitted} * 2000);
   CHECK(got.size() > 0);
   CHECK(got.size() < tx.counters().sent_bytes);
@@ -107,8 +107,8 @@ TEST_CASE("a flush leaves a TCP peer that reads whole packets, and its connectio
   const auto session = Session::open(tcp_client("127.0.0.1", listener.port(), options));
   const std::uintptr_t id = connections(*session)[0].id;
   session->connections().set_socket_option(id, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
-  // One connection after the other: a peer that gets no processor for 25 ms is one that does not
-  // read, and loses its connection. The next comes after a second.
+  // One connection after the other: a peer that is not scheduled for 25 ms counts as one that does
+  // not read, and loses its connection. The next connection follows after a second.
   std::vector<Bytes> streams;
   bool lost = false;
   std::atomic<std::uint64_t> sent{0};
@@ -200,7 +200,7 @@ TEST_CASE("a flush drops datagrams whose launch time is far", "[udp][txflush]") 
 }
 
 TEST_CASE("a flush drops datagrams that a full socket does not take", "[udp][txflush]") {
-  // A link that takes a packet every ten seconds or so, and holds more than sockets do.
+  // A link that takes a packet about every ten seconds, and holds more packets than sockets do.
   in_own_network(
       {"ip link set lo up", "ip link add slow type veth peer name far",
        "ip addr add 10.77.0.1/24 dev slow", "ip link set far address 02:00:00:00:00:02 up",

@@ -11,7 +11,7 @@ using namespace daqiri::test;
 
 namespace {
 
-/// Sends `count` datagrams as fast as it can.
+/// Sends `count` datagrams as fast as possible.
 void flood(const PlainSocket& peer, const std::string& host, std::uint16_t port,
            std::uint32_t count, std::size_t size) {
   for (std::uint32_t i = 0; i < count; ++i) REQUIRE(peer.send(host, port, numbered(i, size)));
@@ -27,7 +27,7 @@ TEST_CASE("With its region exhausted a queue still reads and counts every datagr
   const PlainSocket peer("127.0.0.1");
   constexpr std::uint32_t COUNT = 1000;
   std::uint64_t sent = 0;
-  // In portions, so that the kernel's buffer (as large as the region) loses nothing.
+  // In portions, so that the kernel buffer (as large as the region) loses nothing.
   for (std::uint32_t i = 0; i < COUNT; ++i) {
     REQUIRE(peer.send("127.0.0.1", port, numbered(i, 200)));
     if (++sent % 50 == 0) REQUIRE(counters_after(rx, sent).received == sent);
@@ -39,7 +39,7 @@ TEST_CASE("With its region exhausted a queue still reads and counts every datagr
   REQUIRE(dropped(counters, DropReason::NO_PACKET_BUFFER) == COUNT - 100);
   REQUIRE(balanced(counters));
 
-  // The oldest are kept; after they are released, reception goes on.
+  // The oldest packets are kept. After they are released, receiving continues.
   const auto packets = receive_packets(rx, 100);
   REQUIRE(packets.size() == 100);
   for (std::uint32_t i = 0; i < 100; ++i) REQUIRE(packets[i].bytes == numbered(i, 200));
@@ -64,7 +64,7 @@ TEST_CASE("What the kernel drops is counted", "[udp][accounting]") {
   const PlainSocket peer(host);
   std::uint64_t sent = 0;
   std::uint64_t got = 0;
-  // Each round overruns a buffer of one or two datagrams, unless the poller keeps pace.
+  // Each round overflows a buffer of one or two datagrams, unless the poller keeps up.
   for (int round = 0; round < 50 && dropped(rx.counters(), DropReason::KERNEL) == 0; ++round) {
     flood(peer, host, port, 500, 8000);
     sent += 500;

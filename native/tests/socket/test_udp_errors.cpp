@@ -179,7 +179,7 @@ TEST_CASE("Queues on cores that are not there run without, and one line names th
   REQUIRE(peer.receive().has_value());
   CHECK(log.lines_with("1021 (queue 'rx0' of interface 'udp0'), 8000 (queue 'tx0' of interface "
                        "'udp0'); it may use ") == 1);
-  // What else the kernel has to say is about its buffers.
+  // Other warnings are about the buffers of the kernel.
   CHECK(log.lines_with("core") == 1);
   CHECK(session->config().ifs_[0].rx_.queues_[0].common_.cpu_core_ == "1021");
 }

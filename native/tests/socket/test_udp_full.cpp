@@ -1,4 +1,4 @@
-// What a full send buffer, and an error that nobody reads, do to others.
+// Effects of a full send buffer, and of an unread error, on other sockets.
 #include <sys/resource.h>
 
 #include <catch2/catch.hpp>
@@ -15,7 +15,8 @@ using namespace daqiri::test;
 
 namespace {
 
-/// A link to 10.77.0.2 that takes a packet every ten seconds or so, and holds more than sockets do.
+/// A link to 10.77.0.2 that takes a packet about every ten seconds, and holds more packets than
+/// sockets do.
 const std::initializer_list<std::string> SLOW_LINK{
     "ip link set lo up",
     "ip link add slow type veth peer name far",
@@ -64,7 +65,7 @@ TEST_CASE("A full socket is not waited for; a descriptor tells when it takes mor
     const long before = sleeps();
     for (int i = 0; i < 200; ++i) REQUIRE(sender.send(*burst, 0, 64).sent == 0);
     REQUIRE(sleeps() - before < 100);
-    // The link gets fast.
+    // Make the link fast.
     REQUIRE(std::system("tc qdisc del dev slow root") == 0);
     REQUIRE(readable(sender.fd(), 10'000));
     REQUIRE(sender.send(*burst, 0, 64).sent > 0);
@@ -84,7 +85,7 @@ TEST_CASE("Packets of a queue go on while another of its core has a full socket"
     const auto session = Session::open(config);
     TxQueue& slow = session->tx_queue(0, 0);
     TxQueue& other = session->tx_queue(1, 0);
-    // More than the socket and the link take.
+    // More than the socket and the link hold.
     for (int i = 0; i < 20; ++i) {
       Burst* burst = filled(slow, 64, 1400);
       REQUIRE(burst != nullptr);
@@ -103,7 +104,7 @@ TEST_CASE("Packets of a queue go on while another of its core has a full socket"
     REQUIRE(other.counters().sent == 640);
     REQUIRE(slow.counters().held > 0);
     REQUIRE(balanced(slow.counters()));
-    // Nor is what the full socket holds lost.
+    // Packets in the full socket are not lost either.
     REQUIRE(std::system("tc qdisc del dev slow root") == 0);
     REQUIRE(slow.wait_idle(10'000'000'000));
     REQUIRE(slow.counters().sent == 20 * 64);
@@ -119,7 +120,7 @@ TEST_CASE("An error that nobody has read is one event, not one after the other",
   REQUIRE(events.watch(peer.fd(), EPOLLIN | EPOLLET) == 0);
   std::array<epoll_event, 2> taken{};
   events.take(taken);
-  // The refusal waits in the socket's queue of errors.
+  // The error waits in the error queue of the socket.
   REQUIRE(peer.send("127.0.0.1", nobody, numbered(0, 10)));
   REQUIRE(readable(events.fd(), 5000));
   REQUIRE(events.take(taken) == 1);
@@ -127,7 +128,7 @@ TEST_CASE("An error that nobody has read is one event, not one after the other",
   pollfd error{peer.fd(), POLLIN, 0};
   REQUIRE(poll(&error, 1, 0) == 1);
   REQUIRE(!readable(events.fd()));
-  // A datagram is another.
+  // A datagram is a new event.
   REQUIRE(PlainSocket("127.0.0.1").send("127.0.0.1", peer.port(), numbered(1, 10)));
   REQUIRE(readable(events.fd(), 5000));
 }

@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::uint64_t MS = 1'000'000;
 
-/// fq as a kernel tells of it. The loopback interface ignores stamps: what this process does with
-/// them is what is tested.
+/// fq, as the kernel describes it. The loopback interface ignores stamps; the test checks how this
+/// process computes them.
 LaunchQdisc fq(std::uint32_t flow_limit = 100) {
   LaunchQdisc qdisc;
   qdisc.interface = "lo";
@@ -31,7 +31,7 @@ LaunchQdisc etf(std::uint64_t delta, bool offload = false) {
   qdisc.found = "etf";
   qdisc.etf = true;
   qdisc.horizon = 10'000 * MS;
-  // CLOCK_TAI needs a capability, and CLOCK_MONOTONIC is as good a clock.
+  // CLOCK_TAI needs a capability; CLOCK_MONOTONIC works as well here.
   qdisc.delta = delta;
   qdisc.offload = offload;
   return qdisc;
@@ -76,7 +76,7 @@ TEST_CASE("The discipline on the route to a peer is found, with its children", "
           INFO(host << ": " << found.found << ": " << found.refusal);
           REQUIRE(found.interface == "near");
           REQUIRE(found.found.starts_with("tbf with "));
-          REQUIRE(found.refusal == "it sends at once");
+          REQUIRE(found.refusal == "it sends immediately");
           REQUIRE(!found.drops_untimed);
         }
         const LaunchQdisc none = find_launch_qdisc({}, SocketAddress::parse("192.0.2.1", 5000), 0);
@@ -106,7 +106,7 @@ TEST_CASE("Launch times in the kernel need a client, one queue and no pacing", "
 TEST_CASE("Stamps follow launch times, on the discipline's clock and in order", "[udp][launch]") {
   const PlainSocket peer("127.0.0.1");
   Client client(peer.port());
-  // On a machine that was booted a minute ago, launch times of an hour ago lie before that.
+  // Shortly after boot, launch times of an hour ago lie before the boot.
   const auto near = [](std::uint64_t stamp, std::uint64_t launch) {
     const std::uint64_t monotonic = launch + monotonic_ns() - realtime_ns();
     return std::max(stamp, monotonic) - std::min(stamp, monotonic) < 400 * MS;
@@ -120,7 +120,7 @@ TEST_CASE("Stamps follow launch times, on the discipline's clock and in order", 
     const std::uint64_t now = realtime_ns();
     const std::uint64_t first = launch.stamp(now + ahead);
     REQUIRE(near(first, now + ahead));
-    // Behind it: no launch time, one that has passed, one that is earlier.
+    // After it: no launch time, a past one, an earlier one.
     REQUIRE(launch.stamp(0) == first);
     REQUIRE(launch.stamp(1000) == first);
     REQUIRE(launch.stamp(now - hour) == first);
@@ -130,7 +130,7 @@ TEST_CASE("Stamps follow launch times, on the discipline's clock and in order", 
     REQUIRE(launch.shares(1000, first));
     REQUIRE(launch.shares(now + ahead, first));
     REQUIRE(!launch.shares(now + ahead + 1, first));
-    // What was not handed over binds nothing.
+    // Packets that were not passed to the kernel do not affect the next stamps.
     launch.begin();
     REQUIRE(near(launch.stamp(0), now));
   }
@@ -141,7 +141,7 @@ TEST_CASE("Stamps follow launch times, on the discipline's clock and in order", 
     launch.begin();
     const std::uint64_t later = realtime_ns() + ahead;
     const std::uint64_t untimed = launch.stamp(0);
-    // In software etf lets go `delta` before the stamp.
+    // Without offload, etf sends `delta` before the stamp.
     REQUIRE(near(launch.stamp(later), later + (offload ? 0 : delta)));
     const std::uint64_t last = launch.stamp(later);
     REQUIRE(launch.stamp(later) == last + 1);
@@ -185,7 +185,7 @@ TEST_CASE("fq gets no more packets ahead than it holds of a flow", "[udp][launch
   std::uint32_t handed = 0;
   for (; launch.room() > 0; ++handed) launch.handed(launch.stamp(later), 1, 100);
   REQUIRE(handed == 20);
-  // The loopback interface has taken all: nothing is in the kernel.
+  // The loopback interface has taken all packets; none are in the kernel.
   const TransmitCompletion result = launch.completed(false);
   REQUIRE(result.sent == 20);
   REQUIRE(result.bytes == 2000);
@@ -215,7 +215,7 @@ TEST_CASE("A worker whose packets fq has no room for is told when there is", "[u
   REQUIRE(!readable(sender.fd()));
   burst->release();
 
-  // When the first of them leaves.
+  // The time when the first of them is sent.
   UdpLaunch soon(client.socket, fq(1), client.config.ifs_[0]);
   UdpSender waiting(client.socket, peers, 0, connection, &soon);
   REQUIRE(session->tx_queue(0, 0).allocate(2, &burst) == Status::SUCCESS);
@@ -245,7 +245,7 @@ TEST_CASE("Packets with stamps arrive whole, and are counted once", "[udp][launc
       const Bytes bytes = numbered(i, 100);
       std::copy(bytes.begin(), bytes.end(), static_cast<std::uint8_t*>(burst->pkts[0][i]));
       burst->pkt_lens[0][i] = 100;
-      // Rows that may share a message, and packets of their own.
+      // Rows that may share a message, and single packets.
       burst->timestamps[i] = i < 20 ? 0 : i < 40 ? now + MS : now + MS + i;
     }
     std::uint32_t sent = 0;

@@ -17,7 +17,7 @@ std::uint32_t big_endian(const std::uint8_t* at, int bytes) {
   return value;
 }
 
-/// One's-complement sum; 0xFFFF over data that contain their own checksum.
+/// One's-complement sum; 0xFFFF over data that includes its checksum.
 std::uint32_t ones_sum(const Bytes& bytes) {
   std::uint32_t sum = 0;
   for (std::size_t i = 0; i < bytes.size(); ++i) {
@@ -27,7 +27,7 @@ std::uint32_t ones_sum(const Bytes& bytes) {
   return sum;
 }
 
-/// Headers that the link layer writes, with the packet behind them.
+/// The headers written by the link layer, followed by the packet.
 Bytes recorded(const LinkLayer& link, const Burst& burst, std::uint32_t i) {
   std::byte prefix[MAX_LINK_PREFIX];
   const std::uint32_t length = link.prefix(burst, i, prefix);
@@ -64,7 +64,7 @@ TEST_CASE("IPv4 headers are those the datagram had", "[udp][link]") {
   REQUIRE(peer.send("127.0.0.1", port, numbered(5, size)));
   Burst* burst = next_burst(session->rx_queue(0, 0));
   REQUIRE(burst != nullptr);
-  // Captures are written after the session is gone, too.
+  // Captures can be written after the session is closed.
   session.reset();
   const Bytes packet = recorded(*link, *burst, 0);
   burst->release();
@@ -110,7 +110,7 @@ TEST_CASE("IPv6 headers carry a valid UDP checksum", "[udp][link]") {
   Bytes checked(packet.begin() + 8, packet.end());
   for (const std::uint32_t word :
        {static_cast<std::uint32_t>(8 + size), std::uint32_t{IPPROTO_UDP}}) {
-    // The pseudo header, behind an even number of bytes.
+    // The pseudo header, after an even number of bytes.
     if (checked.size() % 2 == 1) checked.push_back(0);
     for (int shift = 24; shift >= 0; shift -= 8)
       checked.push_back(static_cast<std::uint8_t>(word >> shift));

@@ -35,13 +35,13 @@ TEST_CASE("Servers at a group all receive what is sent to it", "[udp][rx][multic
     const auto packets = receive_packets(session->rx_queue(0, 0), 50);
     REQUIRE(packets.size() == 50);
     for (std::uint32_t i = 0; i < 50; ++i) REQUIRE((packets[i].bytes == numbered(i, 200)));
-    // An answer goes to the one that sent.
+    // A reply goes to the sender.
     REQUIRE(send_packets(session->tx_queue(0, 0), {numbered(99, 20)}, packets[0].connection));
     const auto answer = peer.receive();
     REQUIRE(answer);
     REQUIRE((answer->first == numbered(99, 20)));
   }
-  // Not what is sent to another group at the same port.
+  // Datagrams to another group at the same port are not received.
   const char* other = "239.255.78.34";
   REQUIRE(peer.send(other, port, numbered(1, 10)));
   REQUIRE(peer.send(group, port, numbered(2, 10)));
@@ -90,7 +90,7 @@ TEST_CASE("An IPv6 group is joined on the interface of its scope, or of the addr
 TEST_CASE("Where a group cannot be joined, the address and the fix are named",
           "[udp][multicast][errors]") {
   const auto [address, text] = GENERATE(table<const char*, const char*>(
-      {{"nosuch0", "names no network interface of this host"},
+      {{"nosuch0", "is neither a network interface of this host nor"},
        {"192.0.2.77", "no network interface of this host has the address 192.0.2.77"}}));
   const auto [status, what] =
       error_of([&, address = address] { Session::open(member("239.255.78.36", 40'001, address)); });

@@ -12,13 +12,13 @@ using namespace daqiri::test;
 
 namespace {
 
-/// Peer `i` of many: its own address of this host, and the port that all of them use.
+/// Peer `i` of many: a separate address of this host; all use the same port.
 std::string host_of(std::uint32_t i) {
   return "127." + std::to_string(2 + i / 62'500) + "." + std::to_string(1 + i / 250 % 250) + "." +
          std::to_string(1 + i % 250);
 }
 
-/// A socket that sends as any of them.
+/// A socket that sends from any of these addresses.
 class Senders {
  public:
   explicit Senders(std::uint16_t port) : socket_("0.0.0.0"), port_(port) {}
@@ -53,7 +53,7 @@ class Senders {
   std::uint16_t port_;
 };
 
-/// The source address that a capture of the burst would have.
+/// The source address in a capture of the burst.
 std::string recorded_source(const Session& session, const Burst& burst) {
   std::byte prefix[MAX_LINK_PREFIX];
   session.memory()->link_layers[0]->prefix(burst, 0, prefix);
@@ -62,8 +62,8 @@ std::string recorded_source(const Session& session, const Burst& burst) {
   return text;
 }
 
-/// Sends one datagram of each of the peers [first, end), a few at a time, so that the kernel's
-/// buffer holds them.
+/// Sends one datagram from each of the peers [first, end), a few at a time to fit the kernel
+/// buffer.
 void send_each(const Senders& senders, const RxQueue& rx, std::uint32_t first, std::uint32_t end) {
   constexpr std::uint32_t AT_ONCE = 100;
   const std::uint64_t before = rx.counters().received;
@@ -81,14 +81,14 @@ TEST_CASE("Any number of peers under default settings: nothing is lost while the
           "[udp][peers]") {
   const std::uint16_t port = free_port("0.0.0.0");
   const bool gathers = GENERATE(false, true);
-  // 256 bursts of 100 packets, most of which would never fill.
+  // 256 bursts of 100 packets; most of them never fill.
   const auto session = Session::open(
       udp_server("0.0.0.0", port, {.batch = 100, .timeout_us = gathers ? 1000U : 0U}));
   RxQueue& rx = session->rx_queue(0, 0);
   const Senders senders(port);
   constexpr std::uint32_t PEERS = 2000;
   send_each(senders, rx, 0, PEERS);
-  // One of them goes on.
+  // One peer continues to send.
   for (std::uint32_t i = 0; i < 800; i += 100) {
     for (std::uint32_t k = 0; k < 100; ++k) senders.send(7, 10'000 + i + k);
     REQUIRE(counters_after(rx, PEERS + i + 100).received == PEERS + i + 100);

@@ -221,7 +221,7 @@ TEST_CASE("Flows steer a socket's datagrams to queues", "[udp][steering]") {
     REQUIRE(others.size() == 25);
     for (const Received& packet : others)
       REQUIRE(packet.flow == (number_of(packet.bytes) % 2 == 1 ? 22U : 0U));
-    // One peer, one connection, on whichever queue it is heard.
+    // A peer has one connection, whichever queue receives its packets.
     for (const Received& packet : others) {
       if (packet.flow == 22) REQUIRE(packet.connection == lengthy[0].connection);
     }

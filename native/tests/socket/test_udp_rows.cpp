@@ -14,7 +14,7 @@ using namespace daqiri::test;
 
 namespace {
 
-/// Sends `bytes` as datagrams of `segment` bytes, in one system call.
+/// Sends `bytes` as datagrams of `segment` bytes in one system call.
 bool send_row(const PlainSocket& peer, const Bytes& bytes, std::size_t segment) {
   iovec vector{const_cast<std::uint8_t*>(bytes.data()), bytes.size()};
   msghdr message{};
@@ -48,7 +48,7 @@ void connect_to(const PlainSocket& peer, const std::string& host, std::uint16_t 
   REQUIRE(connect(peer.fd(), reinterpret_cast<sockaddr*>(&v4), sizeof v4) == 0);
 }
 
-/// What one system call sends: datagrams of `segment` bytes, the last shorter or not.
+/// Datagrams sent by one system call, with `segment` bytes each; the last one may be shorter.
 struct Row {
   std::size_t segment{0};
   std::vector<Bytes> datagrams;
@@ -67,7 +67,8 @@ Row make_row(std::uint32_t number, std::size_t segment, std::uint32_t count, std
   return row;
 }
 
-/// Sends and compares row after row, so that no buffer on the way overruns. Returns what was sent.
+/// Sends and compares the rows one by one, so that no buffer overflows. Returns the number of
+/// datagrams sent.
 std::uint64_t exchange(const PlainSocket& peer, RxQueue& rx, const std::vector<Row>& rows,
                        std::size_t capacity) {
   std::uint64_t sent = 0;
@@ -93,7 +94,7 @@ std::vector<Row> random_rows(std::uint32_t seed, std::size_t rows) {
   std::uint32_t number = 0;
   std::size_t segment = 1000;
   while (all.size() < rows) {
-    // As a rule the next is like the one before.
+    // Usually, the next segment size is the same.
     if (random() % 3 == 0) segment = SEGMENTS[random() % std::size(SEGMENTS)];
     const auto most = static_cast<std::uint32_t>(std::min<std::size_t>(64, 65'000 / segment));
     const std::uint32_t count = random() % 3 == 0 ? 1 : 1 + random() % most;
@@ -104,7 +105,7 @@ std::vector<Row> random_rows(std::uint32_t seed, std::size_t rows) {
   return all;
 }
 
-/// Takes the right to count arrivals from this thread, for a while.
+/// Removes the privilege to count arrivals from this thread for a while.
 class WithoutBpf {
  public:
   explicit WithoutBpf(bool wanted) {
@@ -196,12 +197,12 @@ TEST_CASE("A handful of buffers serves rows, and every packet is accounted", "[u
     REQUIRE(counters.received_bytes == bytes);
     REQUIRE(balanced(counters));
     REQUIRE(counters.held <= buffers);
-    // What there were buffers for are the first of the row, in order.
+    // The kept packets are the first of the row, in order.
     const auto packets = receive_packets(rx, counters.held);
     REQUIRE(packets.size() == counters.held);
     if (row.datagrams.size() >= buffers) {
-      // A poller that looked for buffers before those of the last row came back, and then read this
-      // row, had none at all; one that had any found them all.
+      // The poller had no buffer at all if it checked before the buffers of the previous row were
+      // returned; otherwise it had all of them.
       REQUIRE((packets.empty() || packets.size() == buffers));
       if (!packets.empty()) ++filled;
     }
@@ -282,7 +283,7 @@ TEST_CASE("Of rows that the kernel drops every datagram is counted",
   const std::string host = GENERATE("127.0.0.1", "::1");
   const bool client = GENERATE(false, true);
   const bool exact = GENERATE(true, false);
-  // Capabilities are a thread's own, and a socket is asked for as the thread that opens it may.
+  // Capabilities belong to a thread; those of the thread that opens a socket decide.
   const WithoutBpf limited(!exact);
   if ((sockets::count_arrivals(PlainSocket(host).fd()) != nullptr) != exact) {
     WARN((exact ? "no leave to count arrivals here (CAP_BPF): left out"
@@ -331,7 +332,7 @@ TEST_CASE("Of rows that the kernel drops every datagram is counted",
     REQUIRE(log.lines_with("CAP_BPF") == 0);
   } else {
     REQUIRE(log.lines_with("CAP_BPF") == 1);
-    // Without leave to count arrivals: one for each row.
+    // Without the privilege to count arrivals, each row counts as one.
     REQUIRE(dropped(counters, DropReason::KERNEL) * 60 == sent - got);
   }
 }

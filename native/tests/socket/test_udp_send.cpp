@@ -65,13 +65,13 @@ TEST_CASE("Runs of equal packets leave as segments of one message", "[udp][tx]")
   const int on = 1;
   REQUIRE(setsockopt(peer.fd(), SOL_UDP, UDP_GRO, &on, sizeof on) == 0);
   auto config = udp_client(host, peer.port());
-  // Also where the limit is the very length of the packets.
+  // Also with a limit equal to the length of the packets.
   config.ifs_[0].socket_.max_payload_size_ = GENERATE(0U, 1000U);
   const auto session = Session::open(config);
   std::vector<Bytes> packets = numbered_packets(0, 40, 1000);
   packets.push_back(numbered(40, 7));
   REQUIRE(send_packets(session->tx_queue(0, 0), packets));
-  // The peer, which can take segments together, sees them together.
+  // The peer supports merged segments and receives them as one message.
   const auto message = peer.receive();
   REQUIRE(message);
   Bytes expected;
@@ -97,7 +97,7 @@ TEST_CASE("Runs of any lengths arrive as the datagrams they were", "[udp][tx]") 
     const std::size_t last = random() % (length + 1);
     packets.push_back(numbered(static_cast<std::uint32_t>(packets.size()), last));
   }
-  // In portions that the peer's buffer holds.
+  // In portions that fit the buffer of the peer.
   for (std::size_t i = 0; i < packets.size();) {
     std::vector<Bytes> portion;
     for (std::size_t bytes = 0; i < packets.size() && portion.size() < 60; ++i) {
@@ -118,7 +118,7 @@ TEST_CASE("Runs of any lengths arrive as the datagrams they were", "[udp][tx]") 
 TEST_CASE("Where segments are refused, datagrams go singly", "[udp][tx]") {
   const PlainSocket peer("127.0.0.1");
   const auto session = Session::open(udp_client("127.0.0.1", peer.port()));
-  // The kernel computes no checksums for segments then, and says so.
+  // The kernel then does not compute checksums for segments, and returns an error.
   const int on = 1;
   session->connections().set_socket_option(
       session->connections().connect("127.0.0.1", peer.port(), ""), SOL_SOCKET, SO_NO_CHECK, &on,
@@ -237,7 +237,7 @@ TEST_CASE("A client outlives its peer and finds it again", "[udp][tx]") {
   REQUIRE(balanced(counters));
 
   peer.emplace(host, port);
-  // The last refusal may still be pending; it must not cost a packet.
+  // An error of the last datagram may still be pending; it must not cause a drop.
   const std::uint64_t failed = counters.dropped_total();
   REQUIRE(send_packets(tx, numbered_packets(1000, 10, 40)));
   for (std::uint32_t i = 0; i < 10; ++i) {

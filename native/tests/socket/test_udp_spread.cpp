@@ -9,7 +9,7 @@ using namespace daqiri::test;
 
 namespace {
 
-/// A server with two queues, each on a core of its own.
+/// A server with two queues on different cores.
 NetworkConfig two_cores(const std::string& host, std::uint16_t port) {
   NetworkConfig config = udp_server(host, port, {.timeout_us = 200});
   auto& queues = config.ifs_[0].rx_.queues_;
@@ -62,7 +62,7 @@ TEST_CASE("Peers are spread over queues on different cores", "[udp][rx][peers]")
     REQUIRE(queues_of[p].size() == 1);
     connections.insert(connection_of[p]);
     REQUIRE(session->connections().queue_of(connection_of[p]).second == *queues_of[p].begin());
-    // Either socket's peers are answered.
+    // Peers of both sockets receive replies.
     REQUIRE(send_packets(session->tx_queue(0, 0), {numbered(p, 30)}, connection_of[p]));
     const auto answer = peers[p].receive();
     REQUIRE(answer);
@@ -70,7 +70,7 @@ TEST_CASE("Peers are spread over queues on different cores", "[udp][rx][peers]")
     REQUIRE(answer->second == port);
   }
   REQUIRE(connections.size() == PEERS);
-  // The one heard last, wherever.
+  // The last sender, on either socket.
   for (std::uint32_t p : {3U, 11U, 17U, 5U}) {
     REQUIRE(peers[p].send(host, port, numbered(p, 10)));
     RxQueue& rx = session->rx_queue(0, *queues_of[p].begin());

@@ -1,4 +1,4 @@
-/// Configurations of UDP sessions, and plain sockets as their peers.
+/// Configurations of UDP sessions, and plain sockets as peers.
 #pragma once
 
 #include <arpa/inet.h>
@@ -27,7 +27,8 @@ namespace daqiri::test {
 
 using Bytes = std::vector<std::uint8_t>;
 
-/// A datagram of `length` bytes that starts with `number` and is filled with what follows from it.
+/// A datagram of `length` bytes that starts with `number` and is filled with values derived from
+/// it.
 inline Bytes numbered(std::uint32_t number, std::size_t length) {
   Bytes bytes(length);
   for (std::size_t i = 0; i < length; ++i)
@@ -42,7 +43,7 @@ inline std::uint32_t number_of(const Bytes& bytes) {
   return number;
 }
 
-/// An ordinary blocking UDP socket that has nothing of the engine.
+/// A plain blocking UDP socket.
 class PlainSocket {
  public:
   explicit PlainSocket(const std::string& host, std::uint16_t port = 0) {
@@ -73,7 +74,7 @@ class PlainSocket {
         sendto(fd_, bytes.data(), bytes.size(), 0, reinterpret_cast<sockaddr*>(&address), length);
     return n == static_cast<ssize_t>(bytes.size());
   }
-  /// The next datagram and the port it came from; none within 10 s (or `ms`).
+  /// The next datagram and its source port; empty after 10 s (or `ms`).
   std::optional<std::pair<Bytes, std::uint16_t>> receive(int ms = 10'000) const {
     pollfd ready{fd_, POLLIN, 0};
     if (poll(&ready, 1, ms) != 1) return std::nullopt;
@@ -119,13 +120,13 @@ inline std::pair<std::uint64_t, std::uint64_t> counts_of(const Session& session,
   return {counts.packets, counts.bytes};
 }
 
-/// Within `ms`.
+/// True if data arrives within `ms`.
 inline bool readable(int fd, int ms = 0) {
   pollfd ready{fd, POLLIN, 0};
   return poll(&ready, 1, ms) == 1;
 }
 
-/// A port that nobody uses now.
+/// A port that is not in use.
 inline std::uint16_t free_port(const std::string& host) { return free_port_for(SOCK_DGRAM, host); }
 
 struct UdpOptions {
@@ -135,7 +136,7 @@ struct UdpOptions {
   std::uint64_t buf_size{2048};
 };
 
-/// Regions and an interface "udp0" with one queue each way; endpoints are for the caller to set.
+/// Regions and an interface "udp0" with one queue per direction; the caller sets the endpoints.
 inline NetworkConfig udp_config(const UdpOptions& options = {}) {
   NetworkConfig config;
   config.common_.stream_type = StreamType::SOCKET;
@@ -181,7 +182,7 @@ inline NetworkConfig udp_server(const std::string& host, std::uint16_t port,
   config.ifs_[0].address_ = host;
   config.ifs_[0].socket_.mode_ = SocketMode::SERVER;
   config.ifs_[0].socket_.local_addr_ = udp_at(host, port);
-  // As validation leaves it, for ports that are made by hand.
+  // As validation sets it, for ports that are constructed directly.
   config.ifs_[0].socket_.local_ip_ = host;
   config.ifs_[0].socket_.local_port_ = port;
   return config;
@@ -214,7 +215,7 @@ inline Bytes bytes_of(const Burst& burst, std::uint32_t i) {
   return bytes;
 }
 
-/// Receive until `count` packets are there or nothing came for 10 s.
+/// Receives until `count` packets have arrived or none arrives for 10 s.
 inline std::vector<Received> receive_packets(RxQueue& rx, std::size_t count) {
   std::vector<Received> packets;
   std::uint64_t last = monotonic_ns();
@@ -234,7 +235,7 @@ inline std::vector<Received> receive_packets(RxQueue& rx, std::size_t count) {
   return packets;
 }
 
-/// Send the packets over connection `connection`, waiting for room for 30 s at most.
+/// Sends the packets over a connection; waits for buffers for at most 30 s.
 inline bool send_packets(TxQueue& tx, const std::vector<Bytes>& packets,
                          std::uintptr_t connection = 0) {
   const std::uint64_t end = monotonic_ns() + 30'000'000'000ULL;
@@ -264,7 +265,7 @@ inline bool send_packets(TxQueue& tx, const std::vector<Bytes>& packets,
   return tx.wait_idle(20'000'000'000);
 }
 
-/// The snapshot once `received` packets are counted, or that of 20 s later.
+/// Waits until `received` packets are counted, for at most 20 s, and returns a snapshot.
 inline RxSnapshot counters_after(const RxQueue& rx, std::uint64_t received) {
   const std::uint64_t end = monotonic_ns() + 20'000'000'000ULL;
   RxSnapshot snapshot = rx.counters();
@@ -288,7 +289,7 @@ inline bool balanced(const TxSnapshot& s) {
   return s.submitted == s.sent + s.held + s.dropped_total();
 }
 
-/// Status and text of the Error that `action` throws; SUCCESS when it throws none.
+/// Status and text of the Error that `action` throws; SUCCESS if it throws none.
 template <typename Action>
 std::pair<Status, std::string> error_of(Action&& action) {
   try {

@@ -139,7 +139,7 @@ TEST_CASE("a flex item is a word of the payload of one port", "[steering]") {
   put16(frame, 36, 2001);
   CHECK(flow_of(frame.size()) == 0);
   put16(frame, 36, 2000);
-  // The word lies behind what IPv4 announces: it is padding.
+  // The word is after the IPv4 length: it is padding.
   put16(frame, 16, 20 + 8 + 11);
   CHECK(flow_of(frame.size()) == 0);
 }
@@ -178,7 +178,7 @@ TEST_CASE("eCPRI flows match all messages, those of a type, or those of an id", 
   };
   CHECK(flow_of(ecpri_frame(0, 7)) == 1);
   CHECK(flow_of(ecpri_frame(0, 0)) == 2);
-  // Without an id: none, and not id 0.
+  // Without an id, it does not match id 0.
   CHECK(flow_of(ecpri_frame(0, 0, 0)) == 4);
   CHECK(flow_of(ecpri_frame(2, 7)) == 3);
   CHECK(flow_of(ecpri_frame(1, 7)) == 4);

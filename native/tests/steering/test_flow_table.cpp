@@ -1,4 +1,4 @@
-// The flows of a port while they are changed.
+// Changes to the flows of a port.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ FlowConfig flow_of(FlowId id, PortRange ports, std::uint16_t queue) {
   return flow;
 }
 
-/// A port with the flows 1 (UDP port 5000, queue 0) and 2 (any, queue 1).
+/// A port with flow 1 (UDP port 5000, queue 0) and flow 2 (any, queue 1).
 struct Fixture {
   InterfaceConfig config = [] {
     InterfaceConfig interface = interface_with_queues(4);
@@ -43,13 +43,13 @@ struct Fixture {
   Steering steering{};
   FlowTable table{config, steering};
 
-  /// Flow and queue of a packet.
+  /// Flow and queue of a packet to `port`.
   std::pair<FlowId, std::uint16_t> steer(std::uint16_t port) {
     const auto verdict =
         steering.program()->classify(PacketView{{true, false, 4000, port, 100, 1, 2}});
     return {verdict.flow, verdict.queue};
   }
-  /// Why it was refused; empty: it was not.
+  /// The reason for a rejection; empty if accepted.
   std::string add(const FlowConfig& flow) {
     std::vector<Addition> additions{{.flow = flow}};
     table.change({}, additions, Whole::ALL_THAT_ARE_ACCEPTED);
@@ -83,7 +83,7 @@ TEST_CASE("flows that were added come before the configuration's, newer ones bef
   CHECK(port.add(flow_of(101, 5000, 3)).empty());
   CHECK(port.steer(5000) == Steered{101, 3});
   CHECK(port.steer(5001) == Steered{100, 2});
-  // The same match to another queue is not the same work: the newer one wins while it is there.
+  // The same match to another queue is a different rule: the newer one wins while it exists.
   CHECK(port.add(flow_of(102, 5000, 0)).empty());
   CHECK(port.steer(5000) == Steered{102, 0});
   port.remove(102);
@@ -106,7 +106,7 @@ TEST_CASE("flows of one change are added together, the last of them the newest",
   std::ranges::transform(listed, std::back_inserter(ids),
                          [](const auto& flow) { return flow.config->id_; });
   CHECK(ids == std::vector<FlowId>{1, 2, 100, 101});
-  // Replaced in one change, by what it could not stand beside.
+  // One change replaces flows by ones that could not coexist with them.
   const std::vector<FlowId> removed{100, 101};
   std::vector<Addition> others{{.flow = flow_of(102, 5000, 2)}};
   port.table.change(removed, others, Whole::ALL_OR_NOTHING);
@@ -126,7 +126,7 @@ TEST_CASE("a flow that does what another does is refused, and both are named",
                                  Contains("delete that one first"));
   CHECK(port.steer(5000) == Steered{100, 2});
   CHECK(port.table.installed().size() == 3);
-  // The other flows of a change are added all the same, or none of them is.
+  // The other flows of a change are all added, or none is.
   std::vector<Addition> additions{{.flow = flow_of(102, 6000, 3)}, {.flow = same}};
   SECTION("all that are accepted") {
     port.table.change({}, additions, Whole::ALL_THAT_ARE_ACCEPTED);
@@ -163,7 +163,7 @@ TEST_CASE("no more flows are added than dynamic_flow_capacity says", "[steering]
   REQUIRE(additions[2].refused);
   CHECK(additions[2].refused->status() == Status::NO_SPACE_AVAILABLE);
   CHECK_THAT(additions[2].refused->what(), Contains("dynamic_flow_capacity is 2"));
-  // Room is made in the change that needs it.
+  // The same change frees the space that it needs.
   const FlowId gone = 100;
   std::vector<Addition> more{{.flow = flow_of(103, 6003, 0)}};
   table.change(std::span(&gone, 1), more, Whole::ALL_OR_NOTHING);
@@ -184,7 +184,7 @@ TEST_CASE("each flow counts its own packets, and those of removed flows are kept
   port.remove(100);
   CHECK_THROWS_WITH(port.table.counts(key), Contains("was removed"));
   CHECK(port.table.removed()->packets == 4);
-  // Many others have come and gone when its place is used again.
+  // The slot is reused only after many other flows.
   for (FlowId id = 101; id < 101 + 3000; ++id) {
     port.add(flow_of(id, 5000, 2));
     port.count(5000, 1);
@@ -211,7 +211,7 @@ TEST_CASE("flows of the configuration are replaced beside those that were added"
   CHECK(port.steer(5000) == Steered{0, 0});
   CHECK(port.steer(6000) == Steered{100, 2});
   CHECK(port.steer(6001) == Steered{9, 3});
-  // A flow that was changed goes on counting; a new one begins.
+  // The counters of a changed flow continue; a new flow starts at zero.
   CHECK(port.packets_of(1) == 3);
   CHECK(port.packets_of(9) == 0);
   CHECK(port.table.removed()->packets == 2);

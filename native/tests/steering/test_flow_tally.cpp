@@ -17,7 +17,7 @@ using steering::Steering;
 
 namespace {
 
-/// UDP ports 5000, 5001, ... have a flow each, the first of them without an id of its own.
+/// One flow for each of the UDP ports 5000, 5001, ...; the first flow has no id.
 std::shared_ptr<const Program> flows(std::uint16_t count) {
   auto interface = interface_with_queues(4);
   for (std::uint16_t i = 0; i < count; ++i) {

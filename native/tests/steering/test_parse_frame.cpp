@@ -13,7 +13,7 @@ using steering::parse_frame;
 
 namespace {
 
-/// On the heap at its exact size, so that the address sanitizer sees a read beyond it.
+/// On the heap with the exact size, so that the address sanitizer detects reads beyond the end.
 PacketKey parse_exact(const std::vector<std::uint8_t>& frame, std::size_t length) {
   const auto copy = std::make_unique<std::uint8_t[]>(length);
   std::copy_n(frame.begin(), length, copy.get());
@@ -158,7 +158,7 @@ TEST_CASE("random bytes never make the parser read beyond the frame", "[steering
   for (int round = 0; round < 20'000; ++round) {
     std::vector<std::uint8_t> frame(random() % 120);
     for (auto& byte : frame) byte = static_cast<std::uint8_t>(random());
-    // Enough likeness that the deeper checks are reached.
+    // Similar enough to real frames to reach the later checks.
     if (frame.size() > 14) {
       const bool ecpri = random() % 4 == 0;
       frame[12] = ecpri ? 0xAE : 0x08;

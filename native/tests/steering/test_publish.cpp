@@ -14,7 +14,7 @@ using steering::Steering;
 
 namespace {
 
-/// All packets to UDP port 5000 go to `queue`, as flow queue + 1.
+/// All packets to UDP port 5000 go to `queue`, with flow queue + 1.
 std::shared_ptr<const Program> program(std::uint16_t queue) {
   auto interface = interface_with_queues(4);
   add_flow(interface, queue + 1U, queue).match_.udp_dst_ = {5000, 5000};
@@ -36,7 +36,7 @@ TEST_CASE("a program is replaced between two looks of its reader", "[steering]")
   const std::weak_ptr<const Program> replaced = first;
   first.reset();
   CHECK_FALSE(replaced.expired());
-  // A reader at rest holds nothing up, and keeps nothing alive.
+  // An idle reader neither delays a change nor keeps the old program alive.
   steering.publish(program(3));
   CHECK(replaced.expired());
   CHECK(reader.refresh().classify(packet).queue == 3);
@@ -55,7 +55,7 @@ TEST_CASE("who replaces a program waits for the passes on it, and for no others"
     published = true;
   });
   while (steering.program()->classify(packet).queue != 2) std::this_thread::yield();
-  // The program of the pass is still there.
+  // The program of the pass still exists.
   CHECK(pass->program().classify(packet).queue == 1);
   CHECK_FALSE(published);
   SECTION("the pass ends") { pass.reset(); }

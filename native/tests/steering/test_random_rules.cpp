@@ -1,4 +1,5 @@
-// Random rules of every kind: the compiled program agrees with trying one rule after the other.
+// Random rules of every kind: the compiled program gives the same result as trying the rules in
+// order.
 #include <catch2/catch.hpp>
 #include <random>
 
@@ -12,13 +13,13 @@ using steering::Program;
 
 namespace {
 
-/// A packet, and what its sender knows of it.
+/// A packet, and the values that its sender set.
 struct Packet {
   std::vector<std::uint8_t> frame;
   std::size_t tags{0};
   bool udp{false};
   FrameFields fields;
-  /// Of the UDP payload.
+  /// First words of the UDP payload.
   std::uint32_t words[8]{};
   bool ecpri{false};
   std::uint8_t type{0};
@@ -110,7 +111,7 @@ bool equal_or_any(std::uint32_t wanted, std::uint32_t found) {
   return wanted == 0 || wanted == found;
 }
 
-/// The rules as documented.
+/// Whether a flow matches, by the documented rules.
 bool matches(const RxConfig& rx, const FlowConfig& flow, const Packet& packet) {
   const auto pops = static_cast<std::size_t>(flow.actions_.size() - 1);
   const FlowMatch& m = flow.match_;
@@ -120,7 +121,7 @@ bool matches(const RxConfig& rx, const FlowConfig& flow, const Packet& packet) {
     const EcpriMatch& e = m.ecpri_match_;
     if (!packet.ecpri) return false;
     if (e.match_msg_type_ && e.msg_type_ != packet.type) return false;
-    // What begins with an id of 32 bits has the id of these messages in its upper half.
+    // The upper half of a 32-bit id of other types does not count as an id.
     return !e.match_id_ || (packet.type < 3 && e.id_ == packet.id);
   }
   if (!packet.udp) return false;
@@ -136,7 +137,7 @@ bool matches(const RxConfig& rx, const FlowConfig& flow, const Packet& packet) {
          equal_or_any(ntohl(m.ipv4_src_), f.src) && equal_or_any(ntohl(m.ipv4_dst_), f.dst);
 }
 
-/// Returns how many packets some flow matched.
+/// Returns how many packets matched a flow.
 int compare(const InterfaceConfig& interface, Random& random, int packets) {
   const Program program(interface);
   const auto unreachable = steering::find_unreachable(interface.rx_);
@@ -154,7 +155,7 @@ int compare(const InterfaceConfig& interface, Random& random, int packets) {
     REQUIRE(found.queue == (found.matched ? first->action_.id_ : 0));
     for (const auto& [flow, taken_by] : unreachable) {
       REQUIRE(taken_by < flow);
-      // All packets of the later one are packets of the earlier one.
+      // Every packet of the later flow also matches the earlier one.
       if (matches(interface.rx_, flows[flow], packet))
         REQUIRE(matches(interface.rx_, flows[taken_by], packet));
     }
@@ -188,7 +189,7 @@ TEST_CASE("random rules and packets: the program agrees with trying every rule",
     const auto type = static_cast<FlowMatchType>(round % 3);
     const int flows = random.upto(60);
     for (int i = 0; i < flows; ++i) {
-      // Validation accepts one kind on an interface; the program takes any.
+      // Validation accepts one kind per interface; the program supports any mix.
       const bool other = round % 10 == 9 && random.one_in(2);
       add_random_flow(interface, random, other ? static_cast<FlowMatchType>(random.upto(3)) : type);
     }

@@ -1,4 +1,4 @@
-// Flows that take VLAN tags and tunnels off their packets.
+// Flows that remove VLAN tags and tunnels from their packets.
 #include <catch2/catch.hpp>
 #include <random>
 
@@ -58,7 +58,7 @@ TEST_CASE("a flow with a tunnel sees what is in it", "[steering]") {
     CHECK(verdict.queue == id);
     CHECK(delivered(in_tunnel(inner, outer), verdict) == inner);
   }
-  // Another packet in the tunnel, the packet without a tunnel, and a tag in front of it.
+  // Another packet in the tunnel, the packet without the tunnel, and with a VLAN tag.
   for (const Bytes& frame : {in_tunnel(udp_to(5002), outer), udp_to(5000),
                              tagged(in_tunnel(udp_to(5000), outer), {0x8100}),
                              in_tunnel(tagged(udp_to(5000), {0x8100}), outer)}) {
@@ -189,7 +189,7 @@ TEST_CASE("what cannot be taken out of its tunnel is malformed", "[steering]") {
   CHECK(verdict.matched);
   CHECK(verdict.malformed);
   CHECK(verdict.queue == 1);
-  // Not of this tunnel.
+  // A packet of another tunnel.
   outer.network = 78;
   CHECK_FALSE(verdict_of(interface, in_tunnel(udp_to(1), outer)).malformed);
 }

@@ -1,4 +1,4 @@
-/// Bursts made by hand, folders that go away, and what tcpdump and tshark read.
+/// Bursts built by tests, temporary folders, and output of tcpdump and tshark.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -36,7 +36,7 @@ inline const LinkLayer ETHERNET;
 
 inline constexpr std::int64_t LIMIT_NS = 20'000'000'000;
 
-/// Waits until `condition` holds, LIMIT_NS at most.
+/// Waits until `condition` is true, for at most LIMIT_NS.
 template <typename Condition>
 bool within_limit(Condition&& condition) {
   const std::uint64_t end = monotonic_ns() + LIMIT_NS;
@@ -62,7 +62,7 @@ class TempDir {
   }
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-  /// Names in it, sorted.
+  /// Names of the entries, sorted.
   [[nodiscard]] std::vector<std::string> names() const {
     std::vector<std::string> found;
     for (const auto& entry : std::filesystem::directory_iterator(path_)) {
@@ -93,7 +93,7 @@ inline void write_file(const std::string& path, const Bytes& bytes) {
   REQUIRE(out.good());
 }
 
-/// Standard output of a command that must succeed.
+/// Standard output of a command, which must succeed.
 inline std::string output_of(const std::string& command) {
   FILE* pipe = popen(command.c_str(), "r");
   REQUIRE(pipe != nullptr);
@@ -112,7 +112,7 @@ struct SeenPacket {
   Bytes bytes;
 };
 
-/// Times (seconds, as printed) and bytes of all packets, as tcpdump reads them.
+/// Times (seconds, as printed) and bytes of all packets, as read by tcpdump.
 inline std::vector<SeenPacket> tcpdump(const std::string& path) {
   std::istringstream lines(
       output_of("tcpdump -Z root -n -tt --nano -xx -r " + path + " 2>/dev/null"));
@@ -133,7 +133,7 @@ inline std::vector<SeenPacket> tcpdump(const std::string& path) {
   return packets;
 }
 
-/// Rows of tab-separated fields, one a packet, as tshark reads them.
+/// Rows of tab-separated fields, one per packet, as read by tshark.
 inline std::vector<std::vector<std::string>> tshark(const std::string& path,
                                                     const std::vector<std::string>& fields) {
   std::string command = "tshark -n -r " + path + " -T fields";
@@ -149,7 +149,7 @@ inline std::vector<std::vector<std::string>> tshark(const std::string& path,
   return rows;
 }
 
-/// Limits the size of this process's files; what goes beyond fails with EFBIG.
+/// Limits the size of files of this process; larger writes fail with EFBIG.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) {
@@ -173,7 +173,7 @@ class FileSizeLimit {
 inline Bytes random_bytes(std::size_t n, std::uint32_t seed) {
   std::mt19937 random(seed);
   Bytes bytes(n);
-  // A byte at a time takes minutes where nothing is optimised.
+  // One byte at a time takes minutes in unoptimised builds.
   for (std::size_t at = 0; at < n; at += 4) {
     const std::uint32_t drawn = static_cast<std::uint32_t>(random());
     std::memcpy(&bytes[at], &drawn, std::min<std::size_t>(4, n - at));
@@ -199,14 +199,14 @@ class Bench {
       regions_.push_back(memory::MemoryRegion::allocate(config));
     }
   }
-  /// Packets given as their segments. Timestamps: `first_ns` + i * `gap_ns`.
+  /// A burst of packets given as segments. Timestamps: `first_ns` + i * `gap_ns`.
   HeldBurst burst(const std::vector<std::vector<Bytes>>& packets, std::uint64_t first_ns = 0,
                   std::uint64_t gap_ns = 0) {
     HeldBurst held = burst_or_none(packets, first_ns, gap_ns);
     REQUIRE(held != nullptr);
     return held;
   }
-  /// Null while all bursts are in use.
+  /// Null if all bursts are in use.
   HeldBurst burst_or_none(const std::vector<std::vector<Bytes>>& packets,
                           std::uint64_t first_ns = 0, std::uint64_t gap_ns = 0) {
     Burst* burst = pool_.take();
@@ -246,7 +246,7 @@ class Bench {
   BurstPool pool_;
 };
 
-/// What was thrown, or a Status that no test expects.
+/// Status and text of the exception; a Status that no test expects if there was none.
 template <typename Call>
 std::pair<Status, std::string> refusal(Call&& call) {
   try {

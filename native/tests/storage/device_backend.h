@@ -1,4 +1,4 @@
-/// What writes frames of a device.
+/// A writer of frames in device memory.
 #pragma once
 
 #include <atomic>
@@ -10,7 +10,7 @@
 
 namespace daqiri::test {
 
-/// The CPU can read its memory, which nothing else shows.
+/// Claims to write from device memory, which the CPU can read here.
 class DeviceBackend final : public WriteBackend {
  public:
   [[nodiscard]] const char* name() const noexcept override { return "device"; }
@@ -27,7 +27,7 @@ class DeviceBackend final : public WriteBackend {
     return write_pieces(fd_, &piece, 1, offset, written);
   }
 
-  /// Whether each call had one piece.
+  /// Whether each call had a single piece.
   [[nodiscard]] bool single() const noexcept { return single_; }
 
  private:

@@ -10,20 +10,20 @@
 
 namespace {
 
-/// Calls before the one that fails; below 0: it has failed, or none is to.
+/// Calls before the failing one; negative if it has failed or none should fail.
 std::atomic<int> turns_left{-1};
 std::atomic<bool> of_direct{false};
 std::atomic<int> problem{0};
 
 }  // namespace
 
-/// In place of the C library's.
+/// Replaces the function of the C library.
 extern "C" ssize_t pwritev2(int fd, const iovec* pieces, int count, off_t offset, int flags) {
   if (turns_left >= 0 && ((fcntl(fd, F_GETFL) & O_DIRECT) != 0) == of_direct && turns_left-- == 0) {
     errno = problem;
     return -1;
   }
-  // The second half of the offset is for machines of 32 bits.
+  // The second half of the offset is for 32-bit machines.
   return syscall(SYS_pwritev2, fd, pieces, count, offset, 0, flags);
 }
 

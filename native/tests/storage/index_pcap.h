@@ -1,4 +1,4 @@
-/// The index of pcap data in one call.
+/// Indexes pcap data in one call.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace daqiri::test {
 
-/// Throws Error INVALID_PARAMETER naming `name` for what is no pcap data, and for damage.
+/// Throws Error INVALID_PARAMETER with `name` if the data is not pcap or is damaged.
 inline PcapIndex index_pcap(const std::uint8_t* data, std::uint64_t size, const std::string& name) {
   PcapIndexer indexer(data, size, name);
   while (indexer.advance()) {

@@ -14,7 +14,7 @@
 
 namespace daqiri::test {
 
-/// A value in the metadata, as written there.
+/// The text of a value in the metadata.
 inline std::string value_of(const std::string& json, const std::string& key) {
   const std::size_t at = json.find("\"" + key + "\": ");
   INFO(key << " in " << json);
@@ -30,12 +30,12 @@ inline std::string sidecar_of(const std::string& path) {
   return {text.begin(), text.end()};
 }
 
-/// With more buffers than any test sends packets: nothing is lost however slow the recorder is.
+/// More buffers than any test sends packets, so that even a slow recorder loses nothing.
 inline NetworkConfig roomy_config(int batch = 64, std::uint32_t timeout_us = 500) {
   return loopback_config(batch, timeout_us, 8192);
 }
 
-/// Errors are expected, and not logged.
+/// For tests with expected errors: nothing is logged.
 inline NetworkConfig silent() {
   NetworkConfig config = roomy_config();
   config.log_level_ = LogLevel::OFF;

@@ -1,4 +1,4 @@
-// Frames past the page cache.
+// Writing frames without the page cache.
 #include <fcntl.h>
 
 #include <memory>
@@ -20,7 +20,7 @@ File make_file(const std::string& path) {
   return file;
 }
 
-/// As many buffers as the writes may hold at once, and more.
+/// More buffers than the writes can hold.
 Bench frames_of(std::size_t bytes) { return Bench(1, 8, bytes); }
 
 HeldBurst frame(Bench& bench, const Bytes& bytes) {
@@ -39,7 +39,7 @@ TEST_CASE("Frames are in the file as they were, each up to the end of its last p
   const TempDir dir("/var/tmp");
   const std::size_t size =
       GENERATE(1UL, DIRECT_PAGE, 3 * DIRECT_PAGE - 5, 4 * DIRECT_PAGE, std::size_t{1} << 20U);
-  // Buffers begin at pages, or do not.
+  // With buffers at page boundaries and elsewhere.
   const std::size_t stride = whole_pages(size) + GENERATE(0UL, 64UL);
   Bench bench = frames_of(stride);
   const File file = make_file(dir / "frames");
@@ -84,10 +84,10 @@ TEST_CASE("What a disk refuses ends the whole frames of a file", "[storage][dire
   REQUIRE(found.size() >= 5 * SIZE);
   for (std::size_t i = 0; i < 5; ++i)
     REQUIRE(std::equal(bytes.begin(), bytes.end(), &found[i * SIZE]));
-  // All bursts are back.
+  // All bursts have been returned.
   std::vector<HeldBurst> all;
   for (int i = 0; i < 4; ++i) all.push_back(frame(bench, bytes));
-  // It can go on.
+  // Writing continues.
   writes.begin(file.fd(), dir / "frames");
   CHECK(writes.put(5 * SIZE, bytes.data(), SIZE, nullptr) == 0);
   CHECK(writes.wait() == 0);
@@ -133,7 +133,7 @@ TEST_CASE("Frames of a device are written one by one, from where they are, at an
   for (std::uint32_t i = 0; i < 40; ++i) {
     const Bytes bytes = random_bytes(size, i);
     const HeldBurst held = frame(bench, bytes);
-    // One that another file had is the host's.
+    // Without an owner, the frame is in host memory, like one taken over from another file.
     Burst* const owner = i % 8 == 7 ? nullptr : held.get();
     REQUIRE(writes.put(expected.size(), held->pkts[0][0], size, owner) == 0);
     expected.insert(expected.end(), bytes.begin(), bytes.end());

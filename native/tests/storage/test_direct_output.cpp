@@ -14,13 +14,13 @@ using namespace daqiri::test;
 
 namespace {
 
-/// Packets of `length` bytes of which none is zero, at times that have no zero bytes in a row.
+/// Packets of `length` bytes without zeros, at times without two zero bytes in a row.
 HeldBurst dense_burst(Bench& bench, std::size_t n, std::size_t length) {
   std::vector<std::vector<Bytes>> packets(n, {Bytes(length, 0x5A)});
   return bench.burst(packets, 1'700'000'000'123'456'789, 1);
 }
 
-/// Bytes of the file as it is now; its size is asked first.
+/// The current bytes of the file; the size is read first.
 Bytes content_of(int fd) {
   struct stat found{};
   REQUIRE(fstat(fd, &found) == 0);
@@ -35,7 +35,7 @@ Bytes content_of(int fd) {
   return bytes;
 }
 
-/// Whether each record is whole up to the end of `bytes`, which may be in the middle of one.
+/// Whether all records are intact up to the end of `bytes`, which may be inside a record.
 bool is_prefix(const Bytes& bytes, std::size_t length) {
   const std::size_t step = 16 + length;
   const Bytes payload(length, 0x5A);
@@ -100,7 +100,7 @@ TEST_CASE("An output goes on with a new file, whatever became of the one before"
   for (std::size_t i = 0; i < 3; ++i) {
     const std::string path = dir / (std::to_string(i) + ".pcap");
     writer.create(path);
-    // One, two and three blocks and something.
+    // One, two and three blocks and a part.
     for (std::size_t n = 0; n <= i; ++n) REQUIRE(writer.write(*burst, ETHERNET, 0, 1000) == 1000);
     writer.sync();
     writer.sync();
@@ -121,7 +121,7 @@ TEST_CASE("A writer goes on in the same file after an error", "[storage][direct]
   if (!why_not.empty()) WARN("buffered, not direct: " << why_not);
   const std::string path = dir / "again.pcap";
   writer.create(path);
-  // Ends in the middle of a page, which is read again.
+  // Ends within a page, which is read again.
   REQUIRE(writer.write(*burst, ETHERNET, 0, 100) == 100);
   writer.sync();
   {

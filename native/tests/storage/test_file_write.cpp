@@ -154,7 +154,7 @@ TEST_CASE("A handle tells how a write in the background went", "[storage][file]"
     {
       PacketWriter busy;
       busy.append(dir / "run.pcap");
-      // Each is tried for a second before it gives up: together far longer than this takes.
+      // Each is tried for a second; together they would take much longer than this test.
       for (int i = 0; i < 60; ++i) locked.push_back(start_write_pcap(*burst, dir.path(), "run"));
       const auto other = start_write_pcap(*burst, dir.path(), "other");
       REQUIRE(other->wait());
@@ -185,7 +185,7 @@ TEST_CASE("No more than the allowed number of writes wait", "[storage][file]") {
   const auto burst = bench.burst(1, 60);
   std::vector<std::shared_ptr<FileWriteHandle>> handles;
   {
-    // Holds the file thread at the first job.
+    // Blocks the file thread in the first job.
     PacketWriter busy;
     busy.append(dir / "run.pcap");
     const auto [status, text] = refusal([&] {

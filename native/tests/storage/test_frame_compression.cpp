@@ -1,4 +1,4 @@
-// Frames on their way through the compressor, and chunks that HDF5 reads back.
+// Compressing frames, and reading the chunks with HDF5.
 #include <hdf5.h>
 
 #include "storage/bursts.h"
@@ -11,7 +11,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-/// Where hdf5plugin is installed, for this checkout; empty: nowhere.
+/// Folder of the installed hdf5plugin; empty if not found.
 std::string plugin_folder() {
   namespace fs = std::filesystem;
   for (const fs::path& libraries : {fs::path(DAQIRI_SOURCE_DIR) / ".venv" / "lib"}) {
@@ -36,7 +36,7 @@ const BitshuffleLz4* plugin() {
 constexpr std::size_t FRAME = 3000;
 constexpr std::size_t ELEMENT = 2;
 
-/// What HDF5 makes of a chunk.
+/// The chunk decompressed by HDF5.
 Bytes decompressed(const BitshuffleLz4& filter, std::span<const std::byte> chunk) {
   hdf5::enter();
   const hid_t access = H5Pcreate(H5P_FILE_ACCESS);
@@ -84,17 +84,17 @@ TEST_CASE("Compressed frames come back in their order, and their buffers are fre
   const auto take = [&] {
     const std::span<const std::byte> chunk = compressor.front();
     CHECK(decompressed(*filter, chunk) == sent.front());
-    // What cannot be compressed takes little more than it did.
+    // Incompressible data grows only slightly.
     CHECK(chunk.size() <= filter->bound(FRAME, ELEMENT));
     sent.erase(sent.begin());
     compressor.pop();
   };
-  // The bench has four bursts: more frames than that are on their way.
+  // More frames than the four bursts of the bench.
   for (std::uint32_t i = 0; i < 200; ++i) {
     Bytes frame = i % 3 == 0 ? random_bytes(FRAME, i) : Bytes(FRAME, static_cast<std::uint8_t>(i));
     if (compressor.full()) take();
     HeldBurst burst;
-    // Once a worker is done with one.
+    // Wait until a worker has released one.
     REQUIRE(within_limit([&] { return (burst = bench.burst_or_none({{frame}})) != nullptr; }));
     compressor.put(*burst);
     sent.push_back(std::move(frame));

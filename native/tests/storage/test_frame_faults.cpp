@@ -1,4 +1,4 @@
-// Files of frames on disks that are full or broken.
+// Files of frames on full or broken disks.
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ FrameForm camera(std::uint32_t units = 64) {
   return {config, units};
 }
 
-/// Frames of one packet each, with what is told beside them.
+/// Frames of one packet each, with their metadata.
 class Frames {
  public:
   explicit Frames(std::uint32_t units = 64) : valid_(units / 64, ~std::uint64_t{0}) {}
@@ -60,7 +60,7 @@ class Frames {
   std::uint64_t number_{0};
 };
 
-/// Whether the writer's files in `dir` can be written directly.
+/// Whether files in `dir` can be written directly.
 bool direct_possible(const TempDir& dir) {
   std::string why_not;
   const bool possible =
@@ -69,7 +69,7 @@ bool direct_possible(const TempDir& dir) {
   return possible;
 }
 
-/// With `kind` CUFILE, of frames in device memory.
+/// With `kind` CUFILE, frames are in device memory.
 std::unique_ptr<FrameWriter> make_writer(bool chunked, WriterKind kind) {
   std::unique_ptr<WriteBackend> device;
   if (kind == WriterKind::CUFILE) device = std::make_unique<DeviceBackend>();
@@ -77,10 +77,10 @@ std::unique_ptr<FrameWriter> make_writer(bool chunked, WriterKind kind) {
                  : contiguous_frames(camera(), 100, kind, std::move(device));
 }
 
-/// What is recorded comes from the test.
+/// A source whose frames come from the test.
 class MadeSource final : public RecordingSource {
  public:
-  /// Whether a direct writer can be had.
+  /// Whether a direct writer is available.
   bool direct{false};
 
   void detach() noexcept override {}
@@ -182,7 +182,7 @@ TEST_CASE("Frames that are taken out of a file are those of the next", "[storage
 TEST_CASE("A file of frames that has no more room keeps all that were written",
           "[storage][frames]") {
   const TempDir dir("/var/tmp");
-  // The bits of a frame take more than half a block.
+  // The valid bits of a frame take more than half a block.
   constexpr std::uint32_t UNITS = 8 * 38'400;
   constexpr rlim_t MOST = 19'500'000;
   const WriterKind kind = GENERATE(WriterKind::BUFFERED, WriterKind::DIRECT);
@@ -260,14 +260,14 @@ TEST_CASE("The first frame of a file tells what was lost with the one before",
   CHECK(!write());
   CHECK(!write());
   {
-    // No room for the next file: nothing is lost by that.
+    // There is no space for the next file; nothing is lost.
     const FileSizeLimit limit(1000);
     files.complete();
   }
   REQUIRE(files.failing());
   REQUIRE(files.counts().lost == 0);
   REQUIRE(unlink(std::string(files.path()).c_str()) == 0);
-  // It tries again only after some time.
+  // The next attempt follows only after some time.
   const std::uint64_t failed_at = monotonic_ns();
   REQUIRE(within_limit([&] { return monotonic_ns() > failed_at + 600'000'000; }));
   CHECK(write());

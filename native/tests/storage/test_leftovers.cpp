@@ -1,4 +1,4 @@
-// What a recorder finds of others, dead or alive.
+// Files of other recorders, running or killed, that a recorder finds.
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -38,10 +38,10 @@ TEST_CASE("What a killed recorder left is removed by the next one in the directo
   write_file(dir / ".gone_000001.pcap.json.part", Bytes(3000, ' '));
   write_file(dir / "old_000003.pcap", Bytes(5000, 'x'));
   write_file(dir / ".other", {1});
-  // Blocks behind its end, as a recorder takes them.
+  // Blocks after the end of the file, as a recorder reserves them.
   const File old(open((dir / "old_000003.pcap").c_str(), O_RDWR | O_CLOEXEC));
   const bool allocates = fallocate(old.fd(), FALLOC_FL_KEEP_SIZE, 5000, 4 << 20) == 0;
-  // That of a recorder that runs.
+  // The file of a running recorder.
   write_file(dir / ".live_000000.pcap.json.part", Bytes(3000, ' '));
   const File live(open((dir / ".live_000000.pcap.json.part").c_str(), O_RDWR | O_CLOEXEC));
   REQUIRE(flock(live.fd(), LOCK_EX | LOCK_NB) == 0);

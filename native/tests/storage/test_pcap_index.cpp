@@ -15,7 +15,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-/// A pcap file in memory, and what is in it.
+/// A pcap file in memory, and its content.
 struct Made {
   Bytes file;
   struct {
@@ -74,7 +74,7 @@ PcapIndex index_of(const Bytes& file) { return index_pcap(file.data(), file.size
 TEST_CASE("Any valid file is indexed exactly, in both byte orders", "[storage][index]") {
   const bool swapped = GENERATE(false, true);
   const bool nanosecond = GENERATE(false, true);
-  // Beyond the sample from which memory is reserved, too.
+  // Also with more packets than the sample used to reserve memory.
   const std::size_t packets = GENERATE(0, 1, 7, 16'383, 16'384, 16'385, 40'000);
   const Made made = make(static_cast<std::uint32_t>(packets), packets, swapped, nanosecond);
   const PcapIndex index = index_of(made.file);
@@ -92,7 +92,7 @@ TEST_CASE("Any valid file is indexed exactly, in both byte orders", "[storage][i
 TEST_CASE("A file on tmpfs is read, with the same index", "[storage][index]") {
   const bool zeros = GENERATE(false, true);
   Made made = make(11, 20'000, false, true);
-  // Longer than a window, and such that single headers are read.
+  // Records longer than a window, whose headers are read one by one.
   for (int i = 0; i < 40; ++i) {
     for (const std::uint32_t word : {1U, 2U, 300'000U, 300'000U}) put32(made.file, word, false);
     made.file.resize(made.file.size() + 300'000);
@@ -181,7 +181,7 @@ TEST_CASE("A tail of zeros is torn, a packet of zeros is not", "[storage][index]
   CHECK(index_of(made.file).offsets.size() == 10);
   made.file.back() = 1;
   CHECK(index_of(made.file).offsets.size() >= 10 + 999);
-  // Neither are zeros before a torn record: what is cut to its whole records stays whole.
+  // Zeros before a torn record are torn, too: a file cut to whole records stays valid.
   made.file.back() = 0;
   made.file.push_back(1);
   CHECK(index_of(made.file).torn_bytes == 16'001);
@@ -250,7 +250,7 @@ TEST_CASE("Mutated files give an error or an index within the file", "[storage][
         }
       }
     }
-    // Exactly sized, so that a sanitizer sees every step beyond the end.
+    // The exact size, so that a sanitizer detects reads beyond the end.
     const Bytes file(made.file.begin(), made.file.end());
     try {
       const PcapIndex index = index_of(file);

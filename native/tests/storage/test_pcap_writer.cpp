@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint64_t T0 = 1'700'000'000'123'456'789;
 
-/// Five bytes of reconstructed headers whose last one is the packet's number.
+/// Five bytes of reconstructed headers; the last one is the number of the packet.
 class Reconstructed final : public LinkLayer {
  public:
   [[nodiscard]] std::uint32_t link_type() const noexcept override { return LINKTYPE_RAW; }
@@ -31,7 +31,7 @@ class Reconstructed final : public LinkLayer {
 
 std::uint64_t records(std::size_t n, std::size_t length) { return n * (16 + length); }
 
-/// Appends to `path` and tells what was thrown.
+/// Appends to `path` and returns the error.
 std::pair<Status, std::string> append_refusal(const std::string& path, std::uint32_t longest = 0) {
   return refusal([&] { PacketWriter().append(path, longest); });
 }
@@ -41,12 +41,12 @@ std::pair<Status, std::string> append_refusal(const std::string& path, std::uint
 TEST_CASE("tcpdump and tshark read what the pcap writer wrote", "[storage][pcap]") {
   const TempDir dir;
   Bench bench(2, 64, 4096);
-  // Short, long and empty segments, lengths on both sides of the copy limit.
+  // Short, long and empty segments, with lengths on both sides of the copy limit.
   std::vector<std::vector<Bytes>> packets;
   std::vector<Bytes> whole;
   for (std::uint32_t i = 0; i < 64; ++i) {
     const std::size_t first = std::array{0U, 14U, 60U, 511U, 512U, 513U, 1500U, 4096U}[i % 8];
-    // tcpdump prints no time for a packet without bytes.
+    // tcpdump prints no time for an empty packet.
     const std::size_t second =
         first > 0 && i % 5 == 0 ? 0 : std::array{3U, 1U, 512U, 2000U}[i / 16];
     packets.push_back({random_bytes(first, i), random_bytes(second, 1000 + i)});
@@ -58,7 +58,7 @@ TEST_CASE("tcpdump and tshark read what the pcap writer wrote", "[storage][pcap]
   const std::string path = dir / "all.pcap";
   PacketWriter writer(pcap::Format{LINKTYPE_ETHERNET, nanosecond});
   writer.append(path);
-  // In two parts, a sub-range at a time.
+  // In two calls with ranges of packets.
   CHECK(writer.write(*burst, ETHERNET, 0, 10) == 10);
   CHECK(writer.write(*burst, ETHERNET, 10, 54) == 54);
   CHECK(writer.tally().packets == 64);
@@ -253,7 +253,7 @@ TEST_CASE("An incompatible file is refused and stays as it was", "[storage][pcap
   SECTION("a record that nobody writes") {
     const Bytes header(16, 0xFF);
     bad.insert(bad.end(), header.begin(), header.end());
-    expected = "16 bytes are no packets";
+    expected = "16 bytes are not packets";
   }
   write_file(path, bad);
   const auto [status, text] = append_refusal(path);
@@ -273,7 +273,7 @@ TEST_CASE("A torn record at the end of a file is cut off before more is appended
     writer.append(path);
     writer.write(*burst, ETHERNET, 0, 2);
   }
-  // Although this process left the file whole.
+  // This process left the file complete; truncate it afterwards.
   const auto torn = GENERATE(30U, 100U, 105U, 115U);
   std::filesystem::resize_file(path, std::filesystem::file_size(path) - torn);
   {
@@ -346,7 +346,7 @@ TEST_CASE("A failed write leaves whole records and the first error", "[storage][
   rlimit before{};
   getrlimit(RLIMIT_FSIZE, &before);
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
-  // In the middle of the 31st record.
+  // Within the 31st record.
   const std::uint64_t whole = 24 + records(30, length);
   rlimit limit{whole + 50, before.rlim_max};
   PacketWriter writer;
@@ -368,7 +368,7 @@ TEST_CASE("A failed write leaves whole records and the first error", "[storage][
   CHECK_THAT(writer.error(), Contains("File too large"));
   CHECK(std::filesystem::file_size(dir / "cut.pcap") == whole);
   CHECK(tcpdump(dir / "cut.pcap").size() == 30);
-  // The next file is a new start.
+  // The next file starts without the error.
   writer.append(dir / "next.pcap");
   CHECK(writer.write(*burst, ETHERNET, 0, 50) == 50);
   CHECK_FALSE(writer.failed());

@@ -30,7 +30,7 @@ File new_file(const std::string& path) {
   return file;
 }
 
-/// Whether files of this folder can have disk blocks behind their end.
+/// Whether files in this folder can have disk blocks after their end.
 bool preallocates(const TempDir& dir) {
   const File file = new_file(dir / "probe");
   return fallocate(file.fd(), FALLOC_FL_KEEP_SIZE, 0, 4096) == 0;
@@ -70,7 +70,7 @@ TEST_CASE("A full disk costs the preallocation, not the data", "[storage][preall
   const File file = new_file(dir / "f");
   Preallocation ahead;
   ahead.begin(file.fd(), 0);
-  // No disk has as much.
+  // No disk is large enough.
   ahead.reserve(std::uint64_t{1} << 60U);
   ahead.reserve(std::uint64_t{1} << 61U);
   CHECK(write_fully(file.fd(), "data", 4, 0) == 0);

@@ -17,11 +17,11 @@ TEST_CASE("A header of a raw index that could not be written is written later", 
   RawIndex index;
   index.begin(std::move(file));
   {
-    // Not at all, and in part.
+    // Fails completely, or after a part.
     const FileSizeLimit limit(GENERATE(0, 100));
     CHECK(index.count(3) == EFBIG);
   }
-  // The same number, with nothing that has changed but the disk.
+  // The count is the same; only the limit is gone.
   const bool before_the_end = GENERATE(true, false);
   if (before_the_end) CHECK(index.count(3) == 0);
   CHECK(index.end(false) == 0);

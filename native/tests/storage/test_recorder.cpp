@@ -148,7 +148,7 @@ TEST_CASE("A recorder ends after exactly the packets asked for", "[storage][reco
   CHECK(value_of(sidecar_of(files.back().path), "left_out_by_reason") == "{\"after_limit\": 42}");
   CHECK(files.back().left_out == 42);
   CHECK(files.back().dropped == 0);
-  // The queue is free again, with what came later.
+  // The queue is free again; later packets are in it.
   CHECK(r.rx.recorder().empty());
   CHECK(receive_numbers(r.rx, 64) == counted(192, 64));
   CHECK(refusal([&] { r.recorder->roll(); }).first == Status::NOT_READY);
@@ -267,7 +267,7 @@ TEST_CASE("Rolling by hand ends a file with what has been handed over", "[storag
     Recording r(options);
     for (std::uint32_t i = 0; i < 50; ++i) {
       r.send(i * 64, 64);
-      // Bursts of 64 are full: handed over as soon as they have arrived.
+      // Bursts of 64 are full and are delivered as soon as they have arrived.
       REQUIRE(within_limit([&] { return r.rx.counters().received == (i + 1) * 64; }));
       r.recorder->roll();
       REQUIRE(r.recorder->snapshot().packets == (i + 1) * 64);
@@ -336,7 +336,7 @@ TEST_CASE("Drops behind the last file are told by an empty one", "[storage][reco
 
 TEST_CASE("A recorder ends with its queue, and has all of it", "[storage][recorder]") {
   Recording r(RecorderOptions{}, roomy_config(64, 0));
-  // The last 8 stay in an open burst until the session closes.
+  // The last 8 stay in an open burst until the session is closed.
   r.send(0, 200);
   r.session->close();
   REQUIRE(within_limit([&] { return !r.recorder->snapshot().running; }));

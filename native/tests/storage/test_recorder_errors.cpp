@@ -1,4 +1,4 @@
-// Disks that are full and directories that go away.
+// Recording to full disks and removed directories.
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -18,7 +18,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-/// A file system of 256 KiB; `mounted` is false where mounting is not allowed.
+/// A file system of 256 KiB; `mounted` is false if mounting is not permitted.
 class SmallDisk {
  public:
   SmallDisk() { mounted = mount("tmpfs", dir_.path().c_str(), "tmpfs", 0, "size=256k") == 0; }
@@ -75,7 +75,7 @@ TEST_CASE("On a full disk the file keeps whole records, and reception goes on",
   CHECK(index.offsets.size() == snapshot.packets);
   CHECK(index.torn_bytes == 0);
   CHECK(tcpdump(files[0].path).size() == snapshot.packets);
-  // The metadata had its room from the start.
+  // Space for the metadata was reserved at the start.
   const Bytes json = read_file(files[0].path + ".json");
   CHECK_THAT(std::string(json.begin(), json.end()),
              Contains("\"write_error\": " + std::to_string(snapshot.dropped)));
@@ -109,7 +109,7 @@ TEST_CASE("A burst that does not fit the disk is cut to whole records", "[storag
   const std::size_t packets = tcpdump(disk.dir() / "run.pcap").size();
   CHECK(packets > 200);
   CHECK(std::filesystem::file_size(disk.dir() / "run.pcap") == 24 + packets * 1016);
-  // What did not fit, did not; what fits is still appended.
+  // The part that did not fit is missing; data that fits can still be appended.
   const auto handle = start_write_pcap(*burst, disk.dir().path(), "run");
   handle->wait();
   CHECK(handle->status() == Status::GENERIC_FAILURE);
@@ -139,7 +139,7 @@ TEST_CASE("A directory that is removed ends the recording, not the reception",
   if (between_files) REQUIRE(within_limit([&] { return recorder.snapshot().files == 1; }));
   std::filesystem::remove_all(dir / "captures");
   if (between_files) REQUIRE(send_frames(tx, 5000, 100, 10));
-  // Found out without traffic, too.
+  // Detected even without traffic.
   REQUIRE(within_limit([&] { return !recorder.snapshot().error.empty(); }));
   CHECK_THAT(recorder.snapshot().error, Contains(dir / "captures/capture_00000"));
   CHECK_THAT(recorder.snapshot().error, Contains(between_files ? "No such file" : "was removed"));
@@ -154,7 +154,7 @@ TEST_CASE("A directory that is removed ends the recording, not the reception",
   recorder.stop();
   CHECK(recorder.files().size() == (between_files ? 1 : 0));
   CHECK_FALSE(std::filesystem::exists(dir / "captures"));
-  // No metadata can say it.
+  // There is no metadata file to report it.
   CHECK(recorder.snapshot().unreported == recorder.snapshot().dropped);
 }
 
@@ -204,7 +204,7 @@ TEST_CASE("Where there may be no more threads nothing is begun, and the reason i
       return status == Status::GENERIC_FAILURE && text.find("cannot start a thread") == 0;
     };
     setenv("XDG_RUNTIME_DIR", dir.path().c_str(), 1);
-    // Root may have as many as it wants.
+    // Limits do not apply to root.
     if (geteuid() == 0 && setresuid(65534, 65534, 65534) != 0) _exit(2);
     auto session = Session::open(silent());
     rlimit limit{};
@@ -268,7 +268,7 @@ TEST_CASE("What a disk that stays full costs is told by files", "[storage][recor
       const RecorderSnapshot s = recorder.snapshot();
       return s.packets + s.dropped == (i + 1) * 1000;
     }));
-    // A recorder that resumes tries again twice a second.
+    // A recorder with on_error resume tries again twice a second.
     if (i == 2) std::this_thread::sleep_for(std::chrono::milliseconds(1200));
   }
   recorder.stop();
@@ -289,7 +289,7 @@ TEST_CASE("What a disk that stays full costs is told by files", "[storage][recor
   CHECK(dropped == snapshot.dropped);
   CHECK(told == snapshot.dropped);
   CHECK(snapshot.unreported == 0);
-  // Not a file for every attempt.
+  // Failed attempts do not each create a file.
   CHECK(recorder.files().size() < 12);
 }
 
@@ -346,7 +346,7 @@ TEST_CASE("Of a raw capture that goes before its metadata are there, nothing sta
   Recorder recorder(session, session->rx_queue(0, 0), options);
   REQUIRE(send_frames(session->tx_queue(0, 0), 5000, 0, 10));
   REQUIRE(within_limit([&] { return recorder.snapshot().packets == 10; }));
-  // With another name, so that it is found missing only after it was closed.
+  // Keep it under another name, so that the loss is detected only after the file was closed.
   std::filesystem::create_hard_link(dir / "capture_000000.raw", dir / "kept");
   REQUIRE(std::filesystem::remove(dir / "capture_000000.raw"));
   REQUIRE(std::filesystem::remove(dir / ".capture_000000.raw.json.part"));

@@ -1,4 +1,4 @@
-// Formats and ways to the disk.
+// File formats and writers.
 #include <unistd.h>
 
 #include <csignal>
@@ -13,7 +13,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-/// A directory on a disk, where there is one; else the usual one.
+/// A directory on a disk if there is one.
 std::string disk_directory() { return std::filesystem::exists("/var/tmp") ? "/var/tmp" : "/tmp"; }
 
 class DiskDir {
@@ -57,7 +57,7 @@ TEST_CASE("Both writers leave the same bytes", "[storage][recorder][direct]") {
   options.roll_bytes = 2'500'000;
   options.durable = nanosecond;
   Recording r(options);
-  // More than all blocks of the direct writer hold, and files that end anywhere in a block.
+  // More than all blocks of the direct writer, and files that end anywhere in a block.
   for (std::uint32_t i = 0; i < 8; ++i) {
     r.send(i * 1000, 1000, 1000 + i);
     REQUIRE(r.recorded((i + 1) * 1000));
@@ -144,7 +144,7 @@ TEST_CASE("What a writer cannot write is cut off and counted", "[storage][record
   CHECK(files[0].dropped == snapshot.dropped);
   CHECK(std::filesystem::file_size(files[0].path) == (raw ? 0 : 24) + record * snapshot.packets);
   if (!raw) return require_frames(tcpdump(files[0].path), 0, 1000);
-  // The last packets are part of a batch.
+  // The last packets are an incomplete batch.
   const Bytes index = read_file(files[0].path + ".npy");
   REQUIRE(index.size() == 192 + snapshot.packets * sizeof(RawIndex::Row));
   RawIndex::Row row{};

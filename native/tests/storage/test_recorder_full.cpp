@@ -1,4 +1,4 @@
-// Recorders of a queue that is full, whose sender waits.
+// Recording a full queue, whose sender waits.
 #include <thread>
 
 #include "storage/recording.h"

@@ -1,4 +1,4 @@
-// Recorders of several queues whose files belong together.
+// Recorders of several queues with common files and limits.
 #include <array>
 #include <chrono>
 #include <memory>
@@ -13,7 +13,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-/// Both receive queues, recorded by a group.
+/// Both receive queues, recorded as a group.
 struct Pair {
   explicit Pair(const RecorderGroup::Limits& limits, NetworkConfig config = roomy_config())
       : session(Session::open(std::move(config))), tx(session->tx_queue(0, 0)) {

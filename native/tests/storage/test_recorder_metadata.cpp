@@ -65,7 +65,7 @@ TEST_CASE("Files begin with the first packet of the flow that is waited for",
   r.send(0, 70);
   REQUIRE(within_limit([&] { return r.recorder->snapshot().left_out == 70; }));
   CHECK(r.recorder->snapshot().packets == 0);
-  // In one burst with what is before and behind it.
+  // In one burst with the packets before and after it.
   REQUIRE(send_frames(r.tx, 5000, 70, 10));
   REQUIRE(send_frames(r.tx, 5100, 80, 1));
   REQUIRE(send_frames(r.tx, 5000, 81, 99));

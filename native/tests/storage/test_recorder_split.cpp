@@ -1,4 +1,4 @@
-// A file of acquired frames that is split in two.
+// Splitting a file of acquired frames.
 #include <algorithm>
 
 #include "session/reorder_config.h"
@@ -19,24 +19,24 @@ NetworkConfig framed() {
   return config;
 }
 
-/// Recorded frames of a plan, as they are asked for.
+/// Records frames of a plan on request.
 struct FrameRecording {
   explicit FrameRecording(FrameLayout layout) : session(Session::open(framed())) {
     RecorderOptions options;
     options.directory = dir.path();
     options.layout = layout;
     options.held = true;
-    // One behind the other: a file is made for so many.
+    // A contiguous file is created for this number of frames.
     if (layout == FrameLayout::CONTIGUOUS) options.roll_packets = 100;
     recorder = std::make_unique<Recorder>(session, session->reorder_plans(0).front(), options);
   }
-  /// Frames [first, first + n) are sent, and recorded.
+  /// Sends and records frames [first, first + n).
   void acquire(std::uint32_t first, std::uint32_t n) {
     CHECK(recorder->acquire(n) == 0);
     REQUIRE(send_frames(session->tx_queue(0, 0), 5000, first * FRAME_PACKETS, n * FRAME_PACKETS));
     REQUIRE(within_limit([&] { return recorder->snapshot().acquired == n; }));
   }
-  /// Frames in each complete file.
+  /// Number of frames in each complete file.
   [[nodiscard]] std::vector<std::uint64_t> counts() const {
     std::vector<std::uint64_t> found;
     for (const RecordedFile& file : recorder->files()) found.push_back(file.frames);
@@ -48,7 +48,7 @@ struct FrameRecording {
   std::unique_ptr<Recorder> recorder;
 };
 
-/// Whether a file holds the data of frame `number`.
+/// Whether a file contains the data of frame `number`.
 bool holds(const RecordedFile& file, std::uint32_t number) {
   Bytes frame;
   for (std::uint32_t slot = 0; slot < FRAME_PACKETS; ++slot) {
@@ -71,7 +71,7 @@ TEST_CASE("A split leaves the first frames, and the others begin the next file",
   r.recorder->split(first);
   CHECK(r.counts() == std::vector<std::uint64_t>{first});
   CHECK(r.recorder->snapshot().frames == 5);
-  // What comes follows in the next file.
+  // Later frames follow in the next file.
   r.acquire(5, 2);
   r.recorder->stop();
   REQUIRE(r.counts() == std::vector<std::uint64_t>{first, 7 - first});

@@ -44,7 +44,7 @@ TEST_CASE("one ring wakes every sleeper", "[system]") {
     while (awake < i * SLEEPERS && monotonic_ns() - begun < LONG) std::this_thread::yield();
   }
   for (std::thread& sleeper : sleepers) sleeper.join();
-  // A sleeper that was not woken sleeps for LONG.
+  // A sleeper that was not woken would sleep for LONG.
   CHECK(monotonic_ns() - begun < static_cast<std::uint64_t>(LONG));
 }
 
@@ -67,7 +67,7 @@ TEST_CASE("a log line never waits for standard error", "[system]") {
   REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
   const int before = dup(STDERR_FILENO);
   REQUIRE(dup2(ends[1], STDERR_FILENO) >= 0);
-  // Fills the pipe, which nobody reads; a line that waited would wait for ever.
+  // Fills the pipe, which has no reader; a blocking write would wait forever.
   for (int i = 0; i < 4000; ++i)
     log(LogLevel::ERROR, "line " + std::to_string(i) + std::string(60, '.'));
   std::vector<char> text(1U << 20U);

@@ -13,7 +13,7 @@ namespace {
 
 File null_file() { return File(::open("/dev/null", O_RDWR | O_CLOEXEC)); }
 
-/// Whether writing to each arrives somewhere, as a forked child sees it: the bits of its exit code.
+/// Which files a forked child can write to, as bits of its exit code.
 int seen_by_child(const File& shared, const File& kept, File& closed_later, int read_end) {
   const pid_t child = fork();
   if (child == 0) {
@@ -24,7 +24,7 @@ int seen_by_child(const File& shared, const File& kept, File& closed_later, int 
     };
     if (arrives(shared.fd())) seen |= 1;
     if (arrives(kept.fd())) seen |= 2;
-    // Its number is taken until then.
+    // Its number is in use until then.
     const int before = ::open("/dev/null", O_RDONLY);
     if (before == closed_later.fd()) seen |= 4;
     if (closed_later.close() != 0) seen |= 8;
@@ -47,7 +47,7 @@ TEST_CASE("A private descriptor is the process's, not its children's", "[file]")
   REQUIRE(kept.is_open());
   CHECK(seen_by_child(shared, kept, closed_later, read_end.fd()) == 1);
 
-  // Here it works on, and moves with its owner.
+  // In this process the file stays open, and moving transfers it.
   File moved = std::move(kept);
   CHECK(!kept.is_open());
   CHECK(write(moved.fd(), "x", 1) == 1);
@@ -55,14 +55,14 @@ TEST_CASE("A private descriptor is the process's, not its children's", "[file]")
   CHECK(read(read_end.fd(), &byte, 1) == 1);
   CHECK(seen_by_child(shared, moved, closed_later, read_end.fd()) == 1);
 
-  // The number of a closed one is anybody's.
+  // The number of a closed file may be reused.
   const int number = moved.fd();
   CHECK(moved.close() == 0);
   const File other(fcntl(shared.fd(), F_DUPFD_CLOEXEC, number));
   REQUIRE(other.fd() == number);
   CHECK(seen_by_child(shared, other, closed_later, read_end.fd()) == 3);
 
-  // And one that was released is its new owner's.
+  // A released number belongs to its new owner.
   File lent = File::private_to_process([&] { return dup(shared.fd()); });
   const File owned(lent.release());
   CHECK(seen_by_child(shared, owned, closed_later, read_end.fd()) == 3);

@@ -13,7 +13,7 @@ using namespace daqiri;
 
 namespace {
 
-/// Lines are taken by the test while this lives.
+/// The test takes log lines while this exists.
 class Attached {
  public:
   Attached() : fd_(attach_log()) { static_cast<void>(take_log_records()); }
@@ -22,7 +22,7 @@ class Attached {
     detach_log();
     set_log_level(LogLevel::WARN);
   }
-  /// Whether the descriptor was written since the last call.
+  /// Whether the eventfd was signalled since the last call.
   [[nodiscard]] bool rung() const {
     pollfd ready{fd_, POLLIN, 0};
     if (poll(&ready, 1, 0) != 1) return false;
@@ -93,5 +93,5 @@ TEST_CASE("The same text again within a second is counted", "[log]") {
   log(LogLevel::ERROR, "again and again");
   const LogLines lines = take_log_records();
   REQUIRE(lines.records.size() == 1);
-  REQUIRE(lines.records[0].text == "again and again (9 times more)");
+  REQUIRE(lines.records[0].text == "again and again (9 more times)");
 }

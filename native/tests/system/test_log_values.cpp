@@ -1,4 +1,4 @@
-// Lines with values, as programs write them.
+// Log lines with values, as programs write them.
 #include <catch2/catch.hpp>
 
 #include "daqiri/logging.hpp"

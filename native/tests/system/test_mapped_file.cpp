@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::size_t SIZE = 64 * 4096;
 
-/// A file of ones without a name.
+/// An unnamed file of ones.
 File ones(std::size_t size = SIZE) {
   File file(open(P_tmpdir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   REQUIRE(file.is_open());
@@ -45,7 +45,7 @@ std::string complaint(const MappedFile& file) {
   return {};
 }
 
-/// Status of a child that runs `work`.
+/// Exit status of a child that runs `work`.
 template <typename Work>
 int in_child(Work&& work) {
   const pid_t child = fork();
@@ -69,9 +69,9 @@ TEST_CASE("A file that is cut while it is mapped reads as zeros and is told", "[
   CHECK(sum(mapped) == 5000);
   CHECK_THAT(complaint(mapped), Contains("sample.pcap") && Contains("cut from 262144 to 5000") &&
                                     Contains("open it again"));
-  // What was replaced by zeros stays so, whatever the file becomes.
+  // Pages that were replaced by zeros stay zero when the file grows again.
   REQUIRE(ftruncate(file.fd(), SIZE) == 0);
-  CHECK_THAT(complaint(mapped), Contains("sample.pcap") && Contains("were gone"));
+  CHECK_THAT(complaint(mapped), Contains("sample.pcap") && Contains("could not be read"));
   const MappedFile again(file.fd(), "sample.pcap");
   CHECK(complaint(again).empty());
 }

@@ -41,7 +41,7 @@ TEST_CASE("Quantiles come from the counts", "[timing]") {
 
 namespace {
 
-/// Durations from nothing to days: uniform in the logarithm, with runs of equal values.
+/// Durations from nanoseconds to days: uniform in the logarithm, with runs of equal values.
 std::vector<std::uint64_t> some_durations(std::mt19937_64& random, std::size_t count) {
   std::vector<std::uint64_t> values;
   while (values.size() < count) {
@@ -51,7 +51,7 @@ std::vector<std::uint64_t> some_durations(std::mt19937_64& random, std::size_t c
   return values;
 }
 
-/// The exact quantile: the smallest value that a fraction `q` of all does not exceed.
+/// The exact quantile: the smallest value that is not exceeded by a fraction `q` of all values.
 std::uint64_t exact(const std::vector<std::uint64_t>& sorted, double q) {
   const auto rank = static_cast<std::size_t>(std::ceil(q * static_cast<double>(sorted.size())));
   return sorted[std::max<std::size_t>(rank, 1) - 1];

@@ -22,7 +22,7 @@ from daqiri_ophyd.documents import PCAP_MIMETYPE, CaptureStream, capture_data_ke
 
 
 class SoftCapture(Device):
-    """Writes a pcap file for each trigger, or several in flight, with its metadata beside it."""
+    """Writes a pcap file and its metadata for each trigger; several triggers may be in flight."""
 
     file_prefix = "soft"
     packets = Component(Signal, value=0, kind="hinted")
@@ -72,7 +72,7 @@ class SoftCapture(Device):
             }
             sidecar_path(path).write_text(json.dumps(summary))
         self.written.append(path)
-        # As native counters come: numpy scalars, which plain JSON does not take.
+        # Like native counters: numpy scalars, which plain JSON does not support.
         self.packets.put(np.uint64(len(packets)))
         self.dropped.put(np.uint64(number))
         self.stream.append({signal.name: signal.get() for signal in self.counters})
@@ -224,7 +224,7 @@ def pcap():
 
 @pytest.fixture
 def files_elsewhere(tmp_path: Path) -> Callable[[Path], dict[str, tuple[str, str]]]:
-    """Addresses and templates that lead out of a directory of captures, by what they do."""
+    """Addresses and templates that point outside of a directory of captures, by kind."""
 
     def make(captures: Path) -> dict[str, tuple[str, str]]:
         outside = tmp_path / "outside"
@@ -249,7 +249,7 @@ def files_elsewhere(tmp_path: Path) -> Callable[[Path], dict[str, tuple[str, str
 
 
 def refusals(catalog: Catalog, uid: str) -> list[int]:
-    """Status codes of all ways to the contents of the files of a run."""
+    """Status codes of all requests for the contents of the files of a run."""
     client = catalog.client.context.http_client
     api = str(catalog.client.context.api_uri)
     path = f"{catalog.uri.partition('/metadata/')[2]}/{uid}/primary/files"

@@ -38,7 +38,7 @@ def scan(kind: str, capture: Any, tx: Any, roll_packets: int) -> Any:
 
 
 def main(data: Path, kind: str, uri: str, roll_packets: int, batch_size: int) -> None:
-    """Capture without end; say so, and stop, when packets are in the file that is being written."""
+    """Capture without end; report and stop when packets are in the open file."""
     engine = RunEngine({}, context_managers=[])
     readable = [data / "captures"]
     if uri:
@@ -50,7 +50,7 @@ def main(data: Path, kind: str, uri: str, roll_packets: int, batch_size: int) ->
     capture = daq.port0.capture
     capture.num_packets.put(10)
 
-    # With files that are complete: once the writer has some.
+    # With complete files, once the writer has some.
     stored = threading.Event()
     rows = []
 
@@ -68,7 +68,7 @@ def main(data: Path, kind: str, uri: str, roll_packets: int, batch_size: int) ->
         while capture.progress is None or capture.progress.packets < 250:
             time.sleep(0.01)
         os.write(sys.stdout.fileno(), b"recording\n")
-        # Who kills it may be late, and the file complete by then.
+        # The process that kills this one may be late, after the file was completed.
         os.kill(os.getpid(), signal.SIGSTOP)
 
     engine(bp.count([daq.port0.rx.rx_q0]))

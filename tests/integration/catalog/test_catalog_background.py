@@ -1,4 +1,4 @@
-"""Runs are stored beside the RunEngine, and whoever needs them waits."""
+"""Runs are stored in the background, and readers wait for them."""
 
 import errno
 import logging
@@ -20,12 +20,12 @@ from bluesky import preprocessors as bpp
 
 from daqiri_ophyd.catalog import Catalog, _backlog, _backup, capture_files, recover_runs
 
-# Of a wait for what is to happen, s.
+# Timeout of waits for expected events, s.
 LIMIT = 60
 
 
 class Gate(logging.Handler):
-    """Holds up requests of writers until it is open; opened by the message of one who waits."""
+    """Blocks requests of writers until it is opened, by the message of a waiting thread."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,13 +35,13 @@ class Gate(logging.Handler):
         self.then: Callable[[], None] = self.open.set
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Take note that somebody waits."""
+        """Record that a thread waits."""
         if record.getMessage().startswith("Waiting for run"):
             self.told.append(record.getMessage())
             self.then()
 
     def pass_through(self, _request: object) -> None:
-        """Wait as a server that does not answer makes one wait."""
+        """Wait like a client of a server that does not answer."""
         if threading.current_thread() is not threading.main_thread():
             self.reached.set()
             if not self.open.wait(LIMIT):
@@ -66,7 +66,7 @@ def gate(catalog, monkeypatch):
 
 @pytest.fixture
 def stuck(catalog, run_engine, gate):
-    """A catalog that does not answer a writer, which stores runs of the RunEngine."""
+    """A catalog that does not answer a writer, which stores the runs of the RunEngine."""
     run_engine.subscribe(catalog.writer())
     before_requests(catalog, gate.pass_through)
     return catalog
@@ -256,7 +256,7 @@ def test_a_forked_child_leaves_the_storing_to_its_parent(stuck, gate, device, ru
     assert list(stuck.client) == [uid]
 
 
-# Its writer is stuck until somebody waits for it, or for ever.
+# The writer is blocked until a thread waits for it, or forever.
 SCRIPT = """
 import os, signal, sys, threading
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Files that a catalog may not serve, and captures that are not where they may be."""
+"""Files that a catalog must not serve, and captures outside their allowed folders."""
 
 import shutil
 
@@ -29,7 +29,7 @@ def test_files_elsewhere_are_neither_served_nor_followed(
     for what, (uri, template) in files_elsewhere(captures).items():
         uid = stored_capture(catalog, tmp_path, uri, template)
         codes = status_codes(catalog, uid)
-        # The download of what is no file address is refused by Tiled itself.
+        # Tiled itself rejects downloads that are not file addresses.
         assert set(codes) <= {400, 403} and codes[1:] == [403, 403, 403], (what, codes)
         with pytest.raises(UnreadableFileError, match=f"Run {uid}: "):
             capture_files(catalog.client[uid])
@@ -80,7 +80,7 @@ def register_array(container, uri: str, mimetype: str, *, is_directory: bool = F
 
 
 def test_a_directory_is_not_downloaded(catalog, captures):
-    """Tiled would serve what relative_path says, also outside of the directory."""
+    """Tiled would serve relative_path, even outside of the directory."""
     (captures / "folder").mkdir()
     (captures / "secret").write_text("secret")
     uri = f"file://localhost{captures}/folder"

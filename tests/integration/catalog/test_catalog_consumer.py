@@ -1,4 +1,4 @@
-"""A consumer of documents in another process, as the how-to has it."""
+"""A consumer of documents in another process, as in the how-to guide."""
 
 import json
 import re

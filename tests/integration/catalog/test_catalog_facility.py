@@ -1,4 +1,4 @@
-"""A Tiled server of its own, configured as the how-to says."""
+"""A separate Tiled server, configured as in the how-to guide."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A catalog that fails, and scans that go on."""
+"""Scans continue when a catalog fails."""
 
 import json
 import logging
@@ -58,7 +58,7 @@ def test_scan_outlives_the_server_and_is_ingested_later(
         (stream,) = run
         assert list(run[stream].read()["soft_packets"]) == [2, 3, 4]
         assert run.validate(raise_on_error=True) is True
-        # Again: nothing to do, nothing twice.
+        # Repeated: no work left, and nothing is stored twice.
         assert reopened.ingest_backup(writer.backups[0]) == uid
         assert len(reopened.client) == 1
         assert run[stream].read().sizes["time"] == 3
@@ -153,7 +153,7 @@ def test_backup_that_is_not_whole(catalog, tmp_path, content, message):
     assert len(catalog.client) == 0
 
 
-# Run in namespaces of its own: a file system that is really full, a user whom permissions bind.
+# Runs in new namespaces, with a really full file system and a user without root permissions.
 SCRIPT = """
 import sys
 from pathlib import Path
@@ -229,7 +229,7 @@ def test_disk_of_the_catalog_fails_in_mid_run(tmp_path, captures, catalog, empty
 def test_disk_of_catalog_and_backup_fails_in_mid_run(tmp_path, captures, empty_catalog):
     done = run_script(tmp_path, empty_catalog, "full, with the backup")
     uid, journal = done.stdout.split()
-    # What it had until then is left to be recovered, and its name tells that it is a part.
+    # The part stored until then remains for recovery, and its name says that it is a part.
     assert Path(journal).name == f"{uid}.partial.unfinished.jsonl"
     files = sorted(captures.rglob("*.pcap"))
     assert f"The documents of run {uid} are lost" in done.stderr

@@ -14,7 +14,7 @@ from bluesky import plans as bp
 from daqiri_ophyd.catalog import _packet_table
 from daqiri_ophyd.documents import CAPTURE_MIMETYPES
 
-# Nothing of this package is imported.
+# Does not import this package.
 CLIENT = """
 import json, sys
 from tiled.client import from_uri
@@ -157,14 +157,14 @@ def test_files_that_nobody_reads_any_more_are_not_kept_open(
             line for line in Path("/proc/self/maps").read_text().splitlines() if ".pcap" in line
         ]
 
-    # By the server, which is in this process.
+    # By the server, which runs in this process.
     assert packets.read(["src_port"])["src_port"].tolist() == list(range(6))
     deadline = time.monotonic() + 60
     while mapped():
         assert time.monotonic() < deadline, mapped()
         time.sleep(0.05)
     assert packets.read(["src_port"])["src_port"].tolist() == list(range(6))
-    # What was read before is not answered for a file that is gone.
+    # Data read before is not returned for a removed file.
     (captures / "c_3.pcap").unlink()
     with pytest.raises(Exception, match=r"422.*No such file.*c_3\.pcap"):
         packets.read(["src_port"])

@@ -147,7 +147,7 @@ def test_documents_that_were_not_kept_cost_the_catalog_nothing(
 def test_a_file_that_cannot_be_repaired_does_not_keep_runs_from_being_closed(
     catalog, device, run_engine, fly_plan
 ):
-    """Their documents are in the catalog only; each has a file that is in none."""
+    """Their documents are only in the catalog; each has a file that is in no document."""
     run_engine.subscribe(catalog.writer())
     uids = [run_engine(fly_plan(device))[0] for _ in range(2)]
     catalog.flush()
@@ -204,7 +204,7 @@ def test_a_step_scan_keeps_whole_readings_and_lists_the_rest(
 
 
 def require_recovered(catalog, uid, found, data, kind):
-    """The run is in the catalog, with all files that are on disk, or they are listed."""
+    """The run is in the catalog, with all files on disk, or they are listed."""
     assert found["problem"] == ""
     run = catalog.client[uid]
     assert run.metadata["stop"]["exit_status"] == "abort"
@@ -219,7 +219,7 @@ def require_recovered(catalog, uid, found, data, kind):
             counts.append(len(pcap))
         done = subprocess.run(["tcpdump", "-nr", file], capture_output=True, check=True)
         assert done.stdout.count(b"\n") == counts[-1]
-    # A reading that was not complete is no row; its file is beside them, with what it has.
+    # An incomplete reading has no row; its file is kept, with its content.
     assert found["unlisted"] == [str(file) for file in on_disk[len(files) :]]
     assert len(found["unlisted"]) == (kind == "step")
     assert counts[-1] >= (250 if kind == "step" else 1)

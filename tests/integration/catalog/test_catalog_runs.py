@@ -23,7 +23,7 @@ from daqiri_ophyd.documents import PCAP_MIMETYPE, SUMMARY_DTYPE, sidecar_path
 
 
 def expected(device) -> np.ndarray:
-    """Summary records of what the device wrote."""
+    """Summary records of the files that the device wrote."""
     rows = []
     for number in range(len(device.written)):
         sizes = [60 + i for i in range(number + 2)]
@@ -41,7 +41,7 @@ def downloaded(node) -> dict[str, bytes]:
 
 
 def written(device) -> dict[str, bytes]:
-    """What a device wrote: captures, and their metadata if there are any."""
+    """The files that a device wrote: captures, and their metadata if there are any."""
     paths = [*device.written, *(map(sidecar_path, device.written) if device.sidecars else ())]
     return {path.name: path.read_bytes() for path in paths}
 
@@ -283,7 +283,7 @@ def test_several_captures_are_told_apart(catalog, captures, device, run_engine):
 def test_opening_again_and_again_leaks_no_thread_or_descriptor(empty_catalog):
     def count() -> tuple[int, int]:
         gc.collect()
-        # Pools that zarr and asyncio keep for the process are not the catalog's.
+        # Pools that zarr and asyncio keep for the process do not belong to the catalog.
         threads = [t for t in threading.enumerate() if t.name.startswith(("catalog-", "Thread-"))]
         return len(threads), len(os.listdir("/proc/self/fd"))
 

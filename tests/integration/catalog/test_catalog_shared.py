@@ -89,7 +89,7 @@ def test_an_address_that_is_damaged_is_named(tmp_path, catalog):
 
 
 def test_the_address_of_an_ended_process_is_not_used(tmp_path, catalog):
-    """Whoever listens there now must not get the key."""
+    """Another process that listens there now must not get the key."""
     catalog.close()
     kept = tmp_path / "catalog" / "server.json"
     assert json.loads(kept.read_text())["process"] == os.getpid()

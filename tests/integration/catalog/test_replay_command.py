@@ -1,4 +1,4 @@
-"""Runs as ``daqiri-ophyd replay`` takes them."""
+"""Runs as arguments of ``daqiri-ophyd replay``."""
 
 import shutil
 

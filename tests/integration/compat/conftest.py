@@ -67,7 +67,7 @@ def engine() -> Iterator[Callable[..., int]]:
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Start `daqiri-ophyd run SCRIPT [ARGS...]`; whatever still runs afterwards is killed."""
+    """Start `daqiri-ophyd run SCRIPT [ARGS...]`; it is killed at the end if it is still running."""
     started = []
 
     def popen(script: str | Path, *arguments: object, **options: Any) -> subprocess.Popen[str]:

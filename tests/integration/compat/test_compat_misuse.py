@@ -1,4 +1,4 @@
-"""Whatever a program does with the functions, it gets a status or an exception."""
+"""Incorrect use of the functions results in a status or an exception."""
 
 import gc
 import inspect
@@ -53,7 +53,7 @@ def burst(engine: Start) -> compat.BurstParams:
     return received(port)
 
 
-# What each function takes besides the burst, where all of it is in order.
+# Valid arguments of each function in addition to the burst.
 BURST_CALLS: dict[str, tuple[Any, ...]] = {
     "set_header": (0, 0, 1, 1),
     "set_num_packets": (1,),
@@ -106,7 +106,7 @@ def call(name: str, *arguments: object) -> Any:
 
 
 def failed(name: str, result: Any) -> bool:
-    """Whether a result says that there was nothing to do."""
+    """Whether a result is that of a call without effect."""
     first = result[0] if isinstance(result, tuple) else result
     if isinstance(first, Status):
         return first != Status.SUCCESS
@@ -115,7 +115,7 @@ def failed(name: str, result: Any) -> bool:
 
 
 def test_the_list_of_calls_is_complete() -> None:
-    """Every function whose first parameter is a burst is in it."""
+    """It contains every function whose first parameter is a burst."""
 
     def first_parameter(function: Any) -> str:
         if inspect.isfunction(function):
@@ -259,7 +259,7 @@ def test_copies_end_with_the_buffer(engine: Start) -> None:
         (b"ab", {"nbytes": 1, "src_offset": 2**64 - 1}),
     ):
         assert copy(burst, 0, data, **arguments) == Status.INVALID_PARAMETER, arguments
-    # Neighbours are untouched.
+    # Neighbours are not changed.
     assert compat.get_packet_bytes(burst, 1, 100) == (Status.SUCCESS, bytes([1]) * 100)
     compat.free_all_packets_and_burst_tx(burst)
 
@@ -362,7 +362,7 @@ def test_a_freed_packet(burst: compat.BurstParams) -> None:
 
 
 def test_a_handle_never_stands_for_a_later_burst(engine: Start) -> None:
-    """Though the later one has its place in memory."""
+    """Even if the later one is at the same address."""
     engine(tx_meta_buffers=1)
     first = compat.create_tx_burst_params()
     assert compat.create_tx_burst_params() is None
@@ -585,7 +585,7 @@ def send_numbered(port: int, first: int, bursts: int) -> None:
 
 
 def test_a_garbage_collection_may_free_the_burst(burst: compat.BurstParams) -> None:
-    """In the midst of a call on it."""
+    """During a call on it."""
 
     class Garbage:
         def __init__(self) -> None:
@@ -677,7 +677,7 @@ def test_socket_options_of_wrong_types(engine: Start) -> None:
 
 
 def test_a_server_that_knows_nobody(loopback: Callable[..., dict[str, Any]]) -> None:
-    """Its burst is gone, whether the packets are refused at once or counted later."""
+    """Its burst is freed, whether the packets are rejected immediately or counted later."""
     config = loopback() | {"stream_type": "socket", "loopback": ""}
     port = free_port("udp")
     config["interfaces"][0] |= {
@@ -731,7 +731,7 @@ daqiri.shutdown()
     for kind in ("dict", "parsed"):
         status, _, errors = run(script, kind)
         assert status == 0, errors
-        # All of them where it is read; what was adjusted then is not adjusted again.
+        # All of them where the file is read; values adjusted then are not adjusted again.
         for part, adjusted in zip(errors.split("---\n"), (1, 0), strict=False):
             lines = [line for line in part.splitlines() if line.startswith("daqiri: warning: ")]
             assert sum("num_bufs: raised" in line for line in lines) == adjusted, errors

@@ -23,7 +23,7 @@ def test_frames_are_sent_and_received_by_two_threads(
     run: Run, tmp_path: Path, loopback: Callable[..., dict[str, Any]]
 ) -> None:
     config = tmp_path / "loopback.yaml"
-    # Below the documented root, beside keys of another program.
+    # Below the documented root, next to keys of another program.
     config.write_text(yaml.safe_dump({"daqiri": {"cfg": loopback()}, "bench": {"x": 1}}))
     status, output, errors = run(PROGRAMS / "loopback_bench.py", config, "--count", 1000)
     assert (status, errors) == (0, "")

@@ -15,7 +15,7 @@ from daqiri_ophyd.engine import PcapFile
 Run = Callable[..., tuple[int, str, str]]
 Start = Callable[..., subprocess.Popen[str]]
 
-# Sends a burst to itself and says so; what follows runs with the engine open.
+# Sends a burst to itself and reports it; what follows runs with the engine open.
 BEGUN = """
 import daqiri, sys, time
 

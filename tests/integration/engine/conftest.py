@@ -259,7 +259,7 @@ def python() -> Callable[[str], subprocess.Popen[str]]:
 
 @pytest.fixture
 def made_frames() -> Callable[..., NDArray[np.uint8]]:
-    """Frames with payloads that are all different."""
+    """Frames with different payloads."""
 
     def build(
         count: int, size: int = 100, dst_port: int = 5000, src_port: int = 4000
@@ -296,7 +296,7 @@ def receive_all() -> Callable[..., list[Burst]]:
 
 @pytest.fixture
 def wait_until_idle() -> Callable[[Engine], None]:
-    """Wait until nothing moves: what was sent has left, and no counter changes any more."""
+    """Wait until all packets have been sent and no counter changes."""
 
     def wait(engine: Engine) -> None:
         for port in engine.ports:
@@ -316,7 +316,7 @@ def wait_until_idle() -> Callable[[Engine], None]:
 
 @pytest.fixture
 def watch() -> Callable[[Engine], contextlib.AbstractContextManager[None]]:
-    """Look at an engine's accounts all the time, from a thread of its own."""
+    """Check the counters of an engine continuously in a separate thread."""
 
     def check(now: RxCounters | TxCounters, before: RxCounters | TxCounters) -> None:
         assert list(now.dropped) == REASONS
@@ -409,7 +409,7 @@ def with_frames() -> Callable[..., Config]:
 
 @pytest.fixture
 def direct_disk(tmp_path: Path) -> Iterator[Path]:
-    """A folder on a file system with O_DIRECT: one in memory may have none."""
+    """A folder on a file system with O_DIRECT, which one in memory may not support."""
     refused = []
     for place in (tmp_path, Path(__file__).parents[3] / "build", Path("/var/tmp")):
         try:

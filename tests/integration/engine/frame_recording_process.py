@@ -1,4 +1,4 @@
-"""A process that records numbered frames of its own until it is killed."""
+"""A process that records numbered frames until it is killed."""
 
 import sys
 import time
@@ -17,7 +17,7 @@ BUFFERS = 64
 
 
 def pixels(first: int, count: int, words: int = WORDS) -> NDArray[np.uint16]:
-    """Frames whose values follow from their numbers."""
+    """Frames whose values depend on their numbers."""
     packets = np.arange(first * PACKETS, (first + count) * PACKETS, dtype=np.uint32)
     values = packets[:, None] * 3 + np.arange(words, dtype=np.uint32)
     return values.astype(np.uint16).reshape(count, PACKETS, words)
@@ -96,13 +96,13 @@ def main(directory: Path, words: int = WORDS, **options: Any) -> None:
             sys.stdout.write("recording\n")
             sys.stdout.flush()
             sent = 0
-            # Never more under way than there are buffers: nothing is lost.
+            # Never more in flight than there are buffers: nothing is lost.
             while True:
                 if sent - recorder.snapshot().frames <= BUFFERS // 2:
                     count = BUFFERS // 4
                     port.tx[0].send(packets_of(sent, pixels(sent, count, words)))
                     sent += count
-                # More of them would be more to read, and nothing else.
+                # More of them would only take longer to read.
                 time.sleep(0.004)
 
 

@@ -1,4 +1,4 @@
-"""A process that records numbered frames of its own until it is killed."""
+"""A process that records numbered frames until it is killed."""
 
 import sys
 from pathlib import Path
@@ -14,7 +14,7 @@ BURST = 512
 
 
 def numbered(first: int, count: int) -> np.ndarray:
-    """Frames whose bytes follow from their numbers, which their payloads begin with."""
+    """Frames whose bytes depend on their number, with which the payload begins."""
     numbers = np.arange(first, first + count, dtype="<u4")
     rows = np.repeat((numbers & 0xFF).astype(np.uint8)[:, None], FRAME, axis=1)
     rows[:, 42:46] = numbers.view(np.uint8).reshape(-1, 4)
@@ -49,7 +49,7 @@ def main(directory: Path, roll_bytes: int, **options: Any) -> None:
             sys.stdout.write("recording\n")
             sys.stdout.flush()
             sent = 0
-            # Never more under way than there are buffers: nothing is lost.
+            # Never more in flight than there are buffers: nothing is lost.
             while True:
                 if sent - recorder.snapshot().packets <= WINDOW - BURST:
                     sent += tx.send(numbered(sent, BURST))

@@ -1,4 +1,4 @@
-"""What a reorder plan is to make of packets, worked out slowly from its configuration."""
+"""The expected result of a reorder plan, computed in a simple way from its configuration."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -90,7 +90,7 @@ class Made:
 
 @dataclass
 class Batch:
-    """What has come of a batch."""
+    """The received packets of a batch."""
 
     raw: int
     size: int
@@ -173,7 +173,7 @@ class Reference:
         return batch, slot + flow * self.stride, payload
 
     def take(self, packet: Bytes, flow: int = 0) -> None:
-        """Take the next packet."""
+        """Process the next packet."""
         self.counts["packets"] += 1
         place = self.place(packet, flow)
         self.counts["malformed" if place is None else self.put(*place)] += 1

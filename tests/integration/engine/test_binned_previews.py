@@ -1,4 +1,4 @@
-"""Previews of frames that are made smaller by the CPU."""
+"""Previews of frames that are binned by the CPU."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ def test_a_preview_with_a_binning_is_described() -> None:
         assert preview.timestamp == frame.timestamp
         assert not preview.data.flags.writeable
         np.testing.assert_array_equal(preview.data, means(frame.data, 3))
-        # The other binning was not asked for.
+        # The other binning was not requested.
         assert plan.preview() is None
         assert plan.preview(1, binning=3) is None
 
@@ -49,8 +49,8 @@ def test_a_preview_with_a_binning_is_described() -> None:
         ({"shape": [2, 40, 100], "dtype": "uint16"}, 41, "1 to 40, the shorter of the last"),
         ({"shape": [2, 40, 100], "dtype": "uint16"}, 0, "1 to 40, the shorter of the last"),
         ({"shape": [2, 40, 100], "dtype": "uint16"}, -(2**63), "1 to 40, the shorter of th"),
-        ({"shape": [16000]}, 2, "1: its frames have no two axes; give it a frame whose shape"),
-        (None, 2, "1: its frames have no two axes; give it a frame whose shape"),
+        ({"shape": [16000]}, 2, "1: its frames do not have two axes; give it a frame whose shape"),
+        (None, 2, "1: its frames do not have two axes; give it a frame whose shape"),
     ],
 )
 def test_binnings_that_frames_do_not_have_are_refused(

@@ -30,7 +30,7 @@ def test_a_consumer_that_keeps_up_loses_nothing(
     loopback: Build, made_frames: Frames, watch: Watch
 ) -> None:
     sent = made_frames(50_000, 60)
-    # Room for all of them: however threads are scheduled, none need be dropped.
+    # Buffers for all of them: none needs to be dropped, however threads are scheduled.
     config = loopback(regions=regions(65_536, rx_size=256), rx_meta_buffers=1024)
     with Engine.open(config) as engine, watch(engine):
         rx, tx = engine.ports[0].rx[0], engine.ports[0].tx[0]
@@ -65,7 +65,7 @@ def test_without_a_consumer_drops_are_counted(
         assert counters.held > 0
         assert counters.dropped_total == 20_000 - counters.held
         assert counters.ring_high_water <= rx.ring_capacity
-        # What is held can be had.
+        # Held packets can be received.
         held = counters.held
         assert sum(len(burst) for burst in rx.bursts(0.2)) == held
     assert rx.counters().delivered == held
@@ -87,7 +87,7 @@ def test_without_a_consumer_the_sender_waits(
         assert counters.held > 0
         assert counters.dropped_total == 0
         assert not tx.wait_sent(0.01)
-        # The rest follows while somebody takes what is there.
+        # The rest follows while the waiting packets are received.
         sender = threading.Thread(target=lambda: tx.send(sent[submitted:]))
         sender.start()
         got = 0
@@ -118,7 +118,7 @@ def test_held_bursts_exhaust_the_pool_and_nothing_else(
         assert counters.received == sent
         assert counters.delivered == 8 * 64
         assert counters.dropped["no_burst_buffer"] == sent - 8 * 64
-        # They come back: reception goes on.
+        # The buffers are returned: receiving continues.
         kept.clear()
         before = rx.counters().delivered
         tx.send(made_frames(64))
@@ -175,7 +175,7 @@ def test_a_slow_consumer(
         thread.join(40)
         assert not thread.is_alive()
     counters = rx.counters()
-    # Its sender waits for it.
+    # The sender waits for it.
     assert counters.received == counters.delivered == len(sent)
     assert counters.held == counters.dropped_total == 0
     assert numbers == list(range(len(sent)))
@@ -229,7 +229,7 @@ def test_udp_under_overload(udp: Build, wait_until_idle: WaitUntilIdle, watch: W
         wait_until_idle(engine)
         counters, sent = rx.counters(), tx.counters()
         assert sent.submitted == len(payloads)
-        # Between the two is the kernel, which says what it dropped.
+        # The kernel is between the two, and reports what it dropped.
         assert counters.received == sent.sent
         assert counters.dropped_total == counters.received - counters.held
         got = sum(len(burst) for burst in rx.bursts(0.2))

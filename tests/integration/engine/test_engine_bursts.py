@@ -1,4 +1,4 @@
-"""Bursts as arrays: no copies, and buffers that live as long as somebody looks at them."""
+"""Bursts as arrays: no copies, and buffers that stay valid as long as arrays use them."""
 
 import contextlib
 import gc
@@ -62,7 +62,7 @@ def test_nothing_is_copied(loopback: Loopback, made_frames: Frames, receive_all:
         views = list(burst)
         assert [address(view) for view in views] == [address(burst[i]) for i in range(64)]
         assert [address(view) for view in views] == [address(view) for view in burst[:]]
-        # Packets lie in buffers of one region, apart by whole buffers.
+        # Packets are in buffers of one region, at a distance of whole buffers.
         steps = np.diff(sorted(map(address, views)))
         assert (steps >= 2048).all()
         assert views[0].base is views[63].base is burst.lengths.base is burst.timestamps.base
@@ -118,7 +118,7 @@ def test_views_outlive_burst_queue_and_engine(
     engine.close()
     del bursts, engine
     gc.collect()
-    # Memory of a new engine does not end up under the old views.
+    # The memory of a new engine is not that of the old views.
     with Engine.open(loopback()) as other:
         other.ports[0].tx[0].send(made_frames(300)[::-1])
         receive_all(other.ports[0].rx[0], 300)
@@ -379,7 +379,7 @@ def test_waiting_costs_nothing(loopback: Loopback) -> None:
         before = resource.getrusage(resource.RUSAGE_THREAD)
         assert list(engine.ports[0].rx[0].bursts(3.0)) == []
         after = resource.getrusage(resource.RUSAGE_THREAD)
-    # It sleeps; a look for signals once a second is all.
+    # The thread sleeps and checks for signals once a second.
     assert after.ru_nvcsw - before.ru_nvcsw < 10
 
 

@@ -23,7 +23,7 @@ Frames = Callable[..., NDArray[np.uint8]]
 
 
 def threads() -> int:
-    """Return the fewest threads that are seen: one that was joined may take a moment to go."""
+    """Return the lowest number of threads seen: a joined thread may take a moment to end."""
     seen = []
     for _ in range(10):
         seen.append(len(list(Path("/proc/self/task").iterdir())))
@@ -32,7 +32,7 @@ def threads() -> int:
 
 
 def descriptors() -> Counter[str]:
-    """Count what is open, by kind and path, so that a leak says what it is."""
+    """Count open descriptors, by kind and path, to identify a leak."""
     found: Counter[str] = Counter()
     for descriptor in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # the listing's own
@@ -42,7 +42,7 @@ def descriptors() -> Counter[str]:
 
 @dataclass(frozen=True)
 class Usage:
-    """What this process has of the system."""
+    """Resources of this process."""
 
     threads: int
     descriptors: Counter[str]
@@ -63,7 +63,7 @@ class Usage:
 
 @contextlib.contextmanager
 def without_collector() -> Iterator[None]:
-    """Everything goes with its last reference, not when the collector finds the time."""
+    """Objects are freed with their last reference, not by the garbage collector."""
     gc.collect()
     gc.disable()
     try:
@@ -74,7 +74,7 @@ def without_collector() -> Iterator[None]:
 
 @contextlib.contextmanager
 def datagrams_from_outside(config: dict[str, Any]) -> Iterator[None]:
-    """Send to the receiver's port all the time, whether somebody listens or not."""
+    """Send to the port of the receiver all the time, with or without a listener."""
     host, port = config["interfaces"][0]["socket_config"]["local_addr"][6:].rsplit(":", 1)
     stopping = threading.Event()
 
@@ -95,7 +95,7 @@ def datagrams_from_outside(config: dict[str, Any]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def streams_from_outside(config: dict[str, Any]) -> Iterator[None]:
-    """Connect to the receiver and send to it all the time, again whenever it was closed."""
+    """Connect to the receiver and send to it all the time; reconnect when disconnected."""
     host, port = config["interfaces"][0]["socket_config"]["local_addr"][6:].rsplit(":", 1)
     stopping = threading.Event()
 
@@ -153,7 +153,7 @@ def cycle(number: int, config: dict[str, Any], packets: NDArray[np.uint8], folde
 
 
 def check_recording(rx: RxQueue, recorder: Recorder) -> None:
-    """All that the queue delivered is in files, or was counted; remove the files."""
+    """All received packets are in files or were counted; remove the files."""
     recorder.stop()
     assert rx.counters().held == 0
     snapshot = recorder.snapshot()
@@ -182,7 +182,7 @@ def test_a_hundred_cycles_under_traffic_leak_nothing(
     }[kind]
 
     def cycles(count: int) -> Usage:
-        """Count what is left when the peers from outside are gone: theirs come and go."""
+        """Count what remains after the external peers have ended, as their own resources vary."""
         with outside(config):
             for number in range(count):
                 cycle(number, config, packets, tmp_path)
@@ -192,9 +192,9 @@ def test_a_hundred_cycles_under_traffic_leak_nothing(
         before = cycles(20)
         after = cycles(100)
     assert (after.threads, after.descriptors) == (before.threads, before.descriptors)
-    # The allocator maps and unmaps a few arenas as it likes; one per cycle would be a leak.
+    # The allocator maps and unmaps a few arenas; one per cycle would be a leak.
     assert after.mappings - before.mappings < 20
-    # A region alone is 8 MiB: one that stayed would be seen.
+    # A region alone is 8 MiB, so a leaked one would be noticed.
     assert after.resident_kib - before.resident_kib < 6 * 1024
 
 

@@ -1,4 +1,4 @@
-"""Queues without threads: whoever calls them does their work (poll_mode: direct)."""
+"""Queues without threads: the caller does their work (poll_mode: direct)."""
 
 import re
 import subprocess
@@ -57,7 +57,7 @@ def threads_of_queues() -> int:
     for task in Path("/proc/self/task").iterdir():
         try:
             names.append((task / "comm").read_text())
-        except OSError:  # it has ended meanwhile
+        except OSError:  # it has ended in between
             continue
     return sum(name.startswith(("daqiri-rx", "daqiri-tx")) for name in names)
 
@@ -151,7 +151,7 @@ def test_a_full_receiver_lets_its_sender_go_on_later(
         assert not tx.wait_sent(0.05)
         received: list[bytes] = []
         while len(received) < 500:
-            # One thread does both: what waits is sent by the next call of the queue.
+            # One thread does both: the next call of the queue sends waiting packets.
             tx.wait_sent(0.0)
             with rx.receive(TIMEOUT) as burst:
                 received += [view.tobytes() for view in burst]
@@ -283,7 +283,7 @@ def test_what_came_before_a_flush_is_dropped_however_late_it_is_read(
         for _ in range(3):
             sender.tx[0].send(made_frames(10))
             receiver.rx[0].flush()
-            # Nobody calls while the kernel hands frames over.
+            # The queue is not polled while the kernel delivers frames.
             time.sleep(0.1)
             sender.tx[0].send(made_frames(7))
             assert packets_of(receive_all(receiver.rx[0], 7)) == rows(made_frames(7))

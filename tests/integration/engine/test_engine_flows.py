@@ -163,7 +163,7 @@ def test_a_thread_removes_what_another_adds(config):
         def remove_all():
             while not stop.is_set():
                 for flow in port.flows[1:]:
-                    # It may not have been added completely.
+                    # It may have been added only in part.
                     with contextlib.suppress(InvalidParameterError):
                         port.remove_flow(flow)
 

@@ -1,4 +1,4 @@
-"""A transmit queue is flushed: what was submitted and has not left is dropped."""
+"""Flushing a transmit queue: submitted packets that were not sent are dropped."""
 
 import threading
 import time

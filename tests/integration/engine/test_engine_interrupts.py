@@ -1,4 +1,4 @@
-"""Ctrl-C at any moment ends a program at once, with its engine closed and its files whole."""
+"""Ctrl-C at any moment ends a program immediately; the engine is closed and files are complete."""
 
 import random
 import signal
@@ -37,7 +37,7 @@ EVERYTHING = """
 
 
 def interrupt_once(child: subprocess.Popen[str], after: float) -> str:
-    """Let the program begin, interrupt it some time later, and return what it complains of."""
+    """Let the program start, interrupt it some time later, and return its error output."""
     assert child.stdout is not None
     assert child.stdout.readline() == "begun\n"
     time.sleep(after)
@@ -63,7 +63,7 @@ def test_at_any_moment(
         with python(EVERYTHING.format(config=config, folder=str(folder))) as child:
             errors = interrupt_once(child, chance.uniform(0, 0.1))
         assert child.returncode == -signal.SIGINT
-        # What Python says itself, and nothing else.
+        # Only the output of Python itself.
         assert errors.startswith("Traceback (most recent call last):\n"), errors
         assert errors.rstrip().endswith("KeyboardInterrupt"), errors
         files = sorted(folder.glob("*.pcap"))

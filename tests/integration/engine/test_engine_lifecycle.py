@@ -40,7 +40,7 @@ def usage() -> tuple[int, int]:
 
 
 def result_of(child: subprocess.Popen[str]) -> str:
-    """What a script printed; it must end by itself, without a complaint."""
+    """The output of a script, which must end without errors."""
     output, errors = child.communicate(timeout=200)
     assert (child.returncode, errors) == (0, "")
     return output

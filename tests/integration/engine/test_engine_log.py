@@ -17,7 +17,7 @@ from daqiri_ophyd.engine import Engine
 
 
 class Lines(logging.Handler):
-    """Keeps records and tells when one came."""
+    """Keeps records and notifies when one arrives."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ _numbers = itertools.count(1)
 
 
 def remarkable(udp: Callable[..., Any]) -> Any:
-    """A configuration with a key that has no effect, which the engine logs: each time another."""
+    """A configuration with an unused key, which the engine logs; a different key each time."""
     config = udp()
     config["log_level"] = "warn"
     config["interfaces"][1]["socket_config"]["min_ipg_ns"] = next(_numbers)

@@ -1,4 +1,4 @@
-"""Servers without a peer, and connections that are gone: what can go nowhere is refused."""
+"""Servers without a peer, and ended connections: packets without a destination are rejected."""
 
 import socket
 import struct

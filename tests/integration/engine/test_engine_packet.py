@@ -1,4 +1,4 @@
-"""Raw Ethernet through the kernel: a cable between two network interfaces of a namespace."""
+"""Raw Ethernet through the kernel: a veth pair in a network namespace."""
 
 import contextlib
 import gc
@@ -44,7 +44,7 @@ ETH_P_ALL = 0x0003
 
 @pytest.fixture(params=["af_packet", "af_xdp"])
 def packet(request: pytest.FixtureRequest, packet: Build) -> Build:
-    """The configuration of the same name, on each of the ways that frames can come."""
+    """The configuration of the same name, with each receive path."""
     if request.param == "af_xdp":
         request.getfixturevalue("has_af_xdp")
 
@@ -58,7 +58,7 @@ def packet(request: pytest.FixtureRequest, packet: Build) -> Build:
 
 @contextlib.contextmanager
 def ended(process: subprocess.Popen[str]) -> Iterator[None]:
-    """A process that does not outlive the block."""
+    """A process that ends with the block."""
     with process:
         try:
             yield
@@ -67,7 +67,7 @@ def ended(process: subprocess.Popen[str]) -> Iterator[None]:
 
 
 def put_on_the_wire(frames: list[bytes]) -> None:
-    """Send frames from ``near`` with a socket that has nothing of ours.
+    """Send frames from ``near`` with a plain socket.
 
     On one core: a cable of the kernel's keeps the order of each core's frames only.
     """
@@ -186,7 +186,7 @@ def test_what_the_consumer_is_too_slow_for_is_counted(
             assert time.monotonic() < end, queue.counters()
             if (burst := queue.receive(0.1)) is None:
                 continue
-            # Nothing was written over what waited.
+            # Waiting packets were not overwritten.
             first = burst.gather()[:, 42:46].copy().view(">u4")[:, 0]
             assert np.array_equal(burst.gather(), sent[first])
             numbers += first.tolist()
@@ -384,7 +384,7 @@ def test_the_link_as_a_device(cable: Any, packet: Build) -> None:
         cable.run("ip link set near down")
         assert eventually(lambda: told[-1] == "down")
         assert link.describe()["daq_receiver_link_state"]["dtype"] == "string"
-        # Not part of what is read of a port.
+        # Not part of the readings of a port.
         assert not any("link" in key for key in daq.receiver.describe())
 
 
@@ -443,14 +443,14 @@ def test_what_has_arrived_before_the_end_is_there(
         assert sender.tx[0].wait_sent(TIMEOUT)
         queue = receiver.rx[0]
     held = 0
-    with pytest.raises(NotReadyError, match="all it held was received"):
+    with pytest.raises(NotReadyError, match="is closed and empty"):
         while True:
             burst = queue.receive()
             assert burst is not None
             held += len(burst)
     counters = queue.counters()
     assert counters.received == count == held + counters.dropped_total
-    # More than the buffers hold is counted; so is what the ring has no room for.
+    # Packets beyond the buffers are counted, and also those that do not fit into the ring.
     assert held == 10 if count == 10 else 2000 <= held < count
 
 
@@ -537,7 +537,7 @@ def test_what_this_host_does_not_have(cable: Any, packet: Build) -> None:
 @pytest.mark.parametrize(
     ("expression", "expected"),
     [
-        # As for tcpdump: the kernel has taken the tag out.
+        # As in tcpdump: the kernel has removed the tag.
         ("udp dst port 5000", {"plain", "tagged"}),
         ("udp dst port 5000 and not vlan", {"plain"}),
         ("vlan 100 and udp dst port 5000", {"tagged"}),
@@ -564,7 +564,7 @@ def test_a_filter_of_tcpdump_s_language(
         while (burst := queue.receive(1.0)) is not None:
             bursts.append(burst)
         assert packets_of(bursts) == 2 * [sent[name] for name in sent if name in expected]
-        # What the filter took out is counted nowhere.
+        # Packets removed by the filter are not counted.
         assert queue.counters().received == 2 * len(expected)
 
 
@@ -693,7 +693,7 @@ def test_a_capture_and_a_replay_from_the_command_line(
         start, [*command, "capture", "far", *limits, "-o", str(tmp_path / "data"), "--json"]
     )
     with ended(capturing):
-        # The first time there is a catalog to make.
+        # The first time, a catalog is created.
         recording = partial((tmp_path / "data/captures").rglob, ".*.part")
         assert eventually(lambda: any(recording()), timeout=150.0)
         cable.call(put_on_the_wire, [made_frames(1, dst_port=5001).tobytes()])
@@ -746,7 +746,7 @@ def test_thousands_of_flows_come_and_go_while_frames_cross(cable: Any, packet: B
         return frames
 
     def take(queue: RxQueue, count: int) -> list[tuple[int, int]]:
-        """Flow id, and the one that the sender has put in, of each packet."""
+        """The flow id of each packet, and the one that the sender wrote into it."""
         found: list[tuple[int, int]] = []
         while len(found) < count:
             burst = queue.receive(timeout=TIMEOUT)

@@ -27,7 +27,7 @@ PORT = 5000
 
 @pytest.fixture(params=["af_packet", "af_xdp"])
 def packet(request: pytest.FixtureRequest, packet: Build) -> Build:
-    """Queues on threads of their own, each with a region and a flow (``PORT`` and its number)."""
+    """Queues on separate threads, each with a region and a flow (``PORT`` and its number)."""
     if request.param == "af_xdp":
         request.getfixturevalue("has_af_xdp")
     cores = [str(core) for core in sorted(os.sched_getaffinity(0))]
@@ -39,7 +39,7 @@ def packet(request: pytest.FixtureRequest, packet: Build) -> Build:
         rx = config["interfaces"][0]["rx"]
         rx["receive_path"] = request.param
         (queue,) = rx["queues"]
-        # The ring is read by the poller of the first queue, of another core than that of others.
+        # The poller of the first queue reads the ring, on another core than the other queues.
         on = [cores[0], "any", cores[-1], "any"]
         rx["queues"] = [
             queue | {"name": f"rx{i}", "id": i, "cpu_core": on[i], "memory_regions": [f"region{i}"]}
@@ -64,7 +64,7 @@ def packet(request: pytest.FixtureRequest, packet: Build) -> Build:
 
 
 def rest_of(queue: RxQueue) -> Iterator[Burst]:
-    """What a queue of a closed engine still has."""
+    """The remaining packets of a queue of a closed engine."""
     while True:
         try:
             burst = queue.receive()
@@ -161,7 +161,7 @@ def test_a_slow_queue_loses_only_its_own(
         assert receiver.flows[1].counters().packets == 1000
         counters = slow.counters()
         assert counters.dropped["no_packet_buffer"] == counters.dropped_total == 700
-        # What came first.
+        # The first packets that arrived.
         assert packets_of(receive_all(slow, 300)) == 6 * rows(sent[1])
         sender.tx[0].send(sent[1])
         assert packets_of(receive_all(slow, 50)) == rows(sent[1])
@@ -320,7 +320,7 @@ def test_the_engine_is_closed_while_frames_come(
         assert counters.held == 0
         assert counters.delivered == len(held)
         assert counters.received == counters.delivered + counters.dropped_total
-        # A ring that was too small does not know whose frames they were.
+        # When a ring was too small, the flows of the lost frames are unknown.
         steered = counters.received - counters.dropped["kernel"]
         assert receiver.flows[i].counters().packets == steered
 
@@ -337,7 +337,7 @@ def test_flows_come_and_go_while_frames_cross(
         return frames
 
     def stamped(bursts: list[Burst]) -> Iterator[tuple[int, int]]:
-        """Flow id, and the one that the sender has put in, of each packet."""
+        """The flow id of each packet, and the one that the sender wrote into it."""
         for burst in bursts:
             stamps = [int.from_bytes(view[42:46].tobytes(), "big") for view in burst]
             yield from zip(burst.flow_ids.tolist(), stamps, strict=True)

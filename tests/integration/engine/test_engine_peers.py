@@ -21,7 +21,7 @@ Frames = Callable[..., NDArray[np.uint8]]
 WaitUntilIdle = Callable[[Engine], None]
 Watch = Callable[[Engine], AbstractContextManager[None]]
 
-# Counts in a file what it has sent, so that a death at any moment leaves the number behind.
+# Counts the sent packets in a file, so that the number remains if the process is killed.
 SENDER = """
 import mmap, socket, struct, sys
 address, path = (sys.argv[1], int(sys.argv[2])), sys.argv[3]
@@ -66,7 +66,7 @@ def test_a_peer_that_is_killed_and_comes_back(
                 numbers.setdefault(burst.connection_id, []).extend(firsts.tolist())
             sent = int.from_bytes(count.read_bytes(), sys.byteorder)
             received = rx.counters().received - before
-            # It may have died between sending and counting.
+            # It may have been killed between sending and counting.
             assert received in (sent, sent + 1)
             before += received
         counters = rx.counters()
@@ -92,7 +92,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class Source:
-    """Sends packets into the first queue of an engine, and says when all were counted."""
+    """Sends packets into the first queue of an engine, and reports when all were counted."""
 
     engine: Engine
     wait_until_idle: WaitUntilIdle
@@ -103,7 +103,7 @@ class Source:
             some = packets[first : first + 50]
             before = rx.counters().received_bytes
             assert tx.send(some, timeout=20.0) == len(some)
-            # No more at once than any socket's buffer takes.
+            # No more than the buffer of any socket holds.
             for _ in range(20_000):
                 if rx.counters().received_bytes >= before + some.nbytes:
                     break
@@ -145,7 +145,7 @@ def test_a_full_disk_loses_nothing_unseen(
         snapshot, counters = recorder.snapshot(), rx.counters()
         assert str(small_disk) in snapshot.error
         assert "No space left" in snapshot.error
-        # Reception went on, and each packet is in a file or counted.
+        # Receiving continued, and each packet is in a file or counted.
         assert counters.received_bytes == sent.nbytes
         assert kind == "tcp_pair" or counters.received == len(sent)
         assert counters.received == counters.delivered + counters.dropped_total
@@ -154,7 +154,7 @@ def test_a_full_disk_loses_nothing_unseen(
         in_files, payloads = recorded_bytes(small_disk, headers)
         assert in_files == snapshot.packets
         assert sent.tobytes().startswith(payloads)
-        # Once there is room again, the next recording is as any other.
+        # Once there is free space again, the next recording is like any other.
         for file in small_disk.iterdir():
             file.unlink()
         with rx.record(small_disk, "again") as recorder:

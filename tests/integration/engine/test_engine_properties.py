@@ -29,7 +29,7 @@ many = settings(few, max_examples=400)
 
 @dataclass
 class Consumer:
-    """Takes bursts in one manner, and keeps the numbers of the packets that it got."""
+    """Receives bursts in one way, and keeps the numbers of the packets."""
 
     queue: RxQueue
     manner: str
@@ -66,7 +66,7 @@ class Consumer:
         self.numbers.extend(numbers.tolist())
 
     def drain(self) -> None:
-        """Take what a closed queue still holds."""
+        """Receive the remaining packets of a closed queue."""
         for burst in self.queue.bursts(0.0):
             self.take(burst)
 
@@ -94,11 +94,11 @@ def interfere(how: str, engine: Engine, stopping: threading.Event) -> None:
 
 
 def wait_received(engine: Engine, tx: TxQueue) -> None:
-    """Wait for what was sent: closing an engine leaves a busy machine too little time for it."""
+    """Wait for sent packets: closing an engine may not leave enough time on a busy machine."""
     end = time.monotonic() + 20.0
     while sum(rx.counters().received for rx in engine.ports[0].rx) < tx.counters().sent:
         if time.monotonic() > end:
-            return  # the checks say what is missing
+            return  # the checks report what is missing
         time.sleep(0.002)
 
 
@@ -159,7 +159,7 @@ def region(name: str, num_bufs: int, buf_size: int) -> dict[str, Any]:
 
 @st.composite
 def loopbacks(draw: st.DrawFn) -> dict[str, Any]:
-    """Draw a configuration of one port that hears itself."""
+    """Draw a configuration of one port that receives its own packets."""
     numbers = st.integers
     queues = draw(numbers(1, 3))
     split = draw(st.booleans())
@@ -243,7 +243,7 @@ def loopback_example(config: dict[str, Any], traffic: dict[str, Any], watch: Wat
     )
     waits = not config["loopback_drops"]
     if waits:
-        # A sender would wait for ever for consumers that do not take, or do not give back.
+        # A sender would wait forever for consumers that do not receive or release.
         manners = ["slow" if manner == "slow" else "fast" for manner in traffic["manners"]]
         traffic = traffic | {"manners": manners}
     with Engine.open(config) as engine, watch(engine):
@@ -284,7 +284,7 @@ def udp_example(
     config["memory_regions"][0].update(num_bufs=200, buf_size=128)
     with Engine.open(config) as engine, watch(engine):
         consumers, tx = run(engine, payloads(traffic["size"]), 0, traffic)
-    # Datagrams that the kernel has when the engine closes are nobody's any more.
+    # Datagrams that the kernel still has when the engine closes are not counted.
     check(consumers, tx, in_flight=traffic["close_after"] is not None)
     counters = consumers[0].queue.counters()
     assert traffic["size"] > 128 or counters.truncated == 0

@@ -1,4 +1,4 @@
-"""Recorders as Python sees them; what they write is read by tcpdump and tshark elsewhere."""
+"""Recorders in Python; tcpdump and tshark read their files in other tests."""
 
 import gc
 import json
@@ -205,7 +205,7 @@ def test_news_through_a_pump(loopback: Build, tmp_path: Path) -> None:
             pump.add(recorder.fileno(), look)
             for number in (1, 2, 3):
                 recorder.roll()
-                # Waiting here as well takes nothing away from the pump.
+                # Waiting here as well does not take events from the pump.
                 assert recorder.wait(20)
                 with changed:
                     assert changed.wait_for(lambda n=number: n in seen[-1:], 20), seen
@@ -233,7 +233,7 @@ def test_closing_the_engine_completes_the_recording(
     loopback: Build, made_frames: Frames, tmp_path: Path
 ) -> None:
     sent = made_frames(500)
-    # Without a timeout, the last packets come only with the end.
+    # Without a timeout, the last packets arrive only at the end.
     engine = Engine.open(loopback(rx={"timeout_us": 0}))
     recorder = engine.ports[0].rx[0].record(tmp_path)
     engine.ports[0].tx[0].send(sent)

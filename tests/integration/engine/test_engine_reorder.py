@@ -64,7 +64,7 @@ def config(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 
 def sent_over(config: dict[str, Any], packets: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return what is handed to the engine: frames, or their payloads on a socket."""
+    """Return the data that is passed to the engine: frames, or their payloads on a socket."""
     return packets if config["stream_type"] == "raw" else np.ascontiguousarray(packets[:, 42:])
 
 
@@ -102,7 +102,7 @@ def test_shuffled_and_lossy_packets_become_frames(
         rx, tx = engine.ports[0], engine.ports[-1]
         assert tx.tx[0].send(sent_over(config, sent[order])) == len(order)
         frames = [burst.gather() for burst in receive_all(rx.rx[0], 4)]
-        # A frame can be taken a moment before it is counted.
+        # A frame can be received a moment before it is counted.
         engine.close()
         counters = rx.reorder["images"].counters()
         queue = rx.rx[0].counters()
@@ -154,7 +154,7 @@ def test_frames_are_arrays_without_a_copy(config: dict[str, Any], made_frames: F
 
 def test_who_is_too_slow_loses_frames(loopback: Build, made_frames: Frames) -> None:
     sent = made_frames(20 * PACKETS, 68)
-    # What is open stays open.
+    # Open frames stay open.
     with Engine.open(with_plan(loopback(rx={"timeout_us": 0}))) as engine:
         (port,) = engine.ports
         port.tx[0].send(sent)

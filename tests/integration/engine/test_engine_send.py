@@ -1,4 +1,4 @@
-"""Sending arrays, lists and parts of files; launch times; what is refused."""
+"""Sending arrays, lists and parts of files; launch times; rejected arguments."""
 
 import signal
 import subprocess
@@ -96,7 +96,7 @@ def test_packets_longer_than_a_buffer_go_to_the_next_segment(
     )
     with Engine.open(config) as engine:
         tx = engine.ports[0].tx[0]
-        # Raised to what the queue needs, and no less.
+        # Raised to the requirement of the queue, and not further.
         assert tx.max_packet_size >= 1042
         tx.send(sent)
         assert received(receive_all(engine.ports[0].rx[0], 50)) == [row.tobytes() for row in sent]
@@ -112,7 +112,7 @@ def test_packets_leave_at_their_times(
         begin = port.now() + 50_000_000
         times = begin + np.arange(100) * 1_000_000
         assert tx.send(sent, launch_times=times) == 100
-        # What has passed by now may have left, and been late.
+        # Packets whose launch time has passed may have been sent late.
         held, passed = tx.counters().held, np.count_nonzero(times <= port.now())
         assert held >= 100 - passed
         assert tx.wait_sent(20)

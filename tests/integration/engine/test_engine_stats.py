@@ -1,4 +1,4 @@
-"""Counters of engines as other processes and threads see them."""
+"""Counters of engines, read by other processes and threads."""
 
 import dataclasses
 import json
@@ -213,7 +213,7 @@ def test_a_stopped_process_is_shown_as_not_answering(loopback: Any) -> None:
         try:
             os.waitpid(process.pid, os.WUNTRACED)
             said = f"engine 0 of process {process.pid} does not answer within 2 s\n"
-            for _ in range(10):  # more than its socket keeps in line
+            for _ in range(10):  # more than the backlog of its socket
                 assert any(isinstance(found, UnreadableEngine) for found in ask_engines())
             alone = stats("--count", "1")
             assert (alone.returncode, alone.stdout) == (0, said)

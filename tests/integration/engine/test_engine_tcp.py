@@ -45,7 +45,7 @@ def stream(length: int, seed: int = 0) -> bytes:
 
 
 def receive_bytes(queue: RxQueue, length: int, connection: int | None = None) -> bytes:
-    """Receive so many bytes, or what there is when nothing comes any more."""
+    """Receive so many bytes, or fewer if no more arrive."""
     got = bytearray()
     while len(got) < length:
         if connection is None:
@@ -77,7 +77,7 @@ def read_exactly(peer: socket.socket, length: int) -> bytes:
 
 @contextlib.contextmanager
 def in_thread(target: Callable[[], object]) -> Iterator[None]:
-    """Run beside the block; what it raises is raised at the end."""
+    """Run in parallel to the block; exceptions are raised at the end."""
     errors: list[BaseException] = []
 
     def run() -> None:

@@ -34,7 +34,7 @@ class Cable:
         self.theirs.run("ip link set cable up")
 
     def unplug(self) -> None:
-        """Nothing is told to our side: no reset, no end of the stream."""
+        """Our side is not notified: no reset, no end of the stream."""
         self.theirs.run("ip link set cable down")
 
 
@@ -104,7 +104,7 @@ def test_a_silent_peer(mode: str, busy: bool, tcp: Build, networks: Callable[[],
         end_soon(engine, before.id)
         cable.unplug()
         if busy:
-            # Keep-alive asks nothing while an acknowledgement is due.
+            # Keep-alive sends no probes while an acknowledgement is due.
             port.tx[0].send([b"unheard"] * 10, connection_id=before.id)
         assert eventually(lambda: peer_of(port).state != "connected")
         lost = peer_of(port)

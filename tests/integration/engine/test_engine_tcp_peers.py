@@ -70,7 +70,7 @@ def test_a_tool_sends_to_our_server(tcp: Build, name: str, host: str) -> None:
             sender.start()
             assert receive_bytes(engine.ports[0].rx[0], len(data)) == data
             sender.join(TIMEOUT)
-            # netcat waits for our end, too.
+            # netcat also waits for our end of the stream.
             engine.close()
             assert peer.wait(TIMEOUT) == 0
         counters = engine.ports[0].rx[0].counters()
@@ -89,7 +89,7 @@ def test_our_client_sends_to_a_tool(tcp: Build, name: str, host: str, tmp_path: 
             tool(name, "listen", host, port), stdin=subprocess.DEVNULL, stdout=file
         ) as peer,
     ):
-        # Whether the tool listens by then or not: a client comes back.
+        # Even if the tool does not listen yet: a client tries again.
         with Engine.open(tcp("client", host, port)) as engine:
             send_bytes(engine.ports[0].tx[0], data, 3001)
         assert peer.wait(TIMEOUT) == 0
@@ -98,7 +98,7 @@ def test_our_client_sends_to_a_tool(tcp: Build, name: str, host: str, tmp_path: 
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_a_tool_sends_back_what_it_gets(tcp: Build, host: str) -> None:
-    """Both directions of one connection at once."""
+    """Both directions of one connection together."""
     data = stream(1_000_001, 3)
     port = free_port("tcp", host)
     kind = "TCP6" if ":" in host else "TCP4"

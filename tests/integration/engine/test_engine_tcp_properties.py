@@ -43,14 +43,14 @@ class Life:
 
     data: bytes
     breaks_off: bool
-    # How many bytes the kernel took.
+    # The number of bytes that the kernel accepted.
     sent: int = 0
     whole: bool = False
 
 
 @dataclass
 class Peer:
-    """A plain socket that lives several times, from the same address or from another one."""
+    """A plain socket that connects several times, from the same address or from another one."""
 
     port: int
     lives: list[Life]
@@ -70,7 +70,7 @@ class Peer:
                         address = peer.getsockname()
                     self.send(peer, life)
                 except OSError:
-                    # The engine was closed meanwhile.
+                    # The engine was closed in between.
                     return
                 if life.breaks_off:
                     reset(peer)
@@ -88,7 +88,7 @@ class Peer:
 
 @dataclass
 class Consumer:
-    """Takes bursts in one manner, and keeps the bytes of each connection."""
+    """Receives bursts in one way, and keeps the bytes of each connection."""
 
     queue: RxQueue
     manner: str
@@ -125,7 +125,7 @@ class Consumer:
 
 @st.composite
 def scenarios(draw: st.DrawFn) -> dict[str, Any]:
-    """Draw a server's configuration and what its peers and consumers do."""
+    """Draw the configuration of a server and the actions of its peers and consumers."""
     numbers = st.integers
     lives = st.lists(st.tuples(numbers(0, 40_000), st.booleans()), min_size=1, max_size=3)
     peers = draw(
@@ -166,7 +166,7 @@ def peers_of(scenario: dict[str, Any], port: int) -> list[Peer]:
 
 @contextlib.contextmanager
 def disturbed(how: str, engine: Engine) -> Iterator[None]:
-    """Flush or filter all the time beside the block."""
+    """Flush or filter repeatedly in parallel to the block."""
     stopping = threading.Event()
     (port,) = engine.ports
 
@@ -189,11 +189,11 @@ def disturbed(how: str, engine: Engine) -> Iterator[None]:
 
 
 def segments_of(stream: bytes, lives: list[Life]) -> dict[int, bytes]:
-    """Cut a connection's bytes where lives begin; by number of the life."""
+    """Cut the bytes of a connection where streams begin; by number of the stream."""
     begins = {stream.find(life.data[:MARK]): i for i, life in enumerate(lives)}
     begins.pop(-1, None)
     if stream and 0 not in begins:
-        # Only its beginning arrived.
+        # Only the beginning arrived.
         (begins[0],) = (i for i, life in enumerate(lives) if life.data.startswith(stream[:MARK]))
     places = sorted(begins)
     ends = [*places[1:], len(stream)]

@@ -35,7 +35,7 @@ def reset(peer: socket.socket) -> None:
 
 @dataclass
 class Receiver:
-    """A plain server that breaks its connections off, one after the other, and takes the last."""
+    """A plain server that resets its connections, one after the other, and reads the last."""
 
     listener: socket.socket
     breaks_after: list[int]
@@ -89,7 +89,7 @@ def send_all(tx: TxQueue, packets: list[bytes], step: int) -> None:
 
 
 def numbers_in(stream: bytes, packets: list[bytes]) -> list[int]:
-    """Numbers of a connection's packets, whole but for the last one."""
+    """Numbers of the packets of a connection, complete except for the last one."""
     size = len(packets[0])
     pieces = [stream[at : at + size] for at in range(0, len(stream), size)]
     if pieces and len(pieces[-1]) < NUMBER.size:
@@ -133,7 +133,7 @@ def send_example(sending: dict[str, Any], tcp: Build, watch: Watch) -> None:
                 engine.close()
                 if not sending["close_early"] and not sending["breaks_after"]:
                     other.join(TIMEOUT)
-                # Closing alone would not wake who accepts.
+                # Closing alone would not wake the accepting thread.
                 listener.shutdown(socket.SHUT_RDWR)
                 sender.join(TIMEOUT)
                 other.join(TIMEOUT)
@@ -143,7 +143,7 @@ def send_example(sending: dict[str, Any], tcp: Build, watch: Watch) -> None:
     assert counters.submitted == counters.sent + counters.dropped_total
     assert counters.dropped_total == counters.dropped["send_error"] + counters.dropped["flushed"]
     numbers = [number for s in receiver.streams for number in numbers_in(bytes(s), packets)]
-    # In order, none twice, and none resumed in its middle on the next connection.
+    # In order, none twice, and none continued on the next connection.
     assert (np.diff(numbers) > 0).all()
     assert sum(map(len, receiver.streams)) <= counters.submitted * sending["size"]
     if not sending["close_early"] and not sending["breaks_after"]:

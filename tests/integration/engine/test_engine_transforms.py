@@ -1,4 +1,4 @@
-"""VLAN tags and tunnels: scapy makes the frames, scapy and tshark read them."""
+"""VLAN tags and tunnels: frames are made with scapy and read with scapy and tshark."""
 
 import contextlib
 import csv
@@ -213,7 +213,7 @@ def test_flows_choose_by_the_number_of_tags(wire: Any, receive_all: Receive) -> 
         bursts = receive_all(ends.queue, 3)
         assert packets_of(bursts) == [bytes(inner)] * 3
         assert [int(number) for burst in bursts for number in burst.flow_ids] == [10, 11, 12]
-        # More tags than any flow takes off: as it came.
+        # More tags than any flow removes: unchanged.
         assert packets_of(receive_all(ends.rest, 1)) == [bytes(tagged(inner, *tags))]
 
 
@@ -243,7 +243,7 @@ def test_packets_of_no_flow_stay_in_their_tunnel(
 
 
 def broken(tunnel: str) -> dict[str, bytes]:
-    """Frames of a tunnel that cannot be taken out of it."""
+    """Frames of a tunnel that cannot be decapsulated."""
     inner = udp_frame()
     whole = bytes(tunnelled(tunnel, inner))
     frames = {
@@ -283,7 +283,7 @@ def test_what_cannot_be_taken_out_is_dropped(wire: Any, receive_all: Receive, tu
 )
 @given(data=st.data())
 def test_damaged_frames_do_no_harm(loopback: Build, data: st.DataObject) -> None:
-    """Whatever is wrong with a frame, it is delivered or dropped, and the next one is all right."""
+    """A damaged frame is delivered or dropped, and the next one is handled correctly."""
     config = loopback()
     rx = config["interfaces"][0]["rx"]
     rx["queues"].append({**rx["queues"][0], "name": "rx1", "id": 1})
@@ -314,7 +314,7 @@ def test_damaged_frames_do_no_harm(loopback: Build, data: st.DataObject) -> None
                     seen += packets_of([burst]) if each is queue else []
         while (burst := queue.receive(0.05)) is not None:
             seen += packets_of([burst])
-        # Each was what its flow asks for, without a tunnel or a tag.
+        # Each packet matched its flow, without a tunnel or a tag.
         for packet in seen:
             found = Ether(packet)
             assert UDP in found and VXLAN not in found and Dot1Q not in found
@@ -416,7 +416,7 @@ def test_tshark_agrees_with_what_is_sent(
         started = partial(subprocess.Popen, command, stderr=subprocess.PIPE, text=True)
         with cable.call(started) as tshark:
             try:
-                # It says so before it does so.
+                # Reported before it happens.
                 while "Capturing" not in tshark.stderr.readline():
                     assert tshark.poll() is None
                 end = time.monotonic() + UNTIL
@@ -439,7 +439,7 @@ def test_tshark_agrees_with_what_is_sent(
             assert fields["ip.len"] == [str(ip)]
             continue
         assert set(fields["ip.checksum.status"]) == {"1"}  # good
-        # Good, or not there, as around VXLAN.
+        # Correct, or absent, as around VXLAN.
         assert set(fields["udp.checksum.status"]) <= {"1", "3"}
         assert fields["ip.src"] == ["198.51.100.1", "192.0.2.1"]
         assert fields["ip.dst"] == ["198.51.100.2", "192.0.2.2"]
@@ -461,7 +461,7 @@ def test_tshark_agrees_with_what_is_sent(
 def test_a_tunnel_over_a_cable(
     cable: Any, packet: Build, made_frames: Any, receive_all: Receive, tunnel: str
 ) -> None:
-    # Without an Ethernet header in the tunnel there is no place for a tag.
+    # Without an Ethernet header in the tunnel, a tag cannot be added.
     bare = tunnel == "gre of ip"
     config = push_frames(packet(), *([encap(tunnel), PUSH] if bare else [PUSH, encap(tunnel)]))
     actions = [POP, decap(tunnel)] if bare else [decap(tunnel), POP]

@@ -80,7 +80,7 @@ def test_one_peer_among_many(udp: Build, receive_all: Receive) -> None:
                 burst = rx.receive_from(ids[name], 20.0)
                 assert burst is not None
                 assert burst[0].tobytes() == b"from " + name
-            # A wait for one peer ends in time though the other has sent.
+            # A wait for one peer ends in time even if the other has sent.
             b.sendto(b"more", address)
             assert rx.receive_from(ids[b"a"], 0.1) is None
             with pytest.raises(InvalidParameterError, match="no connection 12345"):
@@ -96,7 +96,7 @@ def test_more_peers_than_bursts(udp: Build, receive_all: Receive) -> None:
 
     def send(i: int) -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
-            # The same source port each time: a peer that comes back is the same one.
+            # The same source port each time: a peer that reconnects is the same one.
             peer.bind((sources[i], address[1]))
             peer.sendto(i.to_bytes(4, "big"), address)
 
@@ -164,7 +164,7 @@ def test_a_recording_has_the_payloads_and_the_headers(
             assert pcap.link_type == LINKTYPE_RAW
             offsets, lengths = frames.udp_payload(pcap)
             assert (lengths == 200).all()
-            # And back onto the wire, without unpacking in Python.
+            # Sent again, without unpacking in Python.
             assert tx.send(pcap.data, offsets=offsets, lengths=lengths) == 300
         again = np.concatenate([burst.gather() for burst in receive_all(rx, 300)])
         assert np.array_equal(again, sent)

@@ -1,4 +1,4 @@
-"""UDP with peers that have nothing of ours: plain sockets, a network namespace's kernel."""
+"""UDP with independent peers: plain sockets, and the kernel of a network namespace."""
 
 import contextlib
 import socket
@@ -89,7 +89,7 @@ def test_a_plain_sender(udp: Build, receive_all: Receive, host: str, segment: in
 def test_rows_of_any_make(
     udp: Build, receive_all: Receive, rows: list[tuple[int, int, int]]
 ) -> None:
-    """Datagram sizes, their number, and that of the last: every byte that fits is where it was."""
+    """Datagrams of any size and number: all bytes that fit are correct."""
     config = udp()
     with Engine.open(config) as engine, plain() as peer:
         rx = engine.port("receiver").rx[0]

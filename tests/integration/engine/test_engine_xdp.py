@@ -1,4 +1,4 @@
-"""AF_XDP: what it takes from the kernel, what it leaves, and what may be in its way."""
+"""AF_XDP: frames that it takes from the kernel, frames that it leaves, and obstacles."""
 
 import contextlib
 import json
@@ -50,7 +50,7 @@ def path_of(engine: Engine) -> str:
 
 
 def listener(interface: str) -> socket.socket:
-    """See what the kernel gets from an interface."""
+    """Count the frames that the kernel receives from an interface."""
     ear = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
     rcvbuf_force = 33
     ear.setsockopt(socket.SOL_SOCKET, rcvbuf_force, 8 << 20)
@@ -74,7 +74,7 @@ def link(interface: str) -> str:
 
 
 def send_on_each_core(frames: list[bytes]) -> None:
-    """A card of the kernel's with several queues has one for each core."""
+    """A kernel device with several queues has one for each core."""
     cores = os.sched_getaffinity(0)
     try:
         with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as wire:
@@ -239,7 +239,7 @@ def test_the_place_is_taken(cable: Any, packet: Build) -> None:
 def test_automatic_takes_nothing_that_others_may_need(cable: Any, packet: Build) -> None:
     to_come = packet(path="auto")
     to_come["interfaces"][0]["rx"]["dynamic_flow_capacity"] = 10
-    # The last one: while the interface takes VLAN tags out of frames.
+    # The last one, while the interface removes VLAN tags from frames.
     for config in (packet(path="auto", isolated=False), to_come, packet(path="auto")):
         with cable.call(Engine.open, config) as engine:
             assert path_of(engine) == "af_packet"
@@ -287,7 +287,7 @@ def test_a_renamed_interface(
 
 
 def start(cable: Any, config: Config, folder: Path, *before: str) -> subprocess.Popen[str]:
-    """Open an engine in a process of its own, which waits then."""
+    """Open an engine in a separate process, which then waits."""
     (folder / "config.json").write_text(json.dumps(config))
     script = """
 import json, os, sys
@@ -323,7 +323,7 @@ def test_a_killed_process_leaves_no_program(
         assert "xdp" in cable.call(link, "far")
         process.send_signal(signal.SIGKILL)
         process.wait(TIMEOUT)
-        # Its child lives on, until nobody writes to it any more.
+        # The child keeps running until its input is closed.
         assert eventually(lambda: "xdp" not in cable.call(link, "far"))
         with cable.call(Engine.open, packet()) as engine:
             receiver, sender = engine.ports

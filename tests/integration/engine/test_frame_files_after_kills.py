@@ -26,7 +26,7 @@ assert spec is not None and spec.loader is not None
 made = module_from_spec(spec)
 spec.loader.exec_module(made)
 
-# What a file system may take for a file besides its data.
+# Space that a file system may use for a file in addition to its data.
 ROUNDED_UP = 1 << 17
 KINDS = (
     {"layout": "chunked"},
@@ -43,7 +43,7 @@ KINDS = (
 
 
 def start(directory: Path, **options: object) -> subprocess.Popen[str]:
-    """Start a process that records as fast as it can; returns when it does."""
+    """Start a process that records as fast as possible; return when it is recording."""
     words = [f"{name}={value}" for name, value in options.items()]
     process = subprocess.Popen(
         [sys.executable, str(PROCESS), str(directory), *words], stdout=subprocess.PIPE, text=True
@@ -82,7 +82,7 @@ def frames_of(path: Path, *, swmr: bool) -> int:
 
 
 def require_prefix(files: list[Path]) -> int:
-    """The files hold, one after the other, the first of what was sent, and open with defaults."""
+    """The files contain, in order, the first of the sent frames, and open with defaults."""
     seen = 0
     for path in files:
         with h5py.File(path) as file:

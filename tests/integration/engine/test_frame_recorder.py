@@ -284,7 +284,7 @@ def test_frames_that_the_plan_loses_are_in_the_metadata(
         with source.plan.frames(20.0) as frames:
             held = [next(frames), next(frames)]
         with source.plan.record(tmp_path) as recorder:
-            # No buffer is free: all are lost, the two that are open, too.
+            # No buffer is free: all frames are lost, also the two open ones.
             source.send(5)
             wait_for(lambda: source.plan.counters().lost == 5)
             held.clear()
@@ -374,7 +374,7 @@ def test_a_rewind_ends_the_acquisition_whose_frames_wait(source: Source, tmp_pat
         for turn in range(1, 31):
             recorder.acquire(5)
             source.send(5)
-            # At once, while the recorder is about to write them.
+            # Immediately, while the recorder is about to write them.
             while source.plan.counters().complete < turn * 5:
                 assert recorder.snapshot().running
             recorder.rewind(0)
@@ -391,7 +391,7 @@ def test_a_refused_recording_leaves_the_frames_that_wait(source: Source, tmp_pat
     with pytest.raises(InvalidParameterError, match="exists and is not"):
         source.plan.record(tmp_path, held=True)
     assert source.plan.counters().lost == 0
-    # A recording that begins anew throws them away, and they are no loss of it.
+    # Rewinding a recording discards them; they do not count as lost.
     with source.plan.record(tmp_path, "held", held=True) as recorder:
         assert source.plan.counters().lost == 3
     assert (recorder.files()[0].dropped, recorder.files()[0].left_out) == (0, 0)
@@ -440,7 +440,7 @@ def test_flushing_the_queue_costs_a_recorder_no_frames(source: Source, tmp_path:
         wait_for(lambda: recorder.snapshot().frames == 3)
     np.testing.assert_array_equal(read(recorder.files()[0].path)["batch"], [0, 1, 2])
     assert source.plan.counters().lost == 0
-    # Without a taker, frames wait at the queue.
+    # Without a reader, frames wait in the queue.
     port.tx[0].send(source.packets[3 * PACKETS : 4 * PACKETS])
     wait_for(lambda: source.plan.counters().complete == 4)
     port.rx[0].flush()

@@ -1,4 +1,4 @@
-"""Recordings of frames that are disturbed: process killed, disk full, directory gone."""
+"""Disturbed recordings of frames: process killed, disk full, directory removed."""
 
 import json
 import os
@@ -50,7 +50,7 @@ def engine(config: dict[str, Any]) -> Iterator[tuple[ReorderPlan, TxQueue]]:
 
 
 def require_prefix(path: Path, packets: NDArray[np.uint8], least: int, **options: bool) -> int:
-    """A file has the first frames, at least so many, and what belongs to them; return how many."""
+    """A file has at least so many of the first frames, with their properties; return how many."""
     with h5py.File(path, **options) as file:
         found = file["entry/data"]
         n = len(found["data"])
@@ -98,7 +98,7 @@ def test_a_killed_process_leaves_the_frames_that_were_flushed(
     process.send_signal(signal.SIGKILL)
     process.communicate()
     path = disk / "frames_000000.h5"
-    # Who does not read along is refused by the marks of a chunked file's writer.
+    # Other readers are rejected because the file is marked as being written.
     require_prefix(path, packets, flushed, swmr=options["layout"] == "chunked")
 
 
@@ -132,7 +132,7 @@ def record_too_much(
                 recorder.snapshot().frames + recorder.snapshot().dropped == turn * FRAMES
             )
         )
-        # The same batches again are late: they are told apart by the number of their turn.
+        # Repeated batch numbers are late; the number of the turn distinguishes them.
         packets = packets.copy()
         numbers = packets[:, 42:46].copy().view(">u4") + len(packets)
         packets[:, 42:46] = numbers.astype(">u4").view(np.uint8)
@@ -188,7 +188,7 @@ def test_a_full_disk_has_whole_frames(
 def test_a_full_disk_that_is_written_directly_has_whole_frames(
     engine: tuple[ReorderPlan, TxQueue], packets: NDArray[np.uint8], ext4: Path
 ) -> None:
-    # As in memory, little is free.
+    # As in memory, little space is free.
     free = os.statvfs(ext4)
     with (ext4 / "filler").open("wb") as filler:
         os.posix_fallocate(filler.fileno(), 0, free.f_bavail * free.f_frsize - (1 << 20))
@@ -288,7 +288,7 @@ def test_an_empty_file_is_made_again_until_a_frame_fits(
     folder = disk / "folder"
     folder.mkdir()
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    # The smallest file that can be begun: it has no room for a frame.
+    # The smallest file that can be created: a frame does not fit.
     refused, least = 0, 1 << 20
     try:
         while refused + 1 < least:

@@ -1,4 +1,4 @@
-"""Recordings to disks that are full, read-only, broken or gone, and back again."""
+"""Recording to disks that are full, read-only, broken or removed, and recovery from that."""
 
 import json
 import os
@@ -45,7 +45,7 @@ def tmpfs(tmp_path: Path) -> Iterator[Path]:
 
 
 class Traffic:
-    """Sends numbered frames and knows how many."""
+    """Sends numbered frames and counts them."""
 
     def __init__(self, tx: TxQueue, rx: RxQueue, frames: NDArray[np.uint8]) -> None:
         self.tx, self.rx, self.frames, self.sent = tx, rx, frames, 0
@@ -68,7 +68,7 @@ def traffic(loopback: Build, made_frames: Frames) -> Iterator[Traffic]:
 
 
 def require_account(recorder: Recorder, sent: int) -> None:
-    """All packets are in whole files or counted as lost, in the files' metadata, too."""
+    """All packets are in complete files or counted as lost, also in the metadata of the files."""
     state = recorder.snapshot()
     assert state.packets + state.dropped == sent
     files = recorder.files()
@@ -88,7 +88,7 @@ def require_account(recorder: Recorder, sent: int) -> None:
 
 
 def fill(disk: Path) -> Path:
-    """Leave no room on a disk."""
+    """Fill a disk completely."""
     filler = disk / "filler"
     with filler.open("wb", buffering=0) as file:
         for size in (1 << 20, 1 << 12, 1):
@@ -153,7 +153,7 @@ def test_recording_resumes_when_there_is_room_again(
 def test_a_view_of_the_file_that_fills_the_disk_harms_nothing(
     writer: Any, ext4: Path, traffic: Traffic
 ) -> None:
-    """The file is cut to whole records while it is read."""
+    """The file is cut to complete records while it is read."""
     ended = threading.Event()
     views = 0
 
@@ -213,7 +213,7 @@ def test_recording_resumes_when_files_can_be_made_again(tmpfs: Path, traffic: Tr
         state = recorder.snapshot()
         assert "No space left on device" in state.error
         assert (state.packets, state.dropped, state.failing) == (100, 100, True)
-        # The file that is full stays the one that tells what is lost.
+        # The full file remains the one that reports the losses.
         assert recorder.files() == []
         command("mount", "-o", "remount,nr_inodes=1000", tmpfs)
         wait_for(lambda: not recorder.snapshot().failing)
@@ -298,7 +298,7 @@ def test_starting_and_stopping_under_traffic_leaks_nothing(
         counters = rx.counters()
         assert counters.delivered == recorded
         assert counters.received == counters.delivered + counters.held + counters.dropped_total
-        # All buffers are back: as many packets as there are fit in at once.
+        # All buffers have been returned: they hold all packets.
         lost = counters.dropped_total
         for first in range(0, 4000, 1000):
             assert tx.send(frames[first % 1000 :]) == 1000

@@ -1,4 +1,4 @@
-"""Recordings that are disturbed: the process killed, disks full, directories gone."""
+"""Disturbed recordings: the process killed, disks full, directories removed."""
 
 import random
 import signal
@@ -17,13 +17,13 @@ from daqiri_ophyd.cli import _main
 from daqiri_ophyd.documents import sidecar_path
 from daqiri_ophyd.engine import Engine, PcapFile
 
-# What a file system may take for a file besides its data.
+# Space that a file system may use for a file in addition to its data.
 ROUNDED_UP = 1 << 17
 SCRIPT = Path(__file__).with_name("recording_process.py")
 
 
 def start(directory: Path, roll_bytes: int, **options: object) -> subprocess.Popen[str]:
-    """Start a process that records as fast as it can; returns when it does."""
+    """Start a process that records as fast as possible; return when it is recording."""
     words = [f"{name}={value}" for name, value in options.items()]
     process = subprocess.Popen(
         [sys.executable, str(SCRIPT), str(directory), str(roll_bytes), *words],
@@ -50,7 +50,7 @@ def numbers_of(file: Path) -> Iterator[int]:
 
 
 def require_prefix(directory: Path) -> int:
-    """Whole records of all files hold, one after the other, the first of what was sent."""
+    """The complete records of all files are, in order, the first of the sent packets."""
     seen = 0
     for file in sorted(directory.glob("*.pcap")):
         numbers = list(numbers_of(file))
@@ -60,7 +60,7 @@ def require_prefix(directory: Path) -> int:
 
 
 def require_readable(directory: Path) -> int:
-    """As before, and tshark reads the files without a complaint."""
+    """As before, and tshark reads the files without warnings."""
     for file in directory.glob("*.pcap"):
         shown = subprocess.run(
             ["tshark", "-n", "-r", str(file), "-T", "fields", "-e", "frame.len"],
@@ -102,7 +102,7 @@ def test_a_kill_leaves_a_prefix_that_can_be_repaired(kills: int, tmp_path: Path)
         # Of the file after it, which had no name yet, there may be one.
         assert not [part for part in directory.glob(".*") if f".{files[-1].name}" in part.name]
         for file in files:
-            # Nothing is left that was allocated behind the end.
+            # Nothing remains that was allocated behind the end.
             assert file.stat().st_blocks * 512 <= file.stat().st_size + ROUNDED_UP
         recorded += left
         for path in directory.iterdir():

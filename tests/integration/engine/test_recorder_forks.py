@@ -22,7 +22,7 @@ Frames = Callable[..., NDArray[np.uint8]]
 Build = Callable[..., dict[str, Any]]
 WaitUntilIdle = Callable[[Engine], None]
 
-# Records, forks a child that outlives it, and says both numbers.
+# Records, forks a child that outlives it, and prints both numbers.
 PARENT = """
 import json, os, sys, time
 from daqiri_ophyd.engine import Engine
@@ -66,7 +66,7 @@ def test_a_child_that_lives_on_does_not_hold_up_the_stop(
             recorder.stop()
             (file,) = recorder.files()
             assert file.packets == 100
-            # Nor does it keep the lock.
+            # It does not keep the lock either.
             assert run("check", file.path) == 0
             file.path.write_bytes(file.path.read_bytes()[:-1])
             assert run("repair", file.path) == 0
@@ -110,7 +110,7 @@ def test_a_child_that_outlives_a_kill_is_not_taken_for_the_recorder(
         process.send_signal(signal.SIGKILL)
         process.wait()
         os.kill(child, 0)
-        # As a kill in the middle of a write leaves it.
+        # Like a kill in the middle of a write.
         file.write_bytes(file.read_bytes()[:-7])
         assert run("check", file) == 1
         said = capsys.readouterr()

@@ -24,7 +24,7 @@ NUMBER = {"bit_offset": 0, "bit_width": 32, "byte_order": "big", "base": "udp_pa
 
 
 def with_plan(config: Config, ports: int = 1) -> Config:
-    """Return the configuration with a plan; each UDP port from 5000 on has a queue of its own."""
+    """Return the configuration with a plan; each UDP port from 5000 on has a separate queue."""
     config["memory_regions"].append(
         {"name": "frames", "kind": "host", "num_bufs": BUFFERS, "buf_size": PACKETS * 2048}
     )
@@ -152,7 +152,7 @@ def test_queues_of_several_pollers_make_the_same_frames(
     if workers:
         plan_of(config)["cpu_core"] = ["any"] * workers
     made = made_frames((BUFFERS + FRAMES) * PACKETS, SIZE)
-    # Packets take turns at the queues, which have pollers of their own.
+    # Packets alternate between the queues, which have separate pollers.
     ports = (5000 + np.arange(len(made)) % 3).astype(">u2")
     made[:, 36:38] = ports.view(np.uint8).reshape(-1, 2)
     order = disturbed(BUFFERS * PACKETS, FRAMES * PACKETS, 2 * PACKETS)

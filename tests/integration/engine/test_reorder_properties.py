@@ -43,10 +43,10 @@ integers = st.integers
 
 @st.composite
 def fields(draw: st.DrawFn, *least: int) -> list[Config]:
-    """Draw fields of at least so many bits each, anywhere in the room for them."""
+    """Draw fields of at least so many bits each, anywhere in the given bits."""
     at, made = 0, []
     for i, bits in enumerate(least):
-        # What is left for this one and for those behind it.
+        # The bits that remain for this field and the following ones.
         room = ROOM * 8 * (i + 1) // len(least) - at
         width = draw(integers(bits, 32) | integers(bits, min(bits + 4, 32)))
         little = draw(st.booleans())
@@ -207,7 +207,7 @@ class Maker:
         flow = slot // stride if stride else int(rng.integers(0, self.flows))
         numbers = {"batch_number": batch}
         if self.reference.method == "batch_byte_offset":
-            # Parts of a batch, cut somewhere else now and then.
+            # Parts of a batch, sometimes cut at another place.
             count = keys["batch_bytes"] // element
             cuts = [count * i // self.packets for i in range(self.packets + 1)]
             begin, end = cuts[slot], cuts[slot + 1]
@@ -255,7 +255,7 @@ class Maker:
 
 
 def configured(config: Config, plan: Config, udp_at: int) -> Config:
-    """Return a configuration with this plan alone."""
+    """Return a configuration with only this plan."""
     flows = [
         {
             "name": f"flow{flow}",
@@ -349,7 +349,7 @@ def test_the_reference_rounds_and_overflows_as_ieee_754_says() -> None:
         data = np.array(values, kind).tobytes()
         return converted(data, {"input_type": kind, "output_type": output}).view("u2").tolist()
 
-    # Halves go to even; 65520 is the first that is infinite.
+    # Halves are rounded to even; 65520 is the first infinite value.
     assert words([2049, 2051, 65519, 65520, -65520], "int32", "fp16") == [
         *(0x6800, 0x6802, 0x7BFF, 0x7C00, 0xFC00)
     ]

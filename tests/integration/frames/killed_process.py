@@ -16,7 +16,7 @@ from daqiri_ophyd.devices import make_daq
 
 
 def main(data: Path, empty_catalog: Path, kind: str, roll: int) -> None:
-    """Say so when rows are in documents, and more frames in files."""
+    """Report when rows are in documents, and more frames in files."""
     shutil.copytree(empty_catalog, data / "catalog")
     engine = RunEngine({}, context_managers=[])
     catalog = Catalog.open(data / "catalog", readable=[data / "captures"])

@@ -35,7 +35,7 @@ class Encoder(Signal):
 def fly(
     run_engine: RunEngine, detector: FrameDetector, source: Source, encoder: Encoder
 ) -> tuple[str, list[tuple[float, float]]]:
-    """Record frames while an encoder moves; return the run, and when it was where."""
+    """Record frames while an encoder moves; return the run, and the positions with their times."""
     moves: list[tuple[float, float]] = []
 
     def motion() -> Any:

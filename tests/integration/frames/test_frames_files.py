@@ -1,4 +1,4 @@
-"""Files of frames that are removed, in the way, or have room for so many."""
+"""Files of frames that are removed, that already exist, or that have a limited size."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Scans of frames on a disk that fills up: all that came is in files or told as lost."""
+"""Scans of frames on a disk that fills up: every frame is in a file or reported as lost."""
 
 import contextlib
 import json
@@ -39,7 +39,7 @@ def captures(tmp_path: Path) -> Iterator[Path]:
 
 
 def batches(paths: list[Path]) -> list[int]:
-    """Return the numbers of the images in files, which are those that were sent."""
+    """Return the numbers of the images in files, after a check that they equal those sent."""
     found: list[int] = []
     for path in paths:
         assert _frame_file.examine(path).problems == []
@@ -97,7 +97,7 @@ def test_a_fly_scan_fails_with_what_was_written(
 
 
 def fill(disk: Path) -> None:
-    """Leave no room on a disk."""
+    """Fill a disk completely."""
     with (disk / "ballast").open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while file.write(bytes(4096)):
             pass
@@ -114,7 +114,7 @@ def test_a_disk_that_is_full_before_the_first_frame_fails_a_fly_scan(
     layout: str,
     on_error: str,
 ) -> None:
-    """What is written is in rows, and the error says why the rest is not; it may be all."""
+    """Written frames are in rows (possibly all), and the error reports why others are not."""
     detector.layout.put(layout)
     detector.on_error.put(on_error)
     detector.timeout.put(0.5)
@@ -137,7 +137,7 @@ def test_a_disk_that_is_full_before_the_first_frame_fails_a_fly_scan(
     assert written == list(range(len(written))) and len(written) < 50
     assert metadata["frames"] == len(written)
     assert 0 < metadata["dropped"] == detector.dropped.get() <= 50 - len(written)
-    if on_error == "resume":  # else the recording ends with the first that is not written
+    if on_error == "resume":  # otherwise the recording ends with the first that is not written
         assert metadata["dropped"] == 50 - len(written)
     ends = [doc["indices"]["stop"] for doc in documents.of("stream_datum")]
     assert max(ends, default=0) == len(written)
@@ -211,5 +211,5 @@ def test_readings_before_the_disk_was_full_are_kept(
     np.testing.assert_array_equal(rows[f"{KEY}_batch"].read(), expected)
     np.testing.assert_array_equal(rows[KEY].read(), images(expected))
     (path,) = captures.rglob("*.h5")
-    # What the reading that failed had is cut off.
+    # The data of the failed reading is cut off.
     assert batches([path]) == list(range(readings * 100))

@@ -21,7 +21,7 @@ KEY = "daq_port0_frames_images"
 
 
 def read(catalog: Catalog, uid: str, stream: str = "primary") -> dict[str, Any]:
-    """Return the columns of the detector; its images are those that were sent."""
+    """Return the columns of the detector, after a check that its images equal those sent."""
     part = catalog.client[uid][stream].base
     names = {"data": KEY} | {name: f"{KEY}_{name}" for name in ("timestamp", "batch", "missing")}
     columns = {name: part[key].read() for name, key in names.items()}
@@ -33,11 +33,11 @@ def read(catalog: Catalog, uid: str, stream: str = "primary") -> dict[str, Any]:
 
 
 def idle(daq: Daq) -> None:
-    """Check that nothing is recorded, and every buffer is back."""
+    """Check that nothing is being recorded, and all buffers have been returned."""
     detector = daq.port0.frames.images
     assert detector.progress is None
     with daq.port("port0").reorder["images"].frames():
-        pass  # refused while somebody has them
+        pass  # rejected while they are in use
     assert daq.rx_queue("port0", "q").counters().held == 0
 
 

@@ -28,7 +28,7 @@ KEY = "daq_port0_frames_images"
 
 
 def batches(detector_files: list[Any]) -> list[list[int]]:
-    """Return the numbers of the images in files, which are those that were sent."""
+    """Return the numbers of the images in files, after a check that they equal those sent."""
     found = []
     for path in detector_files:
         with h5py.File(path) as file:
@@ -141,7 +141,7 @@ def test_lost_frames_fail_flag_or_are_ignored(
     engine_plan = daq.port("port0").reorder["images"]
     detector.on_drop.put(policy)
     detector.num_frames.put(2)
-    # All buffers there are.
+    # All buffers.
     with engine_plan.frames(timeout=20.0) as frames:
         source.send(64)
         held = [next(frames) for _ in range(64)]
@@ -182,12 +182,12 @@ def test_lost_frames_of_a_fly_scan_fail_flag_or_are_ignored(
     detector, source = daq.port0.frames.images, Source(daq)
     engine_plan = daq.port("port0").reorder["images"]
     detector.on_drop.put(policy)
-    # All buffers there are, and a frame that is lost before the scan.
+    # All buffers, and a frame that is lost before the scan.
     with engine_plan.frames(timeout=20.0) as frames:
         source.send(64)
         held = [next(frames) for _ in range(64)]
     source.send(1)
-    # The first loss that is seen is a failure.
+    # The first loss that is detected is a failure.
     losses = 1 if policy == "fail" else 2
 
     def plan() -> Any:
@@ -337,7 +337,7 @@ def test_frames_that_could_not_be_taken_back_are_cut_off(
     monkeypatch: pytest.MonkeyPatch,
     again: bool,
 ) -> None:
-    """Either when the device is unstaged, or before the next reading, which has another file."""
+    """Either when the device is unstaged, or before the next reading, which uses another file."""
     detector.num_frames.put(2)
 
     def refuse(_recorder: Recorder, _frames: int) -> None:

@@ -67,7 +67,7 @@ def test_rows_of_a_killed_process_are_added(
     kept: str,
     added: int,
 ) -> None:
-    """The documents end where the process was killed; files of 5 frames go on."""
+    """The documents end where the process was killed; later files of 5 frames exist."""
     detector.roll_frames.put(5)
 
     def plan() -> Any:

@@ -191,7 +191,7 @@ def test_frames_of_two_engines(
             others.send(2)
             yield from until(lambda: [device.get_index() for device in devices] == [3, 2])
             yield from bps.collect(*devices, name="primary")
-            # A row is there once all have theirs.
+            # A row appears once all devices have theirs.
             assert {tuple(rows) for rows in seq_nums(documents).values()} == {(1, 2)}
             others.send(1)
 

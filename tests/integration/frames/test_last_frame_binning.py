@@ -1,4 +1,4 @@
-"""The live frame of a plan, made smaller for displays."""
+"""The live frame of a plan, binned for displays."""
 
 from collections.abc import Callable
 from typing import Any
@@ -43,7 +43,7 @@ def test_the_last_frame_has_means(daq: Daq, source: Source) -> None:
     signal.subscribe(lambda *, value, **_: seen.append(value), run=False)
     source.start(0.02)
     waited(lambda: len(seen) >= 3)
-    # While it is watched: what comes then is of the new binning.
+    # While it is watched, new frames have the new binning.
     plan.last_frame_binning.put(3)
     assert signal.describe()[signal.name]["shape"] == [2, 10]
     assert signal.get().shape == (2, 10)
@@ -80,7 +80,9 @@ def test_values_that_are_not_accepted(
 
 def test_frames_of_one_axis_have_no_means(make: Callable[..., Daq]) -> None:
     plan = make(frame={"shape": [256], "dtype": "uint16"}).port0.reorder.images
-    with pytest.raises(ValueError, match=f"{NAME}: reorder .* its frames have no two axes; give"):
+    with pytest.raises(
+        ValueError, match=f"{NAME}: reorder .* its frames do not have two axes; give"
+    ):
         plan.last_frame_binning.put(2)
     plan.last_frame_binning.put(1)
     assert plan.last_frame.describe()[plan.last_frame.name]["shape"] == [256]

@@ -1,4 +1,4 @@
-"""A GPU's driver that runs on any host."""
+"""A GPU driver that runs on any host."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ import pytest
 Config = dict[str, Any]
 Run = Callable[..., tuple[str, list[str]]]
 
-# A region on a GPU takes one more, to begin with one.
+# A region on a GPU requires at least one more.
 PAGE = os.sysconf("SC_PAGESIZE")
 
 ANSWERS = {
@@ -51,7 +51,7 @@ CUFILE_ANSWERS = {
 
 
 def loopback(kind: str = "host_pinned", num_bufs: int = 64) -> Config:
-    """Return a loopback port whose packets are in such memory."""
+    """Return a loopback port whose packets are in GPU memory."""
 
     def queue(name: str) -> Config:
         keys = {"name": name, "id": 0, "cpu_core": "any", "batch_size": 8}

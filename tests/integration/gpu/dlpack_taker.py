@@ -1,4 +1,4 @@
-"""What a library does that takes arrays by DLPack; without a GPU, as `numpy` takes none of CUDA."""
+"""A library that imports arrays by DLPack without a GPU; `numpy` does not import those of CUDA."""
 
 import ctypes
 from ctypes import POINTER, c_char_p, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64
@@ -46,7 +46,7 @@ NAMES = {
 
 
 class Taken:
-    """The tensor of a capsule, which is its taker's from now on."""
+    """The tensor of a capsule, which now belongs to its consumer."""
 
     def __init__(self, capsule: object, kind: type[Managed] | type[Versioned] = Managed) -> None:
         name, used = NAMES[kind]
@@ -74,7 +74,7 @@ class Taken:
         ctypes.PYFUNCTYPE(None, pointer)(self.managed.deleter)(self.address)
 
     def free_elsewhere(self) -> None:
-        """In a thread that Python does not know."""
+        """In a thread that is not known to Python."""
         libc, thread = ctypes.CDLL(None), pointer()
         create = libc.pthread_create
         create.argtypes = [POINTER(pointer), pointer, pointer, pointer]

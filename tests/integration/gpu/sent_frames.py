@@ -13,7 +13,7 @@ SHAPE = (SLOTS, PAYLOAD // 2)
 
 
 def send(engine: Engine, number: int) -> Array:
-    """Send the packets of a frame; return what is in it."""
+    """Send the packets of a frame; return its content."""
     sent = np.random.default_rng(number).integers(0, 256, (SLOTS, PAYLOAD + 8), np.uint8)
     for at in range(4):
         sent[:, at] = number >> 8 * (3 - at) & 255

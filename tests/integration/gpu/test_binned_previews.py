@@ -1,4 +1,4 @@
-"""Previews of frames in a GPU's memory, which are made smaller there."""
+"""Previews of frames in GPU memory, which are binned on the GPU."""
 
 import json
 import subprocess
@@ -94,7 +94,7 @@ print(json.dumps([opened[0] > 0, opened[1] > 0, closed,
 
 
 def test_a_kernel_that_does_not_compile_is_told(with_driver: Run) -> None:
-    """And frames that nobody wants smaller are made as ever."""
+    """Frames without a binned preview are made as before."""
     program = """
 with Engine.open(CONFIG) as engine:
     plan = engine.port("port").reorder["images"]
@@ -109,7 +109,7 @@ with Engine.open(CONFIG) as engine:
     print(plan.preview().batch)
 """
     config = with_frames_of("uint16", on_the_gpu())
-    # This driver has no kernel but that of plans.
+    # This driver has only the kernel of plans.
     said, _ = with_driver(filled(PRELUDE + program, CONFIG=config))
     told, batch = said.splitlines()
     assert told.startswith("memory region 'frames': the source has no kernel 'means' (CUDA_ERROR")

@@ -1,4 +1,4 @@
-"""Frames that cuFile writes from a GPU's memory to files."""
+"""Frames that cuFile writes from GPU memory to files."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from .conftest import Config, Run, loopback
 from .test_device_memory import NUMBER, PAYLOAD, made, record
 from .test_gpu_reorder import SLOTS, with_plan
 
-# More than may be on their way to the disk.
+# More than may be in flight to the disk.
 BUFFERS = 32
 CUDAS_OWN = Path("/usr/local/cuda/lib64/libcufile.so.0")
 WHOLE_PAGES = 1024
@@ -27,7 +27,7 @@ WHOLE_PAGES = 1024
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A folder on a file system with O_DIRECT, which one in memory may not have."""
+    """A folder on a file system with O_DIRECT, which one in memory may not support."""
     for place in (tmp_path, Path(__file__).parents[3] / "build", Path("/var/tmp")):
         try:
             os.close(os.open(place, os.O_TMPFILE | os.O_WRONLY | os.O_DIRECT))
@@ -41,7 +41,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def run(with_driver: Run) -> Run:
-    """Run a program that goes on after an error, and whose log is printed, too."""
+    """Run a program that continues after an error, and print its log, too."""
 
     def run(program: str, **answers: int) -> tuple[str, list[str]]:
         program = program.replace("running and", "running and not now.error and")
@@ -56,13 +56,13 @@ def with_frames(payload: int = PAYLOAD) -> Config:
 
 
 def outcome(said: str) -> Any:
-    """Return what a program prints, among lines of the log."""
+    """Return the output of a program without lines of the log."""
     (line,) = (line for line in said.splitlines() if line.startswith("["))
     return json.loads(line)
 
 
 def metadata(file: Path) -> dict[str, Any]:
-    """Return what is told beside a file."""
+    """Return the metadata of a file."""
     assert read_sidecar(file) is not None
     return json.loads(Path(f"{file}.json").read_text())
 
@@ -80,7 +80,7 @@ def content(files: list[Path]) -> np.ndarray:
 
 
 def assert_balanced(asked: list[str]) -> None:
-    """Assert that what was registered with cuFile is so no more."""
+    """Assert that everything registered with cuFile was deregistered."""
     assert asked.count("file") == asked.count("unfile") > 1
     assert asked.count("buffer") == asked.count("unbuffer") == 1
     assert asked.count("cufile") == 1
@@ -124,13 +124,13 @@ REFUSALS = {
     "driver": (
         {"CUFILE_OPEN": 5001},
         "cuFile's driver does not open: CU_FILE_DRIVER_NOT_INITIALIZED (cuFile error 5001); "
-        "cufile.log says more, and `gdscheck -p` what this host has",
+        "see cufile.log, and `gdscheck -p` for what this host supports",
     ),
     "cuda": (
         {"CUFILE_OPEN": 5011},
         "cuFile's driver does not open: CU_FILE_CUDA_DRIVER_ERROR (cuFile error 5011, "
-        "CUDA_ERROR_NAME: what went wrong); cufile.log says more, and `gdscheck -p` what this host "
-        "has",
+        "CUDA_ERROR_NAME: what went wrong); see cufile.log, and `gdscheck -p` for what this host "
+        "supports",
     ),
     "directory": (
         {"CUFILE_FILES": 0},

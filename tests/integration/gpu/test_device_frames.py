@@ -1,4 +1,4 @@
-"""Frames in a GPU's memory, as arrays of libraries that work there."""
+"""Frames in GPU memory, as arrays of other libraries."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ BUFFERS = 8
 
 
 def on_the_gpu(kind: str = "device", gpu: int = 0) -> Config:
-    """Return a loopback port with a plan whose frames are in such memory."""
+    """Return a loopback port with a plan whose frames are in GPU memory."""
     config = with_plan(frames=kind)
     config["memory_regions"][-1] |= {"num_bufs": BUFFERS, "affinity": gpu}
     (plan,) = config["interfaces"][0]["rx"]["reorder_configs"]
@@ -24,7 +24,7 @@ def on_the_gpu(kind: str = "device", gpu: int = 0) -> Config:
     return config
 
 
-# What programs have: an engine, its plan, its frames, and the first of them, which is complete.
+# The start of programs: an engine, its plan, its frames, and the first complete frame.
 PRELUDE = f"""
 import ctypes, gc, os, sys, threading, time
 import numpy as np
@@ -60,7 +60,7 @@ all_free = free() + 1
 
 
 def ran(with_driver: Run, program: str, **answers: int) -> tuple[list[str], list[str]]:
-    """Return lines that it printed, and what it asked the driver for."""
+    """Return the printed lines, and the calls to the driver."""
     said, asked = with_driver(PRELUDE + program, **answers)
     return said.splitlines(), asked
 
@@ -127,7 +127,7 @@ with Engine.open({on_the_gpu(gpu=1)!r}) as engine:
     )
     assert said == [f"<DeviceArray: uint16 {SHAPE}, GPU 1> (2, 1) (2, 1)", "True"]
     assert "synchronize" not in asked
-    # By get(), and when the last array is gone.
+    # By get(), and when the last array is deleted.
     assert asked.count("synchronize-another") == 2
 
 
@@ -309,7 +309,7 @@ engine.close()
         COPIES=0,
     )
     assert said == [
-        "GenericFailureError: the array cannot be copied: GPU 0 does not work any more; start the "
+        "GenericFailureError: the array cannot be copied: GPU 0 has failed; start the "
         "program again",
         "True",
     ]
@@ -336,7 +336,8 @@ engine.close()
     )
     assert said == [
         "NotSupportedError: the array was received before a fork, and CUDA does not work in the "
-        'child; copy it with get() before, or start processes with multiprocessing\'s "spawn"',
+        "child; copy it with get() before the fork, or start processes with "
+        'multiprocessing\'s "spawn"',
         "0 False True",
     ]
     assert asked.count("synchronize") == 2
@@ -369,20 +370,20 @@ engine.close()
 """,
     )
     to_numpy = (
-        "TypeError: the array is in the memory of a GPU, and numpy would copy it unasked; use "
-        ".get() for a numpy array, or cupy.asarray to work on it where it lies"
+        "TypeError: the array is in GPU memory, and numpy would copy it implicitly; use .get() for "
+        "a numpy array, or cupy.asarray to work on the GPU"
     )
     elsewhere = (
-        "BufferError: dl_device is ({}), and the array is on (2, 0) (CUDA, GPU 0); take it there "
-        "and copy it, or use get() for a numpy array"
+        "BufferError: dl_device is ({}), but the array is on (2, 0) (CUDA, GPU 0); import it "
+        "there and copy it, or use get() for a numpy array"
     )
     assert said[:6] == [
         to_numpy,
         to_numpy,
         elsewhere.format("1, 0"),
         elsewhere.format("2, 1"),
-        "BufferError: copy is True, and arrays are exported without a copy; copy what the library "
-        "makes of it, e.g. torch.from_dlpack(frame).clone()",
+        "BufferError: copy is True, but arrays are exported without a copy; copy the imported "
+        "array, e.g. torch.from_dlpack(frame).clone()",
         "ValueError: stream is 0; accepts None, -1 (no stream), 1 (default stream), 2 (that of the "
         "thread), or a stream's handle",
     ]
@@ -391,7 +392,7 @@ engine.close()
     assert said[8] == said[2]
     assert said[9].startswith(("BufferError: ", "RuntimeError: "))
     assert said[10].endswith("No constructor defined!")
-    compared = to_numpy.replace("numpy would copy it unasked", "is not compared there")
+    compared = to_numpy.replace("numpy would copy it implicitly", "cannot be compared there")
     assert said[11:14] == [compared] * 3
     assert said[14] == "True"
 
@@ -423,7 +424,7 @@ with Engine.open({on_the_gpu("host_pinned")!r}) as engine:
 
 
 def received(engine: Engine, number: int) -> tuple[Any, Array]:
-    """Return a frame that a GPU has, and what is in it."""
+    """Return a frame in GPU memory, and its content."""
     with engine.port("port").reorder["images"].frames(timeout=20) as made:
         wanted = send(engine, number)
         return next(made), wanted

@@ -1,4 +1,4 @@
-"""Frames in a GPU's memory: made there, recorded from there, and never touched by the CPU."""
+"""Frames in GPU memory: made there, recorded from there, and never accessed by the CPU."""
 
 import json
 import subprocess
@@ -31,7 +31,7 @@ def with_frames(payload: int = PAYLOAD, **region: Any) -> Config:
 
 
 def made(payload: int = PAYLOAD) -> np.ndarray:
-    """Return what is sent: frames of packets, with their numbers in front."""
+    """Return the sent data: frames of packets that begin with their numbers."""
     data = np.random.default_rng(1).integers(0, 256, (NUMBER, SLOTS, payload + 8), np.uint8)
     for at in range(8):
         number = np.arange(NUMBER)[:, None] if at < 4 else np.arange(SLOTS)
@@ -85,7 +85,7 @@ with Engine.open(CONFIG) as engine:
 
 
 def record(run: Run, tmp_path: Path, config: Config, data: Any, **options: Any) -> Any:
-    """Record frames in a process with a driver; what it says, and the files."""
+    """Record frames in a process with a driver; return its output and the files."""
     np.save(tmp_path / "data.npy", data)
     (tmp_path / "files").mkdir()
     answers = {name: options.pop(name) for name in [*options] if name.isupper()}

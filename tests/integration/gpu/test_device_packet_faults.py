@@ -1,4 +1,4 @@
-"""Packets in a GPU's memory on a bad day, in numbers beyond one launch, and on two GPUs."""
+"""Packets in GPU memory: errors, numbers beyond one launch, and two GPUs."""
 
 from pathlib import Path
 from typing import Any
@@ -113,7 +113,7 @@ print(free())
     ("answer", "remedy"),
     [
         (2, "end other programs that use the GPU's memory"),
-        (701, "see what the kernel's log says of the GPU (dmesg)"),
+        (701, "see the kernel log for errors of the GPU (dmesg)"),
         (700, "start the program again"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Packets in a GPU's memory: copied there when they are handed out, and back when they are sent."""
+"""Packets in GPU memory: copied there on delivery, and back when they are sent."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from daqiri_ophyd.engine import ConfigError, Engine
 from . import test_gpu_reorder as reorder
 from .conftest import PAGE, Config, Run, loopback
 
-# What programs have: packets of different lengths, and an engine that has received them.
+# The start of programs: packets of different lengths, and an engine that has received them.
 PRELUDE = """
 import ctypes, gc, os, sys, time
 import numpy as np
@@ -156,9 +156,9 @@ print(asked("free"))
         f"{error}|u1 of shape (8, 1600), with strides{wanted}",
         f"{error}read-only |u1 of shape (8, 1600){wanted}",
         f"{error}|i1 of shape (8, 1600){wanted}",
-        f"{error}no memory of a GPU{wanted}",
-        f"{error}<class '__main__.OnTheGpu'> with an __cuda_array_interface__ that is none{wanted}",
-        f"{error}<class '__main__.OnTheGpu'> with an __cuda_array_interface__ that is none{wanted}",
+        f"{error}not in GPU memory{wanted}",
+        f"{error}<class '__main__.OnTheGpu'> with an invalid __cuda_array_interface__{wanted}",
+        f"{error}<class '__main__.OnTheGpu'> with an invalid __cuda_array_interface__{wanted}",
         "InvalidParameterError: no segment 1; packets of this burst have segment 0 only",
         "NotSupportedError: segment 0 of the packets is in 'rx' on a GPU, and gather_flat is for "
         "the CPU; use gather(segment=0).get() for its packets in rows",
@@ -278,8 +278,8 @@ burst.write_pcap(folder, "split")
     assert said.splitlines() == [
         str([True] * 8),
         str([True] * 8),
-        "NotSupportedError: segment 1 of the packets is in 'rx' on a GPU, and others may not; "
-        "gather one at a time (segment)",
+        "NotSupportedError: segment 1 of the packets is in 'rx' on a GPU, and other segments may "
+        "not be; gather one at a time (segment)",
         "(8, 64) <DeviceArray: uint8 (8, 1436), GPU 0>",
     ]
     assert (tmp_path / "split.pcap").stat().st_size == 24 + 8 * 16 + sum(
@@ -399,7 +399,7 @@ engine.close()
         GPUS=2,
     )
     assert said == "staged to GPU 1 staged to GPU 1 1"
-    # Nothing is asked of the other.
+    # The other one is not used.
     assert asked.count("pin-for-another") == asked.count("unpin-for-another") == 2
     assert {"pin", "unpin"}.isdisjoint(asked)
 

@@ -1,4 +1,4 @@
-"""Packets in a GPU's memory, by the documented interface: received there, and sent from there."""
+"""Packets in GPU memory with the documented interface: received there, and sent from there."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 from .conftest import Config, Run, loopback
 
-# By the documented interface: `out` is to be filled, and `got` comes of it.
+# With the documented interface: `out` is filled, and `got` is the result.
 TRANSMIT = """
 import ctypes, json
 import numpy as np

@@ -1,4 +1,4 @@
-"""Kernels for frames that are refused: by a compiler, the engine, or for lack of a GPU."""
+"""Kernels for frames that are rejected by a compiler or the engine, or without a GPU."""
 
 import re
 from pathlib import Path
@@ -72,7 +72,7 @@ CASES = """[
 
 
 def refusals(run: Run, tmp_path: Path, *where: Any, **answers: int) -> list[str]:
-    """Return what is said of each case."""
+    """Return the messages of each case."""
     (tmp_path / "add.cu").write_text(ADD)
     (tmp_path / "add.bin").write_bytes(b"\xff\x00")
     program = REFUSE.replace("CASES", CASES)
@@ -100,10 +100,10 @@ def test_what_is_not_accepted_is_told(with_driver: Run, tmp_path: Path, compiler
     begin = "InvalidParameterError: reorder config 'images': kernel 'frame': NVRTC 13."
     for number, text in {
         1: "error",
-        5: "kernel 'frame': it gets 0 arrays, and has parameters for another number",
-        6: "kernel 'frame': array 0 is int8, and the parameter is of another type",
-        7: "kernel 'frame': array 0 is float32, and the parameter is of another type",
-        8: "kernel 'frame': elements of frames are uint8, and the parameter is of another type",
+        5: "kernel 'frame': it gets 0 arrays, but its parameters are for another number",
+        6: "kernel 'frame': array 0 is int8, but the parameter has another type",
+        7: "kernel 'frame': array 0 is float32, but the parameter has another type",
+        8: "kernel 'frame': elements of frames are uint8, but the parameter has another type",
         9: "kernel 'frame': parameters are (T* data, unsigned long long elements, a pointer for",
         15: "kernel 'frame': parameters are (T* data, unsigned long long elements, a pointer for",
     }.items():
@@ -158,5 +158,6 @@ def test_a_kernel_for_smaller_blocks_is_refused(with_driver: Run, tmp_path: Path
     said = refusals(with_driver, tmp_path, ON_HOST=1, THREADS=128)
     assert said[0].strip() == (
         "InvalidParameterError: reorder config 'images': kernel 'frame' runs with up to 128 "
-        "threads a block, and gets 256; raise its __launch_bounds__, or let it use fewer registers"
+        "threads per block, but is launched with 256; raise its __launch_bounds__, or let it use "
+        "fewer registers"
     )

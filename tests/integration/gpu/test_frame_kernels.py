@@ -1,4 +1,4 @@
-"""Kernels of applications, which process frames on a GPU."""
+"""Kernels of applications that process frames on a GPU."""
 
 import json
 import re
@@ -71,7 +71,7 @@ def jungfrau(kind: str) -> Config:
     return config
 
 
-# All gains, and pixels that have none.
+# All gains, and pixels without one.
 JUNGFRAU = """
 import json
 import time
@@ -231,7 +231,7 @@ def packets(batch, there=16):
     )
 """
 
-# What is set when a frame is sent is the least that it has, until none is set.
+# A frame uses a kernel that was set before it was sent, or a later one, until none is set.
 CHANGE = (
     SMALL
     + """
@@ -308,7 +308,7 @@ def test_kernels_are_changed_and_removed_while_frames_flow(with_driver: Run) -> 
     assert said == f"{[closed]} set() [0, 0, 0] 0"
     assert asked.count("allocate") == asked.count("upload") == asked.count("free") == 40
     assert asked.count("load") == asked.count("unload") == 41
-    # Never more than the one that is replaced and the one that replaces it.
+    # Never more than the old and the new one.
     held = np.cumsum([{"allocate": 1, "free": -1}.get(each, 0) for each in asked])
     assert held.max() == 2
 
@@ -339,7 +339,7 @@ def test_a_kernel_that_fails_costs_counted_frames(with_driver: Run) -> None:
     program = filled(LOSE, CONFIG=with_plan(), SOURCE=ADD)
     said, asked = with_driver(program.replace("LOST", "3"), ON_HOST=1, FRAME=719)
     assert said.splitlines() == [
-        "reorder config 'images': the GPU does not work any more; start the program again",
+        "reorder config 'images': the GPU has failed; start the program again",
         "4 1 5",
     ]
     assert asked.count("allocate") == asked.count("free") == 1

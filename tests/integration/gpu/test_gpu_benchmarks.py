@@ -1,4 +1,4 @@
-"""The benchmarks of a GPU, with a driver that runs on any host: what they measure, not how fast."""
+"""The benchmarks of a GPU, with a driver that runs on any host: their checks, not their speed."""
 
 import json
 import subprocess
@@ -23,7 +23,7 @@ sys.exit(done.returncode)
 
 
 def cases(run: Run, folder: Path, topic: str, *arguments: str, **answers: int) -> dict[str, Any]:
-    """Run a benchmark, without cupy, which wants a real GPU; return its cases by their names."""
+    """Run a benchmark without cupy, which needs a real GPU; return its cases by name."""
     (folder / "cupy.py").write_text("raise ImportError\n")
     path = f"{ROOT / 'benchmarks' / f'{topic}.py'}"
     run(BENCHMARK.format(folder=f"{folder}", path=path, arguments=arguments), **answers)
@@ -32,7 +32,7 @@ def cases(run: Run, folder: Path, topic: str, *arguments: str, **answers: int) -
 
 
 def test_files_of_both_layouts_are_written(with_driver: Run, tmp_path: Path) -> None:
-    disk = ROOT / "build"  # of O_DIRECT, which the temporary folder may not have
+    disk = ROOT / "build"  # of O_DIRECT, which that of the temporary folder may not support
     found = cases(
         with_driver, tmp_path, "gpu_files", "--bytes", "1e7", "--disk", f"{disk}", CUFILE_MAJOR=0
     )

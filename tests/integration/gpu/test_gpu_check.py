@@ -1,4 +1,4 @@
-"""``daqiri-ophyd gpu check``, with a GPU's driver that runs kernels on this host."""
+"""``daqiri-ophyd gpu check``, with a GPU driver that runs kernels on this host."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ FEW = ("--bytes", "100000", "--seconds", "0")
 
 
 def check(run: Run, *options: str, **answers: int) -> tuple[int, str]:
-    """Return the exit code and what was said."""
+    """Return the exit code and the output."""
     said, _ = run(CHECK.format(options=options), **answers)
     code, _, text = said.partition("\n")
     return int(code), text
@@ -45,7 +45,7 @@ def test_frames_of_every_layout_are_compared_and_rates_measured(
 
 
 def test_frames_are_written_with_cufile_and_read_back(with_driver: Run) -> None:
-    # On a file system with O_DIRECT, which the temporary folder may not have.
+    # On a file system with O_DIRECT, which that of the temporary folder may not support.
     folder = Path(__file__).parents[3] / "build"
     code, said = check(with_driver, *FEW, "--folder", f"{folder}", ON_HOST=1, CUFILE_MAJOR=0)
     assert code == 0, said
@@ -55,7 +55,7 @@ def test_frames_are_written_with_cufile_and_read_back(with_driver: Run) -> None:
 
 
 def test_a_kernel_that_does_not_convert_is_told(with_driver: Run, tmp_path: Path) -> None:
-    # Without ON_HOST, the driver copies bytes as they are.
+    # Without ON_HOST, the driver copies bytes unchanged.
     code, said = check(with_driver, *FEW, "--folder", f"{tmp_path}", CUFILE_OPEN=5001)
     assert code == 1
     assert "frame 0: 522242 bytes are not" in said

@@ -1,4 +1,4 @@
-"""The demonstration with a GPU's driver that runs on any host."""
+"""The demonstration with a GPU driver that runs on any host."""
 
 import json
 from pathlib import Path
@@ -38,13 +38,13 @@ def test_demo_of_a_gpu_scans_stores_and_compares_images(
     if writer == "cufile":
         assert (result["writer"], result["cufile"]) == ("cufile", "compatibility mode")
     else:
-        # What CUDA's file library does where there is none.
+        # The behaviour of CUDA's file library if it is missing.
         assert result["writer"] in ("direct", "buffered")
     assert Path(result["picture"]).read_bytes().startswith(b"\x89PNG")
     (file,) = result["files"]
     with h5py.File(file) as opened:
         assert opened["entry/data/data"].shape == (80, 512, 1024)
-    # It is tried before a catalog is made.
+    # Tried before a catalog is created.
     assert asked.count("allocate") == asked.count("free") == 2
 
 

@@ -1,4 +1,4 @@
-"""A GPU as a device in runs, with the driver and NVML of a host that has none."""
+"""A GPU as a device in runs, with a driver and NVML that need no GPU."""
 
 import json
 import math
@@ -56,7 +56,7 @@ with make_daq({loopback()!r}, "daq") as daq:
 
 @pytest.fixture
 def lost(tmp_path: Path) -> Path:
-    """The file that says that the GPU is lost."""
+    """The file that marks the GPU as lost."""
     return tmp_path / "lost"
 
 
@@ -173,7 +173,7 @@ def test_reading_without_nvml_says_so(tmp_path: Path, run_plan: Any) -> None:
     (tmp_path / "libnvidia-ml.so.1").touch()  # hides one that there may be
     told = "GPU 0 (0000:c1:00.0): NVML: NVML Shared Library Not Found"
     assert told in run_plan()["error"]
-    # The engine has no use for it.
+    # Not used by the engine.
     assert run_plan("bp.count([daq])")["error"] == ""
 
 
@@ -237,7 +237,7 @@ def test_a_real_gpu_is_the_one_that_cuda_uses() -> None:
     address = cupy.cuda.runtime.deviceGetPCIBusId(0)
     _, total = cupy.cuda.runtime.memGetInfo()
     assert gpu.pci_address.get() == address.lower()
-    # Without what the driver reserves.
+    # Without the memory that the driver reserves.
     assert gpu.memory_total.get() in (0, pytest.approx(total, rel=0.1))
     gpu.trigger().wait(20)
     values = of_gpu({name: reading["value"] for name, reading in gpu.read().items()})

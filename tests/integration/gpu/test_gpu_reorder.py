@@ -52,7 +52,7 @@ def with_plan(kind: str = "host_pinned", frames: str = "host_pinned") -> Config:
     return config
 
 
-# Every seventh packet is lost; frames are compared as they come.
+# Every seventh packet is lost; frames are compared in the order of arrival.
 MAKE = f"""
 import numpy as np
 from daqiri_ophyd.engine import DaqiriError, Engine, frames
@@ -141,8 +141,10 @@ def test_a_kernel_that_does_not_compile_is_told(with_driver: Run) -> None:
 
 def test_a_compiler_that_is_newer_than_the_driver_is_told(with_driver: Run) -> None:
     said, _ = with_driver(MAKE.replace("LOSES", "0"), DRIVER=12)
-    assert "NVRTC of CUDA 11.2 to 12, which the driver has, and libnvrtc is not of that" in said
-    assert "libnvrtc.so.13 is of CUDA 13.1" in said
+    assert (
+        "NVRTC of CUDA 11.2 to 12, which the driver supports, and libnvrtc is not of that" in said
+    )
+    assert "libnvrtc.so.13 is from CUDA 13.1" in said
     assert said.endswith("name the folder of a pip package's libnvrtc in LD_LIBRARY_PATH")
 
 
@@ -162,7 +164,7 @@ def test_long_payloads_that_are_recorded_too(with_driver: Run, tmp_path: Path) -
     rx, tx = (config["interfaces"][0][side] for side in ("rx", "tx"))
     for side in (rx, tx):
         side["queues"][0]["batch_size"] = 1
-    # From the packet, which is longer than UDP can tell.
+    # From the packet, which is longer than the UDP length field allows.
     (plan,) = rx["reorder_configs"]
     plan |= {"payload_base": "packet", "payload_byte_offset": 42 + 8}
     method = plan["method"]["batch_packet_number"]

@@ -82,7 +82,7 @@ def compilers_folder() -> Path:
 
 
 def data_types() -> list[Config]:
-    """Return the types of all plans; empty: payloads stay as they are."""
+    """Return the types of all plans; empty if payloads are not converted."""
     pairs = [{"input_type": a, "output_type": b} for a, b in CONVERSIONS]
     swapped = [
         {**each, "endianness": "network"} for each in pairs if each["input_type"][-1] in "62"

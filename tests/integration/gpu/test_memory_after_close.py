@@ -1,4 +1,4 @@
-"""A closed engine has no memory but that of frames and packets that somebody holds."""
+"""A closed engine keeps only the memory of frames and packets that are still in use."""
 
 import json
 from pathlib import Path
@@ -54,7 +54,7 @@ print(json.dumps([{r.name: (r.free, r.buffers) for r in after.regions}, plan.cou
 
 
 def run_with(run: Run, tmp_path: Path, program: str, config: Config, **answers: int) -> list[Any]:
-    """Run a program that sends frames; what it says, line by line."""
+    """Run a program that sends frames; return its output, line by line."""
     np.save(tmp_path / "data.npy", made())
     program = program.replace("CONFIG", repr(config))
     said, _ = run(program.replace("DATA", repr(f"{tmp_path / 'data.npy'}")), GUARD=1, **answers)

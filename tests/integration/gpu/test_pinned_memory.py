@@ -53,7 +53,10 @@ def test_a_gpu_that_has_other_addresses_is_refused(with_driver: Run) -> None:
 @pytest.mark.parametrize(
     ("answers", "reason"),
     [
-        ({"INIT": 100}, "the NVIDIA driver does not start: CUDA_ERROR_NAME: what went wrong"),
+        (
+            {"INIT": 100},
+            "the NVIDIA driver cannot be initialized: CUDA_ERROR_NAME: what went wrong",
+        ),
         ({"GPUS": 0}, "the NVIDIA driver finds no GPU (CUDA_VISIBLE_DEVICES may hide it)"),
     ],
 )
@@ -127,4 +130,7 @@ def test_a_hidden_gpu_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
     )
-    assert "needs CUDA, and the NVIDIA driver does not start: CUDA_ERROR_NO_DEVICE" in done.stderr
+    assert (
+        "needs CUDA, and the NVIDIA driver cannot be initialized: CUDA_ERROR_NO_DEVICE"
+        in done.stderr
+    )

@@ -1,4 +1,4 @@
-"""Frames that are made in a stream of the application."""
+"""Frames made in a stream of the application."""
 
 import json
 from pathlib import Path
@@ -72,7 +72,7 @@ def test_kernels_are_launched_in_the_stream_that_is_set(with_driver: Run) -> Non
     said, asked = with_driver(PRELUDE + STREAMS)
     assert json.loads(said) == [[True] * 6, True, True]
     order = [line for line in asked if line.startswith(("launch-", "wait-"))]
-    # Each waits for the one before; a frame is one launch or more.
+    # Each waits for the previous one; a frame is one launch or more.
     once = [line for at, line in enumerate(order) if at == 0 or order[at - 1] != line]
     wanted = [f"{what}-{number}" for number in (1, 2, 1, 2) for what in ("wait", "launch")]
     assert once == [*wanted, "wait-1"]
@@ -101,8 +101,8 @@ with Engine.open(CPU) as engine:
         "InvalidParameterError: reorder config 'images': the stream cannot be used "
         "(CUDA_ERROR_NAME: what went wrong); accepted is a stream of GPU 0, or null",
         "InvalidParameterError: reorder config 'images': the stream is the per-thread default "
-        "stream (2), and several threads launch; make a stream of your own, or use the plan's "
-        "(null)",
+        "stream (2), and several threads launch; create a stream, or use that of the "
+        "plan (null)",
         no_stream.format("'stream'"),
         no_stream.format("True"),
         no_stream.format("-1"),

@@ -1,4 +1,4 @@
-"""Engines small enough to overload, a RunEngine, and every document checked."""
+"""Engines small enough to overload, a RunEngine, and checks of every document."""
 
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
@@ -68,7 +68,7 @@ def packets(files: list[Path]) -> int:
 
 
 def tcpdump_count(file: Path) -> int:
-    """Count the packets that tcpdump reads from a file without a complaint."""
+    """Count the packets that tcpdump reads from a file without warnings."""
     done = subprocess.run(["tcpdump", "-nr", file], capture_output=True, text=True, check=True)
     assert "truncated" not in done.stderr
     return len(done.stdout.splitlines())
@@ -83,7 +83,7 @@ def loopback(
     drops: bool = False,
     start: bool = False,
 ) -> dict[str, Any]:
-    """A loopback engine whose two receive queues have regions of their own.
+    """A loopback engine whose two receive queues have separate regions.
 
     ``start``: with a flow ``begin`` to the first queue, of packets to port 4999.
     """
@@ -184,7 +184,7 @@ def both(make: Callable[..., Daq]) -> tuple[Daq, Capture, Capture]:
 
 @pytest.fixture
 def send_to() -> Callable[[Daq, int, int], None]:
-    """Send frames to a UDP port, and wait until they have left."""
+    """Send frames to a UDP port, and wait until they have been sent."""
 
     def send_frames(daq: Daq, port: int, count: int) -> None:
         packets = frames.udp_frames(
@@ -205,13 +205,13 @@ def send_to() -> Callable[[Daq, int, int], None]:
 
 @pytest.fixture
 def send(send_to: Callable[[Daq, int, int], None]) -> Callable[[Daq, int], None]:
-    """Send frames to the first receive queue, and wait until they have left."""
+    """Send frames to the first receive queue, and wait until they have been sent."""
     return lambda daq, count: send_to(daq, 5000, count)
 
 
 @pytest.fixture
 def profile(captures) -> Iterator[Callable[..., tuple[Daq, Capture, TxQueue]]]:
-    """Return the device of a profile, on ports of this host that are free, and its two ends."""
+    """Return the device of a profile on unused ports of this host, and its two ends."""
     made = []
 
     def make(

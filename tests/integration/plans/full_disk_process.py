@@ -16,7 +16,7 @@ from daqiri_ophyd.devices import make_daq
 
 
 def main(data: Path, kind: str) -> None:
-    """Scan; then copy what the disk has, which is gone with this process."""
+    """Scan; then copy the files of the disk, which disappears with this process."""
     captures = data / "captures"
     engine = RunEngine({}, context_managers=[])
     stops = []

@@ -1,4 +1,4 @@
-"""Transmissions that nobody takes: they are paused and aborted, and leave nothing behind."""
+"""Transmissions that no receiver accepts: they are paused and aborted, and leave nothing behind."""
 
 import asyncio
 import threading
@@ -17,7 +17,7 @@ from free_ports import free_port
 from daqiri_ophyd import plans, profiles
 from daqiri_ophyd.devices import make_daq
 
-# More than receive queues, transmit queues and sockets hold together.
+# More than receive queues, transmit queues and sockets together can hold.
 FLOOD = {"count": 2_000_000, "size": 900}
 OWN = {"count": 200, "size": 500, "rate": 2000}
 
@@ -34,7 +34,7 @@ class Line:
 
     def __init__(self, daq, capture, tx, received) -> None:
         self.daq, self.capture, self.tx, self.received = daq, capture, tx, received
-        # Of each captured packet; those of TCP are as many as the stream was read in.
+        # For each captured packet; in TCP, a packet is one read of the stream.
         self.header = 42 if tx.member_name == "out" else 40
 
     @property
@@ -42,7 +42,7 @@ class Line:
         return self.daq.tx_queue(self.tx.port_name, self.tx.member_name)
 
     def is_stuck(self) -> bool:
-        """Packets are held, and none has left for 0.2 s."""
+        """Packets are held, and none was sent for 0.2 s."""
         if not self.daq.is_open:
             return False
         before = self.queue.counters()
@@ -81,7 +81,7 @@ def line(request, make, captures) -> Iterator[Line]:
 
 @contextmanager
 def paused_when(run_engine, condition: Callable[[], object]) -> Iterator[None]:
-    """Expect that the plan which is run inside is paused, as it is when a condition holds."""
+    """Require that the plan run inside pauses when a condition holds."""
 
     def watch() -> None:
         wait_for(condition)
@@ -95,7 +95,7 @@ def paused_when(run_engine, condition: Callable[[], object]) -> Iterator[None]:
 
 
 class Heartbeat:
-    """The longest time for which an event loop did nothing."""
+    """The longest time for which an event loop was blocked."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.longest = 0.0
@@ -120,7 +120,7 @@ def test_a_transmission_that_nobody_takes_is_ended_as_the_user_says(
 ):
     with paused_when(run_engine, line.is_stuck):
         run_engine(plans.timed_tx(line.tx, FLOOD))
-    # What was submitted stays in the queue, for the user may resume.
+    # Submitted packets stay in the queue, because the user may resume.
     assert line.queue.counters().held > 0
     assert line.queue.counters().dropped_total == 0
 
@@ -134,7 +134,7 @@ def test_a_transmission_that_nobody_takes_is_ended_as_the_user_says(
     assert run_engine.state == "idle"
     assert documents.stop["exit_status"] == ("success" if end == "stop" else "abort")
     assert documents.stop["reason"] == ("enough" if end == "abort" else "")
-    assert heartbeat.longest < 2.0  # milliseconds; it was the timeout of the queue, 10 s
+    assert heartbeat.longest < 2.0  # takes milliseconds; formerly the timeout of the queue, 10 s
     line.assert_idle()
     assert line.queue.counters().dropped["flushed"] > 0
     line.assert_next_run_has_only_its_own(run_engine, documents)
@@ -152,7 +152,7 @@ def test_a_pause_without_anybody_who_reads_does_not_hold_up_the_loop(line, run_e
     with paused_when(run_engine, stuck):
         run_engine(plans.timed_tx(line.tx, FLOOD))
     heartbeats[0].stop()
-    assert heartbeats[0].longest < 0.5  # it was a second
+    assert heartbeats[0].longest < 0.5  # formerly a second
     run_engine.abort("enough")
     line.assert_idle()
 
@@ -217,7 +217,7 @@ def test_an_abort_drops_what_is_to_leave_later(daq, run_engine, documents):
 
 
 def test_a_reading_whose_packets_nobody_takes_is_taken_again(make, run_engine, documents):
-    """The queue beside the captured one is full; the packets for it are held at the pause."""
+    """The queue next to the captured one is full; its packets are held at the pause."""
     daq = make(tx_buffers=256)
     tx, capture = daq.port0.tx.out, daq.port0.capture
     capture.acquire_time.put(0.5)
@@ -248,13 +248,13 @@ def test_a_reading_whose_packets_nobody_takes_is_taken_again(make, run_engine, d
 def test_a_capture_that_fails_ends_the_run_at_once_and_says_why(
     make, run_engine, documents, captures, monkeypatch
 ):
-    """The transmission could not end: nobody takes its packets any more."""
+    """The transmission could not end, because no receiver takes its packets."""
     daq = make(rx_buffers=512, tx_buffers=1024)
     capture, tx = daq.port0.capture, daq.port0.tx.out
 
     def fail() -> None:
         wait_for(lambda: capture.progress is not None and capture.progress.packets > 2000)
-        captures.rename(captures.with_name("moved"))  # at once, while files are being made
+        captures.rename(captures.with_name("moved"))  # immediately, while files are being made
 
     ended: list[Any] = []
     give_up = tx.stop
@@ -276,7 +276,7 @@ def test_a_capture_that_fails_ends_the_run_at_once_and_says_why(
     assert documents.stop["exit_status"] == "fail"
     assert "daq_port0_capture: capturing failed" in documents.stop["reason"]
     assert str(captures) in documents.stop["reason"]
-    # The transmission was going on, and had not given up.
+    # The transmission continued and did not give up.
     (transmission,) = ended
     assert transmission.running
     assert transmission.error is None

@@ -22,7 +22,7 @@ ENGINES = ["loopback", "udp", "tcp"]
 
 
 class Bench(NamedTuple):
-    """An engine, what sends and what captures, and two motors."""
+    """An engine, its sender and capture, and two motors."""
 
     daq: Daq
     capture: Capture
@@ -52,7 +52,7 @@ class Bench(NamedTuple):
 def bench(profile) -> Callable[[str], Bench]:
     def make(name: str) -> Bench:
         daq, capture, tx = profile(name)
-        # TCP passes on what has arrived: only one message is one packet.
+        # TCP passes on what has arrived, so only a single message is a single packet.
         packets = {"count": 1, "size": 1000} if name == "tcp" else {"count": 50, "size": 100}
         capture.num_packets.put(packets["count"])
         tx.start_delay.put(0.0)
@@ -158,7 +158,7 @@ CASES: dict[str, tuple[int | None, Callable[[Bench], MsgGenerator[Any]]]] = {
 
 
 def public_plans() -> set[str]:
-    """Names of the plans of Bluesky, each once: some have several names."""
+    """Names of the plans of Bluesky, each plan once: some have several names."""
     return {
         function.__name__
         for name, function in vars(bp).items()
@@ -246,7 +246,7 @@ def test_baselines_and_monitors(engine, bench, run_engine, documents, captures):
     def readings():
         for number in (1, 2, 3):
             yield from bps.trigger_and_read(b.devices)
-            while received._told != number * b.packets["count"]:  # the monitor has had it
+            while received._told != number * b.packets["count"]:  # the monitor has received it
                 yield from bps.sleep(0.01)
 
     run_engine.preprocessors.append(SupplementalData(baseline=[b.daq], monitors=[received]))

@@ -51,7 +51,7 @@ def recorded(capture: Capture) -> int:
 
 def step(daq: Daq, capture: Capture, tx: TxQueue) -> Scan:
     tx.start_delay.put(0.0)
-    if tx.segment_size:  # how many packets a stream becomes is not known
+    if tx.segment_size:  # the number of packets that a stream becomes is unknown
         capture.acquire_time.put(0.8)
     else:
         capture.num_packets.put(STEP["count"])
@@ -66,7 +66,7 @@ def step(daq: Daq, capture: Capture, tx: TxQueue) -> Scan:
 
 def fly(daq: Daq, capture: Capture, tx: TxQueue, packets: dict[str, int] = FLY) -> Scan:
     limit = {} if tx.segment_size else {"num_packets": packets["count"]}
-    # Without a limit it ends after what is sent, and after this time.
+    # Without a limit, it ends after the last packet and this time.
     capture.linger.put(0.3)
     plan = plans.capture(
         capture, **limit, roll_packets=100, tx=tx, packets=packets, flush_period=0.05, timeout=20.0
@@ -175,7 +175,7 @@ def test_an_ended_scan_has_its_files_and_another_follows(
     if scan.steps:
         beside = 1  # the reading that was interrupted
     else:
-        # A halt gives the plan no chance to collect the rows since the latest.
+        # After a halt, the plan cannot collect the rows since the latest.
         run = documents.of("start")[0]["uid"]
         named = len(events_of(documents, run, "primary"))
         beside = len(on_disk) - named if ending == "halt" else 0

@@ -1,4 +1,4 @@
-"""Opening an engine takes time: plans do it on threads, and the RunEngine's loop goes on."""
+"""Opening an engine takes time: plans do it on threads, so the RunEngine's loop keeps running."""
 
 import threading
 
@@ -17,11 +17,11 @@ BURST = {"count": 50, "size": 100, "udp_dst": 6000}
 
 
 class Opening:
-    """Engines that open only when the loop of a RunEngine goes on meanwhile, or not at all."""
+    """Engines that open only while the loop of a RunEngine is running, or not at all."""
 
     def __init__(self, run_engine, monkeypatch) -> None:
         self.count = 0
-        # Raised for as long as it is there; the configuration that is spared opens all the same.
+        # Raised while it is set; the other configuration still opens.
         self.error: Exception | None = None
         self.spared: object = None
         self._loop, self._open = run_engine.loop, Engine.open
@@ -149,7 +149,7 @@ def test_flows_are_configured_once_where_the_plan_is_paused_meanwhile(
 
 
 def slow_close(run_engine, monkeypatch) -> None:
-    """Close engines only when a plan has set all it sets, and waits."""
+    """Close engines only when a plan has set all values and waits."""
     waiting, close = threading.Event(), Engine.close
     run_engine.msg_hook = lambda msg: msg.command in ("wait", "sleep") and waiting.set()
 

@@ -1,4 +1,4 @@
-"""Scans whose catalog is killed, and captures whose peer goes away."""
+"""Scans whose catalog is killed, and captures whose peer disconnects."""
 
 import json
 import re
@@ -41,7 +41,7 @@ class Embedded:
         return Catalog.open(self.directory, readable=[self.captures])
 
     def restart(self) -> None:
-        """The next one that opens it serves it."""
+        """The next process that opens it becomes the server."""
 
     def end(self) -> None:
         if self._holder.process.poll() is None:
@@ -77,7 +77,7 @@ def server(request, tmp_path, captures, empty_catalog, monkeypatch) -> Iterator[
 
 
 def assert_stored(catalog: Catalog, uid: str, documents: Any) -> None:
-    """The run is in the catalog once and whole."""
+    """The run is in the catalog exactly once and complete."""
     run = catalog.client[uid]
     assert list(catalog.client) == [uid]
     files = capture_files(run)
@@ -110,7 +110,7 @@ def test_a_scan_goes_on_when_its_catalog_is_killed_and_is_stored_once_it_is_back
             capture, 240, roll_packets=40, tx=tx, packets=sent, flush_period=0.05, timeout=60.0
         )
     with server.open() as catalog:
-        # With rows in the catalog when it is killed, and a request for each one after that.
+        # With rows in the catalog when it is killed, and a request for each later one.
         writer = catalog.writer(batch_size=1)
         run_engine.subscribe(writer)
         killed = []
@@ -123,7 +123,7 @@ def test_a_scan_goes_on_when_its_catalog_is_killed_and_is_stored_once_it_is_back
 
         run_engine.subscribe(kill)
         (uid,) = run_engine(plan)
-        # All of the last rows may be collected at once; the stop document is left in any case.
+        # The last rows may be collected together; the stop document is missing in any case.
         assert 2 <= killed[0] <= len(documents.rows())
         assert documents.stop["exit_status"] == "success"
         (backup,) = writer.backups
@@ -134,7 +134,7 @@ def test_a_scan_goes_on_when_its_catalog_is_killed_and_is_stored_once_it_is_back
         assert catalog.ingest_backup(backup) == uid
         assert_stored(catalog, uid, documents)
         assert packets(capture_files(catalog.client[uid])) == 240
-        # Again: nothing to do, nothing twice.
+        # Repeated: no work left, and nothing is stored twice.
         assert catalog.ingest_backup(backup) == uid
         assert_stored(catalog, uid, documents)
 

@@ -1,4 +1,4 @@
-"""Flows as devices: what they count, and keys of their matches that plans set."""
+"""Flows as devices: their counters, and keys of their matches that plans set."""
 
 import contextlib
 import json
@@ -45,7 +45,7 @@ def test_flows_count_what_they_match(daq, run_engine):
     def plan():
         yield from transmit(daq, udp_dst=5000)
         yield from transmit(daq, udp_dst=5001, count=20)
-        yield from transmit(daq, udp_dst=7000, count=10)  # no flow's
+        yield from transmit(daq, udp_dst=7000, count=10)  # of no flow
 
     with daq:
         run_engine(plan())
@@ -287,7 +287,7 @@ def test_an_engine_that_cannot_be_opened_is_opened_as_it_was(captures, run_engin
     port = str(free_port("udp"))
     configuration = yaml.safe_load(profiles.path("udp").read_text().replace("47100", port))
     rx = configuration["daqiri"]["cfg"]["interfaces"][0]["rx"]
-    # Sockets refuse flows that match it.
+    # Sockets reject flows with this match.
     rx["flex_items"] = [FLEX]
     rx["flows"] = [
         {

@@ -1,4 +1,4 @@
-"""What a run notes of flows that are configured while it is open."""
+"""Records in a run of flows that are configured while it is open."""
 
 import json
 import threading
@@ -19,7 +19,7 @@ BURST = {"count": 50, "size": 100, "udp_dst": 6000}
 
 
 def matches(documents) -> list[object]:
-    """Return what flow `images` matched by the events of flows."""
+    """Return what flow `images` matched, according to the events of flows."""
     tables = [json.loads(row["daq_flow_table"]) for row in documents.rows("flows")]
     return [table["port0"][0]["match"]["udp_dst"] for table in tables]
 

@@ -1,4 +1,4 @@
-"""Flows that come and go, with their devices: when they may, and beside other threads."""
+"""Adding and removing flows with their devices: in which states, and with other threads."""
 
 import json
 import operator
@@ -16,7 +16,7 @@ MORE = {"id": 70, "queue": "rest", "udp_dst": 6500}
 
 
 def staged_alone(*devices):
-    """Stage devices for a plan, and not, as Bluesky's decorator, all of the engine."""
+    """Stage only these devices for a plan; Bluesky's decorator stages the whole engine."""
 
     def decorate(plan):
         def staged():
@@ -119,7 +119,7 @@ def test_threads_that_add_and_remove_flows_leave_their_devices(daq):
 
 
 def test_devices_follow_the_later_of_two_changes(daq, monkeypatch):
-    """The thread of the earlier change comes to the devices last."""
+    """The thread of the earlier change reaches the devices last."""
     daq.open()
     began, go_on = threading.Event(), threading.Event()
     flows = type(daq).flows
@@ -128,7 +128,7 @@ def test_devices_follow_the_later_of_two_changes(daq, monkeypatch):
         table = flows.fget(owner)
         if threading.current_thread() is first:
             began.set()
-            go_on.wait(1)  # the lock keeps the other thread away, which would set it
+            go_on.wait(1)  # the lock blocks the other thread, which would set it
         return table
 
     def change_later() -> None:

@@ -1,4 +1,4 @@
-"""Flows configured by a plan, and what the devices refuse."""
+"""Flows configured by a plan, and values that the devices reject."""
 
 import json
 import time
@@ -158,7 +158,7 @@ def test_subscribed_counters_follow_the_engine(daq, run_engine):
     assert len([value for value in seen if 0 < value < 500]) > 1
     assert seen == sorted(seen)
     assert any(0 < value < 500 for value in fractions)
-    # Nobody is told of what has not changed, except by a reading.
+    # Subscribers are notified only of changes, except by a reading.
     assert len(idle) < len(seen)
 
 
@@ -211,7 +211,7 @@ def test_regions_tell_their_free_buffers(daq, send):
     assert rx.read()["daq_regions_rx_free"]["value"] == before
     seen: list[int] = []
     rx.free.subscribe(lambda value, **_: seen.append(value))
-    send(daq, 640)  # ten bursts, which nobody takes
+    send(daq, 640)  # ten bursts, which are not received
     end = time.monotonic() + 20
     while not seen or seen[-1] != before - 640:
         assert time.monotonic() < end, (before, seen)

@@ -12,7 +12,7 @@ from daqiri_ophyd.engine import Engine
 
 
 class Gate:
-    """Opens engines, of this process only when it may; tells that it is asked to."""
+    """Opens engines of this process only when permitted, and reports requests."""
 
     def __init__(self) -> None:
         self._process = os.getpid()
@@ -28,7 +28,7 @@ class Gate:
 
 
 def use(daq) -> bool:
-    """Open the engine, send, and tick, in a child that has no thread of its parent's."""
+    """Open the engine, send, and tick, in a child that has no threads of its parent."""
     signal.alarm(30)  # ends a child that waits for a lock
     assert not daq.is_open
     ticked = threading.Event()

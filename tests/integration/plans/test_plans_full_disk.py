@@ -1,4 +1,4 @@
-"""Scans on a disk that fills up: all that arrived is in files or told as lost."""
+"""Scans on a disk that fills up: every packet is in a file or reported as lost."""
 
 import json
 import shutil
@@ -47,7 +47,7 @@ def scan(daq, on_error: str, on_drop: str):
 
 
 def require_account(documents, captures: Path) -> list[dict]:
-    """Rows and metadata add up to what arrived; returns the rows."""
+    """Rows and metadata add up to the packets that arrived; returns the rows."""
     rows = documents.rows()
     for key in ("packets", "dropped"):
         metadata = [json.loads(file.read_text())[key] for file in captures.rglob("*.json")]
@@ -111,7 +111,7 @@ def test_what_was_captured_until_the_disk_was_full_is_in_the_catalog(tmp_path, e
     shutil.copytree(empty_catalog, tmp_path / "catalog")
     folder = tmp_path / "captures"
     folder.mkdir()
-    # In namespaces of its own: a file system that is really full, without being root.
+    # Runs in new namespaces, with a really full file system and without root permissions.
     done = subprocess.run(
         [
             *("unshare", "--mount", "--map-root-user", "sh", "-ec"),
@@ -139,7 +139,7 @@ def test_what_was_captured_until_the_disk_was_full_is_in_the_catalog(tmp_path, e
         assert counts == [packets([file]) for file in files] == [tcpdump_count(f) for f in files]
         assert len(catalog.databroker()[stop["run_start"]].table()) == len(files)
         assert run.validate(raise_on_error=True) is True
-    # Complete files, and in a fly scan the one that was cut, with what it lost.
+    # Complete files, and in a fly scan the one that was cut, with its losses.
     dropped = table["daq_port0_capture_dropped"].values.tolist()
     assert counts[:3] == [300, 300, 300] and not any(dropped[:3])
     if kind == "step":
@@ -147,7 +147,7 @@ def test_what_was_captured_until_the_disk_was_full_is_in_the_catalog(tmp_path, e
     else:
         assert f"; {sum(dropped)} packets were not written" in stop["reason"]
         assert len(counts) == 4 and 0 < counts[3] < 300 and dropped[3] > 0
-    # Nothing on disk is torn, what is in no document included.
+    # No file on disk is torn, even if it is in no document.
     for file in folder.rglob("*.pcap"):
         with PcapFile(file) as pcap:
             assert pcap.torn_bytes == 0

@@ -59,7 +59,7 @@ def captured(capture) -> int:
 
 
 def assert_idle(daq) -> None:
-    """Nothing goes on, and another run works."""
+    """Nothing is running any longer, and another run works."""
     capture, tx = daq.port0.capture, daq.port0.tx.out
     assert capture.progress is None
     assert tx.transmission is None
@@ -70,7 +70,7 @@ def assert_idle(daq) -> None:
 
 @pytest.fixture
 def flight(daq):
-    """A slow transmission that is captured, and the number that is captured so far."""
+    """A slow transmission that is captured, and the number captured so far."""
     capture, tx = daq.port0.capture, daq.port0.tx.out
     plan = plans.capture(
         capture, 600, roll_packets=100, tx=tx, packets=SLOW, flush_period=0.05, timeout=5.0
@@ -147,7 +147,7 @@ def test_an_ended_fly_scan_leaves_files_and_an_idle_engine(
     found = numbers(sorted(captures.rglob("*.pcap")))
     assert found == list(range(len(found)))
     assert len(found) > 150
-    if end != "halt":  # which leaves the plan no chance
+    if end != "halt":  # which does not let the plan clean up
         assert numbers(documents.files()) == found
         packets = [row["daq_port0_capture_packets"] for row in documents.rows()]
         assert sum(packets) == len(found)
@@ -175,7 +175,7 @@ def test_a_paused_reading_is_taken_again(daq, run_engine, documents, captures):
     files = documents.files()
     for file in files:
         assert numbers([file]) == list(range(400))
-    # What the first try caught stays beside them.
+    # The captures of the first attempt are kept.
     (beside,) = set(captures.rglob("*.pcap")) - set(files)
     assert 100 < len(numbers([beside])) < 400
 
@@ -288,7 +288,7 @@ def test_lost_packets_fail_a_run_by_name(make, run_engine, documents):
     assert documents.stop["exit_status"] == "fail"
     reason = documents.stop["reason"]
     assert any(name in reason for name in ("no_packet_buffer", "nic", "ring_full"))
-    # What was captured is part of the run, and the loss is accounted for.
+    # Captured packets are part of the run, and the losses are counted.
     rows = documents.rows()
     assert sum(len(numbers([file])) for file in documents.files()) == sum(
         row["daq_port0_capture_packets"] for row in rows
@@ -387,7 +387,7 @@ except RunEngineInterrupted:
 
 @pytest.mark.parametrize("ending", ["abort", "exit"])
 def test_control_c(tmp_path, captures, ending):
-    """Twice Ctrl-C pauses a plan at once; then the user aborts, or just leaves."""
+    """Two Ctrl-C pause a plan immediately; then the user aborts, or just exits."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     errors = tmp_path / "stderr"
@@ -412,7 +412,7 @@ def test_control_c(tmp_path, captures, ending):
         read_until("capturing")
         process.send_signal(signal.SIGINT)
         read_until("deferred pause")
-        time.sleep(0.2)  # the RunEngine takes what comes closer together for one
+        time.sleep(0.2)  # the RunEngine takes two that are closer together as one
         process.send_signal(signal.SIGINT)
         read_until("interrupted")
         if ending == "abort":

@@ -1,4 +1,4 @@
-"""What users may do with any device: settings, kinds, stage signatures, monitors."""
+"""Uses of any device: settings, kinds, stage signatures, monitors."""
 
 import math
 import threading
@@ -60,7 +60,7 @@ def test_subscribers_may_read_the_device(daq, run_engine, send):
 
 
 def run_both(daq, run_engine):
-    """Take one reading in a step scan, and one file on the fly."""
+    """Take one reading in a step scan, and one file in a fly scan."""
     capture, tx = daq.port0.capture, daq.port0.tx.out
 
     def step():
@@ -100,7 +100,7 @@ def test_stage_signatures_take_effect(daq, run_engine, documents):
         documents.clear()
         run_engine(plan)
         (row,) = documents.rows()
-        # A plan's own argument comes first.
+        # An argument of the plan takes precedence.
         assert row.get(f"{capture.name}_lossy") is False, kind
         assert len(documents.files()) == 1
     assert capture.on_drop.get() == "fail"
@@ -193,7 +193,7 @@ def test_a_deferred_pause_takes_effect(daq, run_engine, documents):
     assert documents.stop["exit_status"] == "success"
 
 
-# --- An engine that is closed; looking at it
+# --- A closed engine, and inspecting it
 
 
 def test_baseline_and_monitors_open_the_engine(daq, run_engine, documents):

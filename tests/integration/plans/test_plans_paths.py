@@ -1,4 +1,4 @@
-"""Where captures are written, and where documents say that they are."""
+"""Where captures are written, and the paths in the documents."""
 
 import itertools
 from pathlib import Path
@@ -138,7 +138,7 @@ def test_a_path_provider_decides(tmp_path, run_engine, documents, uri):
 
     def provider(device_name):
         asked.append(device_name)
-        # What ophyd-async's providers return has these and other attributes.
+        # The results of ophyd-async's providers have these and other attributes.
         return SimpleNamespace(directory_path=tmp_path / "a", filename="cam", directory_uri=uri)
 
     with make_daq(loopback(), directory=provider) as daq:

@@ -1,4 +1,4 @@
-"""Prepared captures: exactly so many files of so many packets, and settings as before."""
+"""Prepared captures: the given number of files and packets, and unchanged settings."""
 
 import json
 import socket
@@ -209,7 +209,7 @@ def test_a_failure_is_told_before_the_run_can_be_closed(make, run_engine, docume
 
 
 def test_a_flow_with_id_0_cannot_start_it(captures):
-    """Packets that match no flow have this id, too."""
+    """Packets that match no flow also have this id."""
     configuration = loopback(start=True)
     configuration["interfaces"][0]["rx"]["flows"][0]["id"] = 0
     with make_daq(configuration, "daq", directory=captures) as daq:

@@ -1,4 +1,4 @@
-"""Prepared captures that fail, are paused, or are ended: what there is then."""
+"""Prepared captures that fail, are paused or are ended, and their results."""
 
 import threading
 import time
@@ -116,7 +116,7 @@ def test_a_pause_of_a_plan_of_bluesky_stubs(daq, run_engine, documents, send):
 
 
 def test_a_pause_while_bluesky_collects_is_an_error(daq, run_engine, documents, send):
-    """Bluesky's stub ends then, before the capture is complete."""
+    """Bluesky's stub then ends before the capture is complete."""
     capture = daq.port0.capture
     before = settings(capture)
 

@@ -1,4 +1,4 @@
-"""Calls of prepared captures in another order than usual, and what shares a stream with them."""
+"""Calls of prepared captures in an unusual order, and devices that share a stream with them."""
 
 import pytest
 from bluesky import plan_stubs as bps
@@ -162,7 +162,7 @@ def test_numbers_that_an_engine_cannot_count_are_refused(daq):
 
 
 def test_a_pause_in_the_last_collection(both, run_engine, documents, send_to):
-    """The RunEngine cancels it where it waits for the indices of several captures."""
+    """The RunEngine cancels it while it waits for the indices of several captures."""
     daq, first, second = both
     paused = []
 
@@ -193,7 +193,7 @@ def test_a_pause_in_the_last_collection(both, run_engine, documents, send_to):
 
 
 def test_one_of_two_that_is_prepared_again_counts_rows_anew(both, run_engine, documents, send_to):
-    """The rows of the other go on, so that its next files are in no row."""
+    """The rows of the other continue, so that its next files are in no row."""
     daq, first, second = both
 
     def send():

@@ -1,4 +1,4 @@
-"""Several receive queues of a port at once: files, rows, limits, losses."""
+"""Several receive queues of a port in one scan: files, rows, limits, losses."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def both(daq):
 
 
 def mixed(count: int, *, interval_ns: int = 0, other: int = 3) -> PacketArray:
-    """Frames of which every third, or another share, is for the second queue."""
+    """Frames of which every third, or another fraction, is for the second queue."""
     ports = np.where(np.arange(count) % other == 0, 5001, 5000)
     packets = frames.udp_frames(
         (count, 60),
@@ -63,7 +63,7 @@ def by_queue(documents) -> dict[str, list[int]]:
 
 
 def check_rows(documents) -> None:
-    """Rows equal files, and sums are sums."""
+    """Rows agree with files, and sums are correct."""
     rows, files = documents.rows(), by_queue(documents)
     for queue in ("frames", "rest"):
         column = [row[f"{NAME}_{queue}_packets"] for row in rows]
@@ -186,7 +186,7 @@ def test_a_queue_that_is_recorded_already_is_named(daq, both, run_engine, captur
     other.acquire_time.put(1.0)
     with pytest.raises(Exception, match="rest"):
         run_engine(bp.count([other, both]))
-    # Neither half a recording nor its file is left.
+    # Neither a partial recording nor its file remains.
     assert both.progress is None and other.progress is None
     assert not list(captures.rglob("port0_frames_*"))
 

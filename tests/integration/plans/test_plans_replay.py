@@ -1,4 +1,4 @@
-"""Stored runs put on the wire again, on loopback and on UDP sockets."""
+"""Stored runs sent again, on loopback and on UDP sockets."""
 
 from pathlib import Path
 

@@ -32,7 +32,7 @@ def run_engine(documents) -> RunEngine:
 
 
 def contents(files: list[Path], segment_size: int | None) -> list[bytes] | bytes:
-    """What a port was sent: packets, or the bytes of a stream."""
+    """The data that a port was sent: packets, or the bytes of a stream."""
     with PcapFile(files[0]) as pcap:
         link_type = pcap.link_type
     found = []
@@ -43,7 +43,7 @@ def contents(files: list[Path], segment_size: int | None) -> list[bytes] | bytes
 
 
 def sent_by(tx: TxQueue) -> list[bytes] | bytes:
-    """What `BURST` is."""
+    """The sender of `BURST`."""
     numbered = NumberedPackets(300, 200, link_type=tx.link_type)
     rows = np.concatenate([c.data.reshape(len(c), -1) for c in numbered.chunks()])
     return rows.tobytes() if tx.segment_size else [row.tobytes() for row in rows]
@@ -94,7 +94,7 @@ def test_a_replay_is_verified(name, profile, run_engine, catalog, documents):
 
 
 def test_a_stream_whose_records_are_longer_than_a_packet_is_replayed(profile, run_engine, catalog):
-    """The receiver takes up to 64 KiB at once, the sender sends up to 8 KiB."""
+    """The receiver takes up to 64 KiB per packet, the sender sends up to 8 KiB."""
     _, capture, tx = profile("tcp")
     packets = {"count": 400, "size": 8000}
     plan = plans.capture(capture, acquire_time=1.0, tx=tx, packets=packets)
@@ -161,12 +161,12 @@ def test_a_difference_fails_the_run_in_words(profile, run_engine, catalog, docum
 
 
 def test_packets_that_do_not_come_are_named(profile, run_engine, catalog, documents):
-    """Rewritten, they go to the other queue of the port."""
+    """Rewritten packets go to the other queue of the port."""
     _, capture, tx = profile("loopback")
     first = record(run_engine, capture, tx)
     documents.clear()
     rewrite = {"udp_dst": 5001}
-    # The cause is raised, not what follows from it.
+    # The cause is raised, not its consequences.
     with pytest.raises(FailedStatus, match=r"no progress for 0.5 s: 0 of 300 packets$"):
         run_engine(plans.verify_replay(tx, first, capture, catalog, timeout=0.5, rewrite=rewrite))
     reason = documents.stop["reason"]
@@ -221,7 +221,7 @@ def test_bytes_that_were_sent_before_a_replay_are_not_counted_as_its_own(capture
                 queue.receive(0.01)
 
         send(3000)
-        # The receiver has buffers for less, and nobody takes them.
+        # The receiver has fewer buffers, and no packets are received.
         assert queue.counters().received_bytes < 3_000_000
         messages = _when_arrived(flight(), tx, capture, 60_000, 20.0)
         assert next(messages).command == "kickoff"
@@ -231,7 +231,7 @@ def test_bytes_that_were_sent_before_a_replay_are_not_counted_as_its_own(capture
         receive_until(3_060_000)
         commands = [message.command for message in messages]
         assert commands[-1] == "complete"
-        # Bytes that were lost with an earlier connection are not waited for.
+        # The replay does not wait for bytes that were lost with an earlier connection.
         monkeypatch.setattr("daqiri_ophyd.plans._replay.bytes_on_the_way", lambda *_: 1000)
         messages = _when_arrived(flight(), tx, capture, 60_000, 20.0)
         assert next(messages).command == "kickoff"
@@ -241,7 +241,7 @@ def test_bytes_that_were_sent_before_a_replay_are_not_counted_as_its_own(capture
 
 
 def test_runs_are_found_by_what_clients_send(profile, run_engine, catalog, documents):
-    """A queue server and blueapi send numbers and text, and no catalog."""
+    """A queue server and blueapi send numbers and text, but no catalog."""
     _, capture, tx = profile("loopback")
     first = record(run_engine, capture, tx)
     opened = []

@@ -85,7 +85,7 @@ def test_the_format_of_a_run_is_fixed(daq):
 def test_a_reading_begins_when_it_is_triggered(daq, run_engine, documents):
     capture, tx = daq.port0.capture, daq.port0.tx.out
     capture.num_packets.put(300)
-    run_engine(plans.timed_tx(tx, {**BURST, "size": 64}))  # nobody records these
+    run_engine(plans.timed_tx(tx, {**BURST, "size": 64}))  # these are not recorded
     documents.clear()
 
     run_engine(prepare(tx))
@@ -93,7 +93,7 @@ def test_a_reading_begins_when_it_is_triggered(daq, run_engine, documents):
 
     with PcapFile(documents.files()[0]) as pcap:
         assert set(pcap.lengths) == {142}
-    # What was flushed is no loss.
+    # Flushed packets do not count as lost.
     assert documents.rows()[0]["daq_port0_capture_dropped"] == 0
     assert daq.port0.rx.frames.dropped_flushed.get() == 300
 
@@ -178,7 +178,7 @@ def test_packets_that_do_not_come_fail_in_words(daq, run_engine, documents):
 
     assert documents.stop["exit_status"] == "fail"
     assert "daq_port0_capture: capturing failed: no progress" in documents.stop["reason"]
-    # What did come is part of the run.
+    # The packets that arrived are part of the run.
     assert numbers(documents.files()[0]) == list(range(300))
     assert capture.progress is None
 
@@ -248,7 +248,7 @@ def test_what_the_run_used_is_in_its_descriptors(daq, run_engine, documents):
         assert '"udp_dst": 5000' in used["daq_flow_table"]
         assert used["daq_engine_version"].startswith("20")
         assert used["daq_configuration_sha256"] == daq.config_sha256
-        # The whole of it is in the run once.
+        # All packets are in the run once.
         assert "num_bufs" not in json.dumps(used)
     (start,) = documents.of("start")
     config = start["daqiri"]["daq"]["config"]

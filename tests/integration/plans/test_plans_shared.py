@@ -181,7 +181,7 @@ def test_a_file_that_a_failed_flight_completes_is_no_row(both):
         rest.complete().wait(20)
     rest.stop()
     wait_for(lambda: rest.progress is None)
-    # The one that was open, and empty.
+    # The open one, which is empty.
     assert len(rest.uncollected) == 1
     assert rest.get_index() == 0
     rest.unstage()
@@ -364,7 +364,7 @@ def test_an_abort_keeps_the_rows_that_there_are(both, run_engine, documents, sen
 
 @pytest.mark.parametrize("kept", ["nothing", "a row"])
 def test_rows_of_a_killed_process_are_added(both, captures, run_engine, documents, send_to, kept):
-    """The documents end where the process was killed; files go on."""
+    """The documents end where the process was killed; later files exist."""
     daq, *devices = both
 
     @bpp.stage_decorator(devices)

@@ -1,4 +1,4 @@
-"""Servers that run the startup collection, each a process with a data folder of its own."""
+"""Servers that run the startup collection, each in a process with a separate data folder."""
 
 import contextlib
 import os
@@ -92,11 +92,11 @@ class Service:
         return process
 
     def logs(self) -> str:
-        """The end of what the servers have written, for a failing assertion."""
+        """The end of the server output, for a failing assertion."""
         return "\n".join(log.read_text()[-4000:] for log in self.home.glob("*.log"))
 
     def stop(self) -> None:
-        """End all servers, and whatever they have started."""
+        """End all servers and the processes that they have started."""
         self.close_catalog()
         for process in reversed(self._processes):
             process.terminate()
@@ -119,7 +119,7 @@ class Service:
         return contents
 
     def stored(self, uid: str) -> Any:
-        """A run, once it is whole in the catalog: servers store in the background."""
+        """A run, once it is complete in the catalog: servers store in the background."""
 
         client = self.catalog.client
         wait_for(
@@ -134,14 +134,14 @@ class Service:
 
     @property
     def catalog(self) -> Catalog:
-        """The catalog, as a second process has it; the server's serves it."""
+        """The catalog, opened by a second process; the server process serves it."""
         if self._catalog is None:
             self._catalog = Catalog.open(self.data / "catalog", readable=[self.data / "captures"])
             assert not self._catalog.is_served_here
         return self._catalog
 
     def close_catalog(self) -> None:
-        """Close the catalog: the process that serves it has ended."""
+        """Close the catalog: its server process has ended."""
         if self._catalog is not None:
             self._catalog.close()
             self._catalog = None
@@ -149,7 +149,7 @@ class Service:
 
 @pytest.fixture(scope="module")
 def free_port() -> Iterator[Callable[[], int]]:
-    """Choose ports that the kernel gives to nobody else; servers that reuse addresses have them."""
+    """Choose ports that the kernel assigns to no other; servers that reuse addresses can bind."""
     with contextlib.ExitStack() as kept:
 
         def choose() -> int:

@@ -19,7 +19,7 @@ PACKETS = {"count": 100, "size": 64, "rate": 1000}
 
 
 class Blueapi:
-    """blueapi as its clients see it."""
+    """blueapi as seen by its clients."""
 
     def __init__(self, service: Service, url: str) -> None:
         self.service = service
@@ -147,7 +147,7 @@ def test_the_commands_of_the_guide_capture_replay_and_scan(blueapi):
     assert service.packets(captured["uid"]) == service.packets(replayed["uid"]) == [100]
     assert service.packets(scanned["uid"]) == [100, 100, 100]
     assert captured["instrument_session"] == "cm12345-1"
-    assert "daqiri" in captured  # what is said of the engine in any run of the collection
+    assert "daqiri" in captured  # the description of the engine in any run of the collection
 
 
 def test_a_run_is_replayed_by_scan_id_by_number_and_by_uid(blueapi):

@@ -56,7 +56,7 @@ def test_a_plan_is_submitted_and_its_run_found_as_the_tutorial_says(serve, free_
 
     (service.home / "program.py").write_text("".join(service.blocks("python")))
     program = f"{keys[0]}\npython program.py"
-    # To another process a run is whole a moment after its plan is done.
+    # To another process, a run is complete a moment after its plan is done.
     wait_for(lambda: "3 replay" in service.run(f"{program} || true"), service.logs())
     printed = service.run(program)
     begin = 0

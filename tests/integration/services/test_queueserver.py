@@ -22,7 +22,7 @@ COLLECTION = Path(profiles.__path__[0]) / "startup"
 
 
 class Queue:
-    """A queue server as its clients see it."""
+    """A queue server as seen by its clients."""
 
     def __init__(self, service: Service, address: str) -> None:
         self.service = service
@@ -139,7 +139,7 @@ def test_the_commands_of_the_guide_capture_replay_and_scan(queue):
     assert service.packets(captured) == service.packets(replayed) == [100]
     assert service.documents(replayed)[0]["replay_of"] == captured
     assert service.packets(steps) == [100, 100, 100]
-    assert service.packets(scanned) == [0, 0]  # nobody sends
+    assert service.packets(scanned) == [0, 0]  # nothing is sent
     queue.add("mv", f"{CAPTURE}.acquire_time", 0)
     queue.start()
     assert queue.runs() == []
@@ -193,7 +193,7 @@ def test_what_was_captured_before_the_end_is_kept(queue, option, end, in_history
     assert result["exit_status"] == in_history
     (uid,) = result["run_uids"]
     assert queue.service.documents(uid)[1]["exit_status"] == in_catalog
-    # All that was sent until the pause: the first packets, and the row has as many.
+    # All packets sent before the pause are the first ones, and the row has as many.
     (contents,) = queue.service.contents(uid)
     assert len(contents) >= 500
     numbers = [int.from_bytes(packet[42:50], "big") for packet in contents]
@@ -261,6 +261,6 @@ def test_a_destroyed_environment_can_be_opened_again_and_its_run_is_recovered(qu
     replayed, captured = queue.runs()
     assert service.packets(replayed) == [packets]
     assert service.packets(captured) == [100]
-    # Scan ids go on where the destroyed environment was.
+    # Scan ids continue from the destroyed environment.
     scan_ids = [service.documents(run)[0]["scan_id"] for run in (uid, replayed, captured)]
     assert scan_ids == list(range(scan_ids[0], scan_ids[0] + 3))

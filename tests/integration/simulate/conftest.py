@@ -17,7 +17,7 @@ Config = dict[str, Any]
 
 
 def patient(config: Config) -> Config:
-    """A busy machine may take its time: only later packets close a frame."""
+    """For busy machines: only later packets close a frame."""
     (plan,) = config["interfaces"][0]["rx"]["reorder_configs"]
     plan["timeout_us"] = 0
     return config
@@ -74,7 +74,7 @@ def send(instrument: Instrument) -> Callable[[Port, Chunk], None]:
 
 
 class Expected:
-    """What a plan is to make of packets, worked out packet by packet."""
+    """The expected result of a plan, computed packet by packet."""
 
     def __init__(self, instrument: Instrument, chunks: list[Chunk], fill: int = 0) -> None:
         each = instrument.packets_per_frame

@@ -1,4 +1,4 @@
-"""What an instrument saw arrives as frames through its profile."""
+"""Recorded data of an instrument arrives as frames through its profile."""
 
 import json
 import socket
@@ -67,7 +67,7 @@ def test_losses_and_duplicates_are_counted_as_the_generator_made_them(
     assert counters == wanted.counters(elements if by_bytes else 1)
     assert counters.placed == 6 * instrument.packets_per_frame - lost
     assert counters.duplicate + counters.late == duplicated
-    # Without a conversion, plans know bytes only.
+    # Without a conversion, plans handle only bytes.
     fill = np.full(instrument.dtype.itemsize, FILL, np.uint8).view(instrument.dtype)
     if "data_types" in settings:
         fill = np.asarray(FILL, instrument.dtype)
@@ -127,7 +127,7 @@ def test_modules_that_are_a_frame_apart_make_whole_frames(
         with plan.frames(timeout=60.0) as frames:
             send(port, chunk)
             got = [next(frames).data for _ in range(3)]
-    # A frame can be taken a moment before it is counted.
+    # A frame can be received a moment before it is counted.
     counters = plan.counters()
     assert (counters.complete, counters.incomplete, counters.late) == (3, 0, 0)
     for one, sent in zip(got, chunk.frames, strict=True):
@@ -150,7 +150,7 @@ def test_modules_that_are_a_frame_apart_make_whole_frames_over_udp(
             modules.append(module)
         for i, (packet, stream) in enumerate(zip(chunk.packets, chunk.streams, strict=True)):
             modules[stream].sendto(packet, ("127.0.0.1", port))
-            # The kernel's buffer holds what the engine has not seen yet.
+            # The kernel's buffer holds packets that the engine has not read yet.
             while i % 64 == 63 and plan.counters().packets <= i:
                 time.sleep(0.001)
         got = [next(frames).data for _ in range(3)]

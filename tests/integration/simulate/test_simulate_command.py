@@ -1,4 +1,4 @@
-"""`daqiri-ophyd simulate` through an engine, what it says, and what it refuses."""
+"""`daqiri-ophyd simulate` through an engine: its output, and rejected input."""
 
 import json
 from pathlib import Path

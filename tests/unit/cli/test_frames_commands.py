@@ -216,7 +216,7 @@ def test_a_file_that_lost_its_structure_is_refused(
     os.truncate(path, end)
     code, _, err = run(capsys, "check", path)
     assert code == 2
-    assert f"{path} is no file of frames" in err
+    assert f"{path} is not a file of frames" in err
 
 
 def test_metadata_are_corrected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -277,8 +277,8 @@ def test_a_file_that_somebody_reads_is_repaired_later(
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "it does not begin as HDF5 files do"),
-        (b"\xd4\xc3\xb2\xa1" * 10, "it does not begin as HDF5 files do"),
+        (b"", "it does not have the HDF5 signature"),
+        (b"\xd4\xc3\xb2\xa1" * 10, "it does not have the HDF5 signature"),
         (b"\x89HDF\r\n\x1a\n" + bytes(8), "HDF5"),
     ],
 )

@@ -244,7 +244,7 @@ def test_what_the_fix_script_would_run(scripts, when, tmp_path):
         assert not written
     elif when == "lasting":
         assert ["systemctl", "enable", "daqiri-host.service"] in called
-        # Nothing takes effect at once.
+        # Nothing takes effect immediately.
         assert {call[0] for call in called} == {"systemctl", "bash"}
         assert not [call for call in called if "start" in call or "--now" in call]
         assert written == {

@@ -1,4 +1,4 @@
-"""Configurations built of classes say what files say."""
+"""Configurations built of classes have the same meaning as files."""
 
 import copy
 import dataclasses

@@ -1,4 +1,4 @@
-"""Whatever the documented keys allow is read as it is meant; a mistake is named where it is."""
+"""All documented spellings are read as documented; a mistake is reported at its place."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def optional(values: st.SearchStrategy[Value], default: Any) -> st.SearchStrateg
 def integer(
     first: int, last: int, accepted: tuple[int, int] | None = None
 ) -> st.SearchStrategy[Value]:
-    """`accepted`: what is no mistake, when some of it is adjusted or warned of."""
+    """`accepted`: not a mistake, if values are adjusted or cause a warning."""
     least, most = accepted or (first, last)
     wrong = (least - 1, most + 1, "many", 1.5, None, [])
     return st.integers(first, last).flatmap(
@@ -202,7 +202,7 @@ def flow(number: int, queues: int) -> Keys:
 
 
 def tag(number: int) -> st.SearchStrategy[dict[str, Any]]:
-    """A transmit flow; its tag stands beside the type, or in a map."""
+    """A transmit flow; its tag is given next to the type, or in a map."""
     fields = keys(
         {
             "vlan_id": integer(0, 4095),

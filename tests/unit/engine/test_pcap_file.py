@@ -198,7 +198,7 @@ def test_a_file_that_is_cut_while_it_is_open(tmp_path: Path) -> None:
     pcap.verify()
     os.truncate(path, 5000)
     assert pcap[0].tobytes() == MANY[0]
-    # What is gone reads as zero.
+    # Missing parts are read as zeros.
     assert not pcap[1500].any()
     message = r"cut\.pcap was cut from 2032024 to 5000 bytes .* open it again"
     for use in (
@@ -213,14 +213,14 @@ def test_a_file_that_is_cut_while_it_is_open(tmp_path: Path) -> None:
             use()
     with PcapFile(path) as again:
         assert again.gather().shape == (4, 1000)
-    # What was replaced by zeros is not taken for the file, whatever that becomes.
+    # Pages replaced by zeros are not taken for file content, even if the file grows again.
     path.write_bytes(pcap_bytes(MANY))
     with pytest.raises(GenericFailureError, match=r"cut\.pcap.* open it again"):
         pcap.gather()
 
 
 def test_a_file_that_is_cut_while_it_is_indexed(tmp_path: Path) -> None:
-    """In a process of its own: it would end with a bus error."""
+    """In a separate process: it would end with a bus error."""
     path = tmp_path / "cut.pcap"
     content = pcap_bytes(MANY)
     path.write_bytes(content)

@@ -1,4 +1,4 @@
-"""Asking the engines of this user, beside sockets and files that are none of theirs."""
+"""Queries to the engines of this user, next to unrelated sockets and files."""
 
 import contextlib
 import io
@@ -61,7 +61,7 @@ def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def serve(runtime: Path) -> Iterator[Serve]:
-    """Let a socket of this name answer whoever connects, by a function."""
+    """Let a socket of this name answer connections by a function."""
     ended = threading.Event()
     listeners: list[socket.socket] = []
     threads: list[threading.Thread] = []

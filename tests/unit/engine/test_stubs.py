@@ -136,7 +136,7 @@ def test_classes_have_what_the_stub_says(name: str) -> None:
 
 
 def test_results_are_declared() -> None:
-    """Every function of the stub says what it returns, and no type is left open."""
+    """Every function of the stub declares its result, and no type is left open."""
     for node in ast.walk(TREE):
         if isinstance(node, ast.FunctionDef):
             assert node.returns is not None, node.name

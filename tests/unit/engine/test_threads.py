@@ -80,7 +80,7 @@ def received(engine: Engine, first: int) -> Burst:
 
 
 def together(*actions: Callable[[], object]) -> None:
-    """Run actions at once, each on a thread; what one of them raises is raised here."""
+    """Run actions in parallel, each on a thread; exceptions are raised here."""
     start = threading.Barrier(len(actions))
     raised: list[BaseException] = []
 

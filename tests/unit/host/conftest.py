@@ -99,7 +99,7 @@ def write_host(root: Path, host: dict[str, Any]) -> Path:
 
 
 class Tree:
-    """Files beneath a folder, by the paths they have on a host."""
+    """Files below a folder, by their paths on a host."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

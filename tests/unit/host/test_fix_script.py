@@ -1,4 +1,4 @@
-"""The fix script as the command prints it: it runs as root, on whatever a host says of itself."""
+"""The fix script as printed by the command: it runs as root, with untrusted text from a host."""
 
 import pytest
 

@@ -261,7 +261,7 @@ def test_gpus_without_regions_are_left_alone(result_of, gpu_host, profile):
 
 
 def test_what_cuda_does_not_say_may_be_known_otherwise(result_of, describe):
-    # Its driver does not say, and nvidia-peermem is loaded.
+    # The driver does not report it, and nvidia-peermem is loaded.
     result = result_of("gpudirect", "igx")
     assert (result.status, result.found) == (Status.OK, "GPU 0: nvidia-peermem")
     host = describe("igx")

@@ -1,4 +1,4 @@
-"""What NVML says of this machine's GPUs against nvidia-smi."""
+"""GPU data from NVML compared with nvidia-smi on this machine."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""What the checks say of described hosts as a whole."""
+"""The results of all checks together, for described hosts."""
 
 import re
 import subprocess
@@ -55,7 +55,7 @@ def test_a_folder_that_is_no_host_is_refused(tmp_path):
         check_host(root=tmp_path)
 
 
-# What the checks say, and what the engine does, of every profile.
+# The results of the checks and the behaviour of the engine, for every profile.
 VERDICTS = """
 from daqiri_ophyd import profiles
 from daqiri_ophyd.engine import DaqiriError, Engine, load_config

@@ -1,4 +1,4 @@
-"""Checks of memory: what they say of a host is what the engine does on it."""
+"""Checks of memory: their results agree with the behaviour of the engine."""
 
 import json
 import os
@@ -151,7 +151,7 @@ def test_pages_of_a_host_with_several_nodes_are_reserved_where_they_are_wanted(h
 
 @pytest.mark.parametrize(("buffers", "size"), [(512, 100), (700, 3000), (257, 4000), (1000, 64)])
 def test_the_check_fails_where_the_engine_refuses(buffers, size):
-    """On this host, as it is: the same number of pages, in the same words."""
+    """On this host: the same number of pages, in the same words."""
     asked = config(("huge", 0, buffers, size), ("huge", 0, 300, size))
     result = check_host(asked, only=["hugepages"])["hugepages"]
     try:

@@ -14,7 +14,7 @@ def interface(address, socket=None, rx=True, **changes):
 
 
 def sockets(**settings):
-    """Return what a configuration asks with a socket."""
+    """Return what a configuration with a socket requires."""
     return needs(interface("10.0.0.1", settings), engine="socket")
 
 

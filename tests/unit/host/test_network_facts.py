@@ -133,7 +133,7 @@ def test_facts_of_a_namespace_agree_with_ip_and_ethtool():
 @TOOLS
 def test_facts_of_this_machine_agree_with_ip_and_ethtool():
     said = gather()
-    # Those of other programs come and go meanwhile.
+    # Interfaces of other programs appear and disappear during the test.
     names = {
         name for name, each in said["interfaces"].items() if name == "lo" or each["pci_address"]
     }

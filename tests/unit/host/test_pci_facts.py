@@ -18,7 +18,7 @@ def at(path, node=None, config=b""):
     )
 
 
-# What nvidia-smi topo would say, counted by hand; P: root port, U and D: a switch's ports.
+# The expected output of nvidia-smi topo; P: root port, U and D: ports of a switch.
 WAYS = [
     # Two functions of one card.
     ("host/P/nic.0", 0, "host/P/nic.1", 0, "PIX"),
@@ -26,7 +26,7 @@ WAYS = [
     ("host/nic", None, "host/gpu", None, "PHB"),
     # Two slots of one switch.
     ("host/P/U/D1/nic", 0, "host/P/U/D2/gpu", 0, "PIX"),
-    # A card with a switch of its own: its NIC and its GPU.
+    # A card with a switch: its NIC and its GPU.
     ("host/P/U/D1/nic", 0, "host/P/U/D2/V/E/gpu", 0, "PXB"),
     # Two switches beneath a third.
     ("host/P/U/D1/V/E/nic", 0, "host/P/U/D2/W/F/gpu", 0, "PXB"),

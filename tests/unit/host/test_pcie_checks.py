@@ -347,7 +347,7 @@ def test_hidden_access_control_is_skipped(result_of, describe):
 
 def test_access_control_of_root_ports_is_between_slots(result_of, describe, device):
     host = describe("a100")
-    # GPU 0 on the NIC's host bridge, in a slot of its own.
+    # GPU 0 on the NIC's host bridge, in a separate slot.
     for entry in host["pci"]:
         entry["path"] = entry["path"].replace("pci0000:30/", "pci0000:b0/")
     device(host, "0000:30:02.0")["acs"] = 0x1D

@@ -26,7 +26,7 @@ def test_checks_find_the_same(tmp_path, platform):
     after = check_host(platform=platform)
     assert there.host == before.host
     for name in CHECKS.keys() - _OF_THE_MOMENT:
-        # Others, such as tests that reserve hugepages, may change the host meanwhile.
+        # Other tests may change the host at the same time, for example by reserving hugepages.
         if "NVML" not in before[name].found and before[name] == after[name]:
             assert there[name] == before[name]
 

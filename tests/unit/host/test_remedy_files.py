@@ -279,7 +279,7 @@ def test_packages_of_missing_programs_are_named(tmp_path, manager):
 def test_cpupower_is_in_one_package_of_debian_and_another_of_ubuntu(tmp_path, has, installed):
     programs = {
         "uname": "echo 6.1.0-9",
-        # Installs what it has.
+        # Installs its files.
         "apt-get": f'echo "$@" >>{tmp_path}/called; case "$*" in update) ;; '
         f'*" {has}") echo >{tmp_path}/cpupower; /bin/chmod +x {tmp_path}/cpupower ;; '
         "*) exit 100 ;; esac",

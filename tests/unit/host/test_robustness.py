@@ -196,7 +196,7 @@ def test_recordings_of_any_json(damaged, record, value):
 @example(bytes(4096), False)
 @MANY
 def test_configuration_spaces_of_any_bytes(originals, damaged, space, extend):
-    # With the bit that says there is a list of capabilities.
+    # With the bit that announces a list of capabilities.
     if extend and len(space) > 6:
         space = space[:6] + bytes([space[6] | 0x10]) + space[7:]
     paths = [p for p in paths_of(originals["a100"]) if p.endswith("/config")]

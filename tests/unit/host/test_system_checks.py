@@ -23,7 +23,7 @@ RAW, LOCK, ADMIN, NICE, BPF = 1 << 13, 1 << 14, 1 << 12, 1 << 23, 1 << 39
 
 
 def process(capabilities=0, memlock=65536, priority=0):
-    """Return the files that say what a process may do."""
+    """Return the files that describe the privileges of a process."""
     return {
         "/proc/self/status": STATUS.format(capabilities),
         "/proc/self/limits": LIMITS.format(memlock, priority),

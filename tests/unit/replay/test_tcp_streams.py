@@ -54,7 +54,7 @@ def test_records_are_sent_with_their_gaps(write_pcap, ipv6):
 
 
 def test_a_record_longer_than_the_queue_sends_is_sent_in_pieces(write_pcap):
-    """Longer than IP can say, too."""
+    """Longer than the IP length field allows."""
     long = np.random.default_rng(1).bytes(70_000)
     file = write_pcap(records(b"a" * 10, long, b"b" * 4), [0, 7, 9], RAW_IP)
     source = Replay([file], link_type=RAW_IP, segment_size=8192)

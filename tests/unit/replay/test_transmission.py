@@ -71,7 +71,7 @@ def test_stopping_is_prompt(port):
 
 
 def wait_until_stuck(port) -> int:
-    """Wait until the receiver has no room, and neither has the sender; packets held by this."""
+    """Wait until receiver and sender are out of buffers; return the packets held by the sender."""
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         received = port.rx_queue("rx_q0").counters().held
@@ -82,7 +82,7 @@ def wait_until_stuck(port) -> int:
 
 
 def test_stopping_drops_what_nobody_takes(patient_port):
-    """The receive queue is full and so is the transmit queue; then others use both."""
+    """The receive queue and the transmit queue are full; then others use both."""
     port = patient_port
     queue = port.tx[0]
     sending = Transmission(port, queue, NumberedPackets(1_000_000, 60), start_delay=0.0)
@@ -187,7 +187,7 @@ def test_what_the_queue_refuses_is_told(port):
 
 
 def test_a_queue_without_room_is_told(port):
-    """Packets that are due far apart fill the buffers."""
+    """Packets with distant launch times fill the buffers."""
     times = np.arange(20_000, dtype=np.int64)
     times[9_000:] += 100_000_000  # within the horizon, and longer than the timeout
     source = PacketArray(np.zeros((20_000, 60), np.uint8), times)

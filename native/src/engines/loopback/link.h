@@ -20,25 +20,25 @@ struct Arrived {
   std::uint32_t buffers[MAX_NUM_SEGS]{};
   std::uint32_t lengths[MAX_NUM_SEGS]{};
   FlowId flow{0};
-  /// steering::Verdict::position.
+  /// See steering::Verdict::position.
   std::uint16_t flow_position{steering::NO_FLOW};
   std::uint64_t timestamp{0};
 };
 
-/// What becomes of packets for which the receiving side has no room.
+/// What happens to packets for which the receiving side has no space.
 enum class Full : std::uint8_t {
-  /// Their sender waits.
+  /// The sender waits.
   WAIT,
-  /// They are dropped, and counted, as on a wire.
+  /// They are dropped and counted, as on a wire.
   DROP
 };
 
-/// The wire from one transmit worker to one receive queue. The worker plays the NIC of the
-/// receiving port: it steers, takes a buffer of the receive queue's region and copies the frame,
-/// once.
+/// The wire from one transmit worker to one receive queue. The worker does the work of the
+/// receiving port's NIC: it steers the frame, takes a buffer of the receive queue's region and
+/// copies the frame once.
 struct Link {
-  /// As many cells as buffers: a stalled poller costs packets only once the region is exhausted.
-  /// `full` is for the poller, `no_buffer` for the worker.
+  /// As many cells as buffers, so that a stalled poller loses packets only after the region is
+  /// exhausted. `full`: for a full ring; `no_buffer`: if no buffer is free.
   Link(RxQueue& queue, const steering::Steering& steering, Full full, Full no_buffer)
       : rx(queue),
         tally(steering.add_tally()),
@@ -54,17 +54,18 @@ struct Link {
   }
 
   RxQueue& rx;
-  /// Of the poller.
+  /// Used by the poller.
   steering::FlowTally& tally;
   SpscRing<Arrived> ring;
   bool waits_for_room;
   bool waits_for_buffers;
-  /// Buffers taken ahead, per segment, and how many at a time; transmit worker only, within a call.
+  /// Buffers taken in advance, per segment, and how many at a time; used by the transmit worker
+  /// within a call.
   std::vector<std::uint32_t> cache[MAX_NUM_SEGS];
   std::uint32_t ahead;
   bool rung{true};
 
-  /// What was lost on the wire, until the poller's next pass.
+  /// Packets lost on the wire, until the poller's next pass.
   struct Lost {
     std::atomic<std::uint64_t> packets{0};
     std::atomic<std::uint64_t> bytes{0};
@@ -89,7 +90,7 @@ struct Link {
     return number;
   }
 
-  /// One buffer per segment, or none.
+  /// Take one buffer per segment, or none.
   bool take_buffers(Arrived& packet) noexcept {
     for (int s = 0; s < rx.num_segments(); ++s) {
       packet.buffers[s] = take_buffer(s);
@@ -100,7 +101,7 @@ struct Link {
     return true;
   }
 
-  /// Others may be in want of them.
+  /// Other threads may need the buffers.
   void give_cache_back() noexcept {
     for (int s = 0; s < rx.num_segments(); ++s) {
       rx.region(s).give(cache[s].data(), static_cast<std::uint32_t>(cache[s].size()));
@@ -118,7 +119,7 @@ struct Link {
     }
   }
 
-  /// The queue closes: what it has no room for stays behind.
+  /// The queue closes: drop the packets that remain in the ring.
   void finish() noexcept {
     for (; ring.ready() > 0; ring.consume(1)) {
       const Arrived& packet = ring.at(0);

@@ -1,4 +1,4 @@
-/// The wire in memory: what is sent is received, within the process.
+/// Loopback in memory: transmit queues feed receive queues within the process.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -25,30 +25,30 @@ using loopback::Arrived;
 using loopback::Full;
 using loopback::Link;
 
-/// What a transmit worker needs to reach the receiving port.
+/// State of a transmit worker for the receiving port.
 struct Cable {
   explicit Cable(const Port& port) : steering(port.steering), tally(port.steering.add_tally()) {}
   steering::Steering::Reader steering;
-  /// Of what is lost on the way.
+  /// For packets that are lost on the way.
   steering::FlowTally& tally;
   /// By queue id.
   std::map<std::uint16_t, Link> links;
-  /// A frame on its way from segments to others in the same buffers.
+  /// Holds a frame while it is moved between segments of the same buffers.
   std::vector<std::uint8_t> frame;
-  /// What transmit flows put in front of a packet.
+  /// Headers that transmit flows put before a packet.
   std::vector<std::uint8_t> headers;
 };
 struct Sender {
   Sender(Cable* cable_of_core, bool fills) : cable(cable_of_core), fills_source_mac(fills) {}
 
   Cable* cable;
-  /// Offload tx_eth_src: packets get this port's address as their source.
+  /// Offload tx_eth_src: set this port's address as the source of packets.
   bool fills_source_mac;
-  /// The queue that has no room for its next packet. For messages.
+  /// The full queue that the sender waits for. Used in messages.
   std::atomic<const RxQueue*> waits_for{nullptr};
 };
 
-/// Whether queues take buffers from a region that both have.
+/// Whether both queues use a common region.
 bool share_region(const RxQueue& rx, const TxQueue& tx) {
   const auto& regions = rx.config().common_.mrs_;
   return std::ranges::find_first_of(regions, tx.config().common_.mrs_) != regions.end();
@@ -62,8 +62,8 @@ class LoopbackPort final : public PortIo {
     for (const auto& rx : port.rx) inbound_[rx.get()];
   }
 
-  /// What this port sends, port `to` receives, whose engine side is `receiver`. `all`: ports of the
-  /// session.
+  /// Connect the transmit queues of `from` to port `to`, whose engine side is `receiver`. `all`:
+  /// the ports of the session.
   void connect(const Port& from, const Port& to, LoopbackPort& receiver,
                const std::vector<std::unique_ptr<Port>>& all) {
     for (const auto& tx : from.tx) {
@@ -73,7 +73,7 @@ class LoopbackPort final : public PortIo {
       senders_.try_emplace(tx.get(), &cable, tx->has_offload("tx_eth_src"));
       if (!is_new) continue;
       for (const auto& rx : to.rx) {
-        // Senders that have all buffers would wait for ever for one.
+        // If senders held all buffers of a shared region, waiting for one would never end.
         bool senders_share = false;
         for (const auto& port : all) {
           for (const auto& other : port->tx)
@@ -94,7 +94,7 @@ class LoopbackPort final : public PortIo {
     std::vector<Link*>& links = inbound_.find(&queue)->second;
     std::uint32_t seen = 0;
     for (Link* link : links) seen += link->deliver();
-    // Another is the first to find room next time.
+    // Rotate, so that each link in turn is the first to find space.
     if (links.size() > 1) std::rotate(links.begin(), links.begin() + 1, links.end());
     return seen;
   }
@@ -151,8 +151,8 @@ class LoopbackPort final : public PortIo {
   [[nodiscard]] MacAddress mac_address() const noexcept override { return mac_; }
 
  private:
-  /// `wire`: the packet as it leaves. Returns the link that is full, where the packet is to wait
-  /// for it; else null.
+  /// `wire`: the packet as sent. Returns the full link if the packet must wait for it; otherwise
+  /// null.
   static const Link* carry(const Sender& sender, const TxQueue& queue, Burst& burst,
                            std::uint32_t packet, const Pieces& wire) noexcept {
     Cable& cable = *sender.cable;
@@ -202,8 +202,8 @@ class LoopbackPort final : public PortIo {
     return same;
   }
 
-  /// The packet's own buffers become those of the receive queue, with what `remaining` is. `frame`
-  /// has room for all of it.
+  /// Moves the packet's own buffers to the receive queue, with the bytes of `remaining`. `frame`
+  /// has space for all of them.
   static void hand_over(RxQueue& rx, Arrived& arrived, Burst& burst, std::uint32_t packet,
                         const Pieces& remaining, std::uint8_t* frame) noexcept {
     std::uint32_t left = remaining.length;
@@ -236,7 +236,7 @@ class LoopbackPort final : public PortIo {
   Full full_;
   steering::TransmitFlows flows_;
   MacAddress mac_{};
-  /// By core of the transmit queues: those of one core have one worker.
+  /// By core of the transmit queues, because those of one core share a worker.
   std::map<std::string, Cable> cables_;
   std::map<const TxQueue*, Sender> senders_;
   std::map<const RxQueue*, std::vector<Link*>> inbound_;
@@ -252,8 +252,8 @@ class LoopbackEngine final : public IoEngine {
       ports_.push_back(std::make_unique<LoopbackPort>(*port, full_));
       port->io = ports_.back().get();
     }
-    // A port with receive queues hears itself; a transmit-only port is cabled to the first
-    // receive-only one, which find_unheard saw.
+    // A port with receive queues receives its own packets; a transmit-only port sends to the first
+    // receive-only port, which find_unheard has checked.
     const auto receives_only = std::find_if(
         ports.begin(), ports.end(), [](const auto& p) { return !p->rx.empty() && p->tx.empty(); });
     for (const auto& port : ports) {

@@ -1,4 +1,4 @@
-/// A received frame, where the kernel has put it.
+/// A received frame in memory that the kernel filled.
 #pragma once
 
 #include <sys/uio.h>
@@ -10,19 +10,19 @@
 
 namespace daqiri::packet {
 
-/// A frame as it was on the wire, VLAN tags included.
+/// A frame as it was on the wire, including VLAN tags.
 struct Frame {
-  /// Null: there is none.
+  /// Null: no frame.
   std::uint8_t* data{nullptr};
   std::uint32_t length{0};
-  /// Bytes on the wire; more than `length` where the kernel had no room for all.
+  /// Bytes on the wire; more than `length` if the kernel truncated the frame.
   std::uint32_t wire_length{0};
   /// Arrival, CLOCK_REALTIME ns.
   std::uint64_t time{0};
-  /// The end of it, where that does not lie behind what is at `data`, piece by piece.
+  /// The pieces after the bytes at `data`, if the frame is not contiguous.
   std::span<const iovec> rest{};
 
-  /// Bytes at `data`; all headers are among them.
+  /// Bytes at `data`; they include all headers.
   [[nodiscard]] std::uint32_t length_at_data() const noexcept {
     std::uint32_t elsewhere = 0;
     for (const iovec& piece : rest) elsewhere += static_cast<std::uint32_t>(piece.iov_len);
@@ -30,13 +30,13 @@ struct Frame {
   }
 };
 
-/// Copies a frame bit by bit, from its first byte on.
+/// Copies a frame piece by piece, starting with its first byte.
 class FrameCopy {
  public:
   explicit FrameCopy(const Frame& frame) noexcept
       : data_(frame.data), left_(frame.length_at_data()), rest_(frame.rest) {}
 
-  /// The next `size` bytes; there are as many.
+  /// Copy the next `size` bytes; the frame must have as many.
   void take(void* to, std::uint32_t size) noexcept {
     auto* out = static_cast<std::uint8_t*>(to);
     while (size > 0) {

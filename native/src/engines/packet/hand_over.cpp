@@ -7,7 +7,7 @@ namespace daqiri::packet {
 
 namespace {
 
-/// What one pass takes, so that the poller's other work has its turn.
+/// Limit for one pass, so that the poller's other work is not delayed.
 constexpr std::size_t MOST_PER_PASS = 1024;
 
 }  // namespace
@@ -16,7 +16,7 @@ void HandOver::put(const Frame& frame, const steering::Verdict& verdict) noexcep
   const std::uint32_t length = verdict.length_of(frame.length);
   Handed* handed = handed_.claim();
   if (handed == nullptr) return lose(DropReason::RING_FULL, 1, length);
-  // A packet has to lie in one piece. A reorder plan is to go on while the queue has no buffers.
+  // A packet must be contiguous. A reorder plan should continue even if the queue has no buffers.
   if (frame.rest.empty() && (queue_.has_stage() || ring_.has_room())) {
     handed->place = Place::RING;
     handed->buffers.fill(ring_.keep(static_cast<std::uint32_t>(queue_.num_segments())));
@@ -57,7 +57,7 @@ void HandOver::end() noexcept {
 std::uint32_t HandOver::receive() noexcept {
   gathering_.note_discards(queue_.pass_ns());
   const std::uint32_t lost = take_losses();
-  // Before looking at what was put until then.
+  // Read before the number of frames put until then.
   const std::uint64_t all_read_ns = all_read_ns_.load(std::memory_order_acquire);
   const std::size_t put = handed_.ready();
   const std::size_t ready = std::min(put, MOST_PER_PASS);
@@ -83,7 +83,7 @@ void HandOver::take(const Handed& handed) noexcept {
     gathering_.deliver();
     return drop(queue_.discards() ? queue_.discard_reason() : DropReason::NO_PACKET_BUFFER);
   }
-  // As the reader does for queues of its own.
+  // As in Receiver::put.
   const bool stays =
       handed.place == Place::RING && (queue_.discards() || queue_.stage_claims(handed.flow));
   gathering_.begin(stays);
@@ -91,7 +91,7 @@ void HandOver::take(const Handed& handed) noexcept {
     return gathering_.add(handed.buffers, handed.data, handed.length, handed.flow, handed.time);
   PacketBuffers buffers;
   if (!take_buffers(queue_, buffers)) {
-    // What is gathered may be all that holds them.
+    // The collected frames may hold all buffers.
     gathering_.deliver();
     return drop(DropReason::NO_PACKET_BUFFER);
   }
@@ -133,7 +133,7 @@ void HandOver::give_returned() noexcept {
 }
 
 bool HandOver::expects_more() const noexcept {
-  // In this order: what was put before the end is seen then.
+  // In this order, so that frames put before the end are seen.
   return !ended_.load(std::memory_order_acquire) || handed_.ready() > 0 ||
          lost_total_.load(std::memory_order_acquire) != lost_seen_;
 }

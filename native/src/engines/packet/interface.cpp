@@ -37,7 +37,7 @@ const char* fix_for(int error) {
              "memory regions";
     case ENODEV:
     case ENXIO:
-      return "the interface was removed meanwhile";
+      return "the interface has been removed";
     case EMFILE:
     case ENFILE:
       return "the process has no file descriptor left (`ulimit -n` raises the limit)";
@@ -48,7 +48,7 @@ const char* fix_for(int error) {
   }
 }
 
-/// PACKET_ADD_MEMBERSHIP or PACKET_DROP_MEMBERSHIP. Returns errno, 0: done.
+/// Sets PACKET_ADD_MEMBERSHIP or PACKET_DROP_MEMBERSHIP. Returns errno, 0: done.
 int set_promiscuous(const File& socket, const NetworkInterface& interface, int option) noexcept {
   packet_mreq all{};
   all.mr_ifindex = interface.index;

@@ -15,7 +15,7 @@ namespace daqiri::packet {
 
 namespace {
 
-/// Of `ethtool_link_settings`, with more words of bit masks than any kernel has.
+/// Size of `ethtool_link_settings` with the largest possible bit masks.
 constexpr std::size_t SETTINGS_BYTES =
     sizeof(ethtool_link_settings) + std::size_t{3} * 127 * sizeof(std::uint32_t);
 
@@ -27,7 +27,7 @@ std::uint32_t speed_of(int fd, ifreq& request) noexcept {
     link.cmd = ETHTOOL_GLINKSETTINGS;
     return ioctl(fd, SIOCETHTOOL, &request) == 0;
   };
-  // The kernel tells first how many words its bit masks have, and then fills them in.
+  // The first call returns the number of words of the bit masks, the second fills them in.
   if (!ask() || link.link_mode_masks_nwords >= 0) return 0;
   link.link_mode_masks_nwords = static_cast<std::int8_t>(-link.link_mode_masks_nwords);
   if (!ask()) return 0;
@@ -47,7 +47,7 @@ InterfaceLink::InterfaceLink(const NetworkInterface& interface)
 LinkState InterfaceLink::state() const noexcept {
   ifreq request{};
   request.ifr_ifindex = interface_.index;
-  // It may have another name by now.
+  // Look up the current name, which may have changed.
   if (ioctl(socket_.fd(), SIOCGIFNAME, &request) != 0 ||
       ioctl(socket_.fd(), SIOCGIFFLAGS, &request) != 0)
     return {.state = "removed"};

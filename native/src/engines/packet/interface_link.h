@@ -7,13 +7,13 @@
 
 namespace daqiri::packet {
 
-/// Asks the kernel, in the network namespace in which it was made.
+/// Queries the kernel, in the network namespace in which it was made.
 class InterfaceLink {
  public:
   /// Throws Error.
   explicit InterfaceLink(const NetworkInterface& interface);
 
-  /// Now. Any thread.
+  /// The current state. Any thread.
   [[nodiscard]] LinkState state() const noexcept;
 
  private:

@@ -1,4 +1,4 @@
-/// Ethernet frames through the kernel: any Linux network interface.
+/// Ethernet frames through the kernel, on any Linux network interface.
 #include <algorithm>
 #include <memory>
 #include <set>
@@ -27,7 +27,7 @@ using packet::Receiver;
 using packet::Sender;
 using packet::wants_xdp;
 
-/// Around what the MTU counts: the header with a VLAN tag.
+/// Bytes of a frame that the MTU does not include: the header with a VLAN tag.
 constexpr std::uint32_t AROUND = 18;
 
 class PacketPort final : public PortIo {
@@ -49,7 +49,7 @@ class PacketPort final : public PortIo {
     return handed != nullptr ? handed->receive() : 0;
   }
   [[nodiscard]] ReceiveTraits receive_traits(const RxQueue& queue) const noexcept override {
-    // The reader rings the other pollers.
+    // The reader rings the doorbells of the other pollers.
     const bool handed = receiver_->hand_over_to(queue) != nullptr;
     return {.ready_fd = handed ? -1 : receiver_->fd(),
             .gathers_ns = receiver_->gathers_ns(),
@@ -124,7 +124,7 @@ class PacketPort final : public PortIo {
   InterfaceLink link_;
   steering::TransmitFlows flows_;
   std::unique_ptr<Receiver> receiver_;
-  /// As the port's queues.
+  /// In the order of the port's queues.
   std::vector<std::unique_ptr<Sender>> senders_;
 };
 

@@ -12,14 +12,14 @@
 
 #include "system/libpcap.h"
 
-// libpcap's, and the name of an enumerator in sources that are compiled together with this one.
+// A macro of libpcap that is also an enumerator in sources compiled together with this one.
 #undef SOCKET
 
 namespace daqiri::packet {
 
 namespace {
 
-/// Of the ring that the library makes for a socket of its own, which is never read.
+/// Buffer of the ring that the library makes for its own socket, which is never read.
 constexpr int SMALL_BUFFER = 1 << 16;
 
 /// The functions of libpcap that are used here.
@@ -48,7 +48,8 @@ void attach_filter(const File& socket, const NetworkInterface& interface,
            "libpcap, which compiles filters, is not installed; install it (Debian: apt-get install "
            "libpcap0.8), or remove the filter");
   }
-  // Compiled for a live interface, whose VLAN tags the kernel has taken out of the frames.
+  // Compile for a live interface: the code then also checks VLAN tags that the kernel has removed
+  // from the frame.
   std::array<char, PCAP_ERRBUF_SIZE> problem{};
   const std::unique_ptr<pcap_t, decltype(&pcap_close)> handle(
       library.create(interface.name.c_str(), problem.data()), library.close);
@@ -68,7 +69,7 @@ void attach_filter(const File& socket, const NetworkInterface& interface,
            std::string("libpcap reports: ") + library.error(handle.get()) +
                "; see pcap-filter(7) for the syntax, for example 'udp and dst port 4096'");
   const std::unique_ptr<bpf_program, decltype(&pcap_freecode)> code(&program, library.free_code);
-  // Classic BPF, by its two names.
+  // The two names of a classic BPF instruction.
   static_assert(sizeof(bpf_insn) == sizeof(sock_filter));
   const sock_fprog filter{static_cast<unsigned short>(program.bf_len),
                           reinterpret_cast<sock_filter*>(program.bf_insns)};

@@ -1,4 +1,5 @@
-/// Packets that an interface's sockets see, in the filter language of tcpdump (pcap-filter(7)).
+/// Limits the packets of an interface's sockets, in the filter language of tcpdump
+/// (pcap-filter(7)).
 #pragma once
 
 #include <string>
@@ -7,9 +8,8 @@
 
 namespace daqiri::packet {
 
-/// The kernel lets only frames through to `socket` that the expression matches. libpcap compiles
-/// it. Throws Error INVALID_PARAMETER for an expression that is none, NOT_SUPPORTED without
-/// libpcap.
+/// Let only frames through to `socket` that match the expression. libpcap compiles it. Throws Error
+/// INVALID_PARAMETER for an invalid expression, NOT_SUPPORTED without libpcap.
 void attach_filter(const File& socket, const NetworkInterface& interface,
                    const std::string& expression);
 

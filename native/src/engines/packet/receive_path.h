@@ -10,8 +10,8 @@
 
 namespace daqiri::packet {
 
-/// A ring of about `bytes` as the configuration of the port asks for it (rx.receive_path); the log
-/// says what it is, and why where there was a choice. `patience_ms`: ReceiveRing. Throws Error.
+/// Opens a ring of about `bytes` as configured for the port (rx.receive_path); logs the path, and
+/// the reason if there was a choice. `patience_ms`: see ReceiveRing. Throws Error.
 std::shared_ptr<FrameRing> open_receive_path(const Port& port, const NetworkInterface& interface,
                                              std::uint64_t bytes, std::uint32_t patience_ms);
 

@@ -17,21 +17,21 @@ namespace daqiri::packet {
 
 namespace {
 
-/// Frames whose headers are fetched while earlier ones are looked at.
+/// Number of frames ahead whose headers are prefetched.
 constexpr std::uint32_t LOOK_AHEAD = 4;
-/// Part of a block in which frames are kept that is filled.
+/// A block with at least one in this many bytes used counts as filled.
 constexpr std::uint32_t FILLED_PART = 4;
-/// Room before a frame for the VLAN tag that the kernel has taken out of it.
+/// Space before a frame for the VLAN tag that the kernel has removed.
 constexpr std::uint32_t TAG_BYTES = 4;
-/// Destination and source.
+/// Destination and source addresses.
 constexpr std::uint32_t ADDRESS_BYTES = 12;
-/// Frames of a ring are as large as they are; the kernel wants a size that divides the block.
+/// Frames have variable sizes; the kernel requires a frame size that divides the block.
 constexpr unsigned FRAME_BYTES = 2048;
 
-/// Part of the uses of a block that the kernel has not got back.
+/// Use count of a block while it is not yet returned to the kernel.
 constexpr std::uint32_t RETURNING = 1;
 
-/// Of a ring of about `ring_bytes`.
+/// Size of the blocks of a ring of about `ring_bytes`.
 std::uint32_t block_bytes(std::uint64_t ring_bytes) noexcept {
   constexpr std::uint64_t ENOUGH_BLOCKS = 64;
   return static_cast<std::uint32_t>(
@@ -39,7 +39,7 @@ std::uint32_t block_bytes(std::uint64_t ring_bytes) noexcept {
                                 ReceiveRing::LEAST_BLOCK_BYTES, ReceiveRing::MOST_BLOCK_BYTES));
 }
 
-/// `status` belongs to the kernel and to this process in turn.
+/// The kernel and this process own `status` in turn.
 std::atomic_ref<std::uint32_t> status_of(tpacket_hdr_v1& header) noexcept {
   return std::atomic_ref<std::uint32_t>(header.block_status);
 }
@@ -72,7 +72,7 @@ ReceiveRing::ReceiveRing(const NetworkInterface& interface, const std::string& f
   void* mapped = mmap(nullptr, this->bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, fd(), 0);
   if (mapped == MAP_FAILED) throw packet_error(interface, "map the receive ring", errno);
   ring_ = static_cast<std::byte*>(mapped);
-  // A child would keep the socket, and the interface promiscuous.
+  // A forked child would keep the socket open, and the interface promiscuous.
   madvise(mapped, this->bytes(), MADV_DONTFORK);
   try {
     make_promiscuous(socket_, interface);
@@ -95,12 +95,12 @@ void ReceiveRing::let_go(std::uint32_t block, std::uint32_t times) noexcept {
   if (uses_[block].fetch_sub(times, std::memory_order_acq_rel) != RETURNING + times) return;
   used_.fetch_sub(1, std::memory_order_relaxed);
   status_of(header(block)).store(TP_STATUS_KERNEL, std::memory_order_release);
-  // Until here the poller must not take the status for that of a block that is full again.
+  // Until here, the poller must not mistake the status for that of a block that is full again.
   uses_[block].store(0, std::memory_order_release);
 }
 
 bool ReceiveRing::open_block() noexcept {
-  // Frames may be kept in it from the last time round.
+  // Frames from the previous round may still be kept in it.
   if (uses_[block_].load(std::memory_order_acquire) != 0) return false;
   tpacket_hdr_v1& next = header(block_);
   const std::uint32_t status = status_of(next).load(std::memory_order_acquire);
@@ -139,7 +139,7 @@ Frame ReceiveRing::peek() noexcept {
     store_be16(frame.data + ADDRESS_BYTES + 2, static_cast<std::uint16_t>(head->hv1.tp_vlan_tci));
     frame.length += TAG_BYTES;
     frame.wire_length += TAG_BYTES;
-    // Looked at again, it is as it was on the wire.
+    // Restores the frame as it was on the wire, so that a second `peek` returns the same.
     head->tp_status &= ~std::uint32_t{TP_STATUS_VLAN_VALID};
     head->tp_mac = static_cast<std::uint16_t>(head->tp_mac - TAG_BYTES);
     head->tp_snaplen = frame.length;
@@ -151,7 +151,7 @@ Frame ReceiveRing::peek() noexcept {
 void ReceiveRing::advance() noexcept {
   const auto* head = reinterpret_cast<tpacket3_hdr*>(frame_);
   const std::uint32_t step = head->tp_next_offset;
-  // Most frames of a stream are as long as the one before.
+  // Most frames of a stream have the same length.
   const std::byte* const later = frame_ + std::size_t{step} * LOOK_AHEAD;
   __builtin_prefetch(later);
   __builtin_prefetch(later + head->tp_mac);
@@ -187,7 +187,8 @@ int ReceiveRing::take_error() noexcept {
 }
 
 void ReceiveRing::stop() noexcept {
-  // The mapping keeps the socket open. Of an interface that is gone it sees nothing anyway.
+  // Unbind first, because the mapping keeps the socket open. An error means that the interface was
+  // removed, and no frames arrive anyway.
   stop_arrivals();
   end_promiscuous(socket_, interface_);
   socket_.close();

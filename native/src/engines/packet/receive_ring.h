@@ -15,21 +15,21 @@
 
 namespace daqiri::packet {
 
-/// The ring of one socket. Frames are read in their order, block by block. A block is the kernel's
-/// again once it has been read and every frame that was kept in it has been given back; the number
-/// of a kept frame's buffer is that of its block.
+/// The ring of one socket. Frames are read in order, block by block. A block is returned to the
+/// kernel after it was read and every frame kept in it was freed; the buffer number of a kept frame
+/// is the number of its block.
 ///
-/// The kernel fills the blocks in turn: it drops frames from when the next block is still in use.
+/// The kernel fills the blocks in turn: it drops frames while the next block is still in use.
 class ReceiveRing final : public FrameRing {
  public:
-  /// Each block that the kernel hands over wakes the poller: large rings have large ones.
+  /// Each block that the kernel releases wakes the poller, so large rings have large blocks.
   static constexpr std::uint32_t LEAST_BLOCK_BYTES = 256U << 10U;
   static constexpr std::uint32_t MOST_BLOCK_BYTES = 2U << 20U;
   static constexpr std::uint32_t FEWEST_BLOCKS = 32;
 
-  /// A ring of about `bytes`, of an interface whose frames it sees from here on: those that
-  /// `filter` matches, unless it is empty. The kernel hands a block over when it is full, or
-  /// `patience_ms` after the last one. Throws Error.
+  /// Opens a ring of about `bytes` and starts to receive frames of the interface: those that match
+  /// `filter`, unless it is empty. The kernel releases a block when it is full, or after
+  /// `patience_ms`. Throws Error.
   ReceiveRing(const NetworkInterface& interface, const std::string& filter, std::uint64_t bytes,
               std::uint32_t patience_ms);
   ~ReceiveRing() override;
@@ -43,18 +43,18 @@ class ReceiveRing final : public FrameRing {
 
   Frame peek() noexcept override;
   void advance() noexcept override;
-  /// Where its block is not nearly empty, and half of the ring's blocks are the kernel's. Few
-  /// frames would use up blocks that are.
+  /// If its block is not nearly empty, and at least half of the ring's blocks belong to the kernel.
+  /// Otherwise a few frames would occupy many blocks.
   [[nodiscard]] bool worth_keeping() const noexcept override { return filled_ && has_room_; }
   [[nodiscard]] bool has_room() const noexcept override { return has_room_; }
   std::uint32_t keep(std::uint32_t times) noexcept override;
-  /// Whether the block that is read next is still in use.
+  /// Whether the next block is still in use.
   [[nodiscard]] bool waits_for_memory() const noexcept override {
     return !reading_ && uses_[block_].load(std::memory_order_relaxed) != 0;
   }
   std::uint32_t take_drops() noexcept override;
   int take_error() noexcept override;
-  /// The last of what the ring has can be read once its block has been handed over.
+  /// The last frames can be read after the kernel has released their block.
   void stop_arrivals() noexcept override { rebind_packet_socket(socket_, interface_, 0); }
 
   void stop() noexcept override;
@@ -67,20 +67,20 @@ class ReceiveRing final : public FrameRing {
   [[nodiscard]] int fd() const noexcept { return socket_.fd(); }
   [[nodiscard]] std::size_t bytes() const noexcept { return std::size_t{blocks_} * buf_size(); }
   [[nodiscard]] tpacket_hdr_v1& header(std::uint32_t block) const noexcept;
-  /// One or more less that use the block.
+  /// Remove one or more uses of the block.
   void let_go(std::uint32_t block, std::uint32_t times) noexcept;
   bool open_block() noexcept;
 
   NetworkInterface interface_;
-  /// A child made by fork(2) has neither the ring nor a say in it.
+  /// A child made by fork(2) has no access to the ring.
   pid_t process_{getpid()};
   File socket_;
   std::uint32_t blocks_;
   std::byte* ring_{nullptr};
-  /// By block: the poller while it reads the block, and frames kept there, and one more as long as
-  /// there are any; 0: it is the kernel's.
+  /// Uses of each block: the poller while it reads the block, frames kept there, and one more while
+  /// there are any; 0: the block belongs to the kernel.
   std::unique_ptr<std::atomic<std::uint32_t>[]> uses_;
-  /// Blocks that somebody uses.
+  /// Number of blocks in use.
   std::atomic<std::uint32_t> used_{0};
 
   // --- Poller.
@@ -88,7 +88,7 @@ class ReceiveRing final : public FrameRing {
   std::uint32_t left_{0};
   std::byte* frame_{nullptr};
   bool reading_{false};
-  /// The block, and of the ring when it was opened.
+  /// State of the block, and of the ring when the block was opened.
   bool filled_{false};
   bool has_room_{false};
 };

@@ -15,9 +15,9 @@ namespace daqiri::packet {
 
 namespace {
 
-/// What one pass takes, so that the poller's other work has its turn.
+/// Limit for one pass, so that the poller's other work is not delayed.
 constexpr std::uint32_t MOST_PER_PASS = 1024;
-/// Of a ring: beyond it, a consumer that is too slow only hides for longer.
+/// Largest ring: a larger one would only hide a slow consumer for longer.
 constexpr std::uint64_t MOST_RING_BYTES = 1U << 30U;
 
 std::uint64_t ring_bytes(const Port& port) {
@@ -28,7 +28,7 @@ std::uint64_t ring_bytes(const Port& port) {
   return Receiver::ring_bytes(regions);
 }
 
-/// Half of what the most impatient queue allows a burst, and no more than this.
+/// Half of the shortest burst timeout of the queues, within these limits.
 std::uint32_t patience_ms(const Port& port) {
   constexpr std::uint64_t LEAST = 1;
   constexpr std::uint64_t MOST = 10;
@@ -36,9 +36,9 @@ std::uint32_t patience_ms(const Port& port) {
   for (const auto& queue : port.rx) {
     const RxQueueConfig& config = queue->config();
     const bool direct = config.poll_mode_ == QueuePollMode::DIRECT;
-    // Their bursts wait for no other frame.
+    // Bursts of these queues do not wait for more frames.
     if (direct || config.common_.batch_size_ == 1) return LEAST;
-    // 0: it waits for full bursts, however long.
+    // 0: the queue waits for full bursts without a limit.
     if (config.timeout_us_ > 0) patience = std::min(patience, config.timeout_us_ / 2000);
   }
   return static_cast<std::uint32_t>(std::max(patience, LEAST));
@@ -105,13 +105,13 @@ std::uint32_t Receiver::receive(const steering::Program& program) noexcept {
   std::uint32_t seen = 0;
   refused_ = false;
   Frame frame = ring_->peek();
-  // Before looking again: what comes later is another event.
+  // Take the event before reading again: frames that arrive later trigger a new event.
   if (frame.data == nullptr && arrivals_.take(events) > 0) frame = ring_->peek();
   if (frame.data == nullptr && ring_->waits_for_memory()) first().look_again();
   for (; frame.data != nullptr && seen < MOST_PER_PASS; frame = ring_->peek()) {
     if (!take(frame, program)) {
       refused_ = true;
-      // Nobody tells when there is a buffer, and the ring is readable as long as frames wait.
+      // There is no notification of free buffers, and the ring is readable as long as frames wait.
       arrivals_.take(events);
       first().look_again();
       break;
@@ -151,7 +151,7 @@ bool Receiver::take(const Frame& frame, const steering::Program& program) noexce
 
 void Receiver::lose(const Target& target, const steering::Verdict& verdict, const Frame& frame,
                     DropReason reason) noexcept {
-  // As long as it would have been in the queue.
+  // With the length that it would have had in the queue.
   const std::uint32_t bytes = frame.wire_length - frame.length + verdict.length_of(frame.length);
   tally_.count(verdict.position, 1, bytes);
   drop(target, reason, 1, bytes);
@@ -166,9 +166,9 @@ void Receiver::drop(const Target& target, DropReason reason, std::uint64_t n,
 bool Receiver::put(Gathering& gathering, const Frame& frame,
                    const steering::Verdict& verdict) noexcept {
   RxQueue& queue = gathering.queue();
-  // The kernel stops at a block in which a frame is kept: nothing stays there that may be held for
-  // long, by the application or by a recorder beside whose queue there are others, or that is to be
-  // copied to a GPU. What is discarded needs no buffer. A packet has to lie in one piece.
+  // The kernel stops at a block with a kept frame. So no frame stays there that may be held for
+  // long: by the application, by a recorder if there are other queues, or for a copy to a GPU.
+  // Discarded frames need no buffer. A packet must be contiguous.
   const bool soon = queue.discards() || queue.stage_claims(verdict.flow);
   const bool worth = soon || (ring_->worth_keeping() && queue.recorded() && !queue.staged() &&
                               targets_.size() == 1);
@@ -238,7 +238,7 @@ void Receiver::ask_kernel() noexcept {
     log(LogLevel::WARN, "interface '" + interface_ + "': '" + address_ + what,
         {.interface = interface_, .queue = {}});
   } catch (const std::bad_alloc&) {
-    // There is no memory to say so.
+    // Out of memory for the message: try again in the next pass.
     asked_ns_ = 0;
   }
 }
@@ -253,7 +253,7 @@ void Receiver::finish() noexcept {
     nanosleep(&moment, nullptr);
     while (receive(program) > 0) {
     }
-    // Nobody makes room any more.
+    // No more buffers become free.
     finishing_ = finishing_ || refused_;
   } while (monotonic_ns() < end);
   finishing_ = true;

@@ -29,7 +29,7 @@ Sender::Sender(const NetworkInterface& interface, const TxQueue& queue,
   const int bypass = 1;
   if (setsockopt(fd(), SOL_PACKET, PACKET_QDISC_BYPASS, &bypass, sizeof bypass) != 0)
     throw packet_error(interface, "send past the queueing discipline", errno);
-  // The first needs CAP_NET_ADMIN; the second grants what net.core.wmem_max allows.
+  // The first requires CAP_NET_ADMIN; the second is limited by net.core.wmem_max.
   if (setsockopt(fd(), SOL_SOCKET, SO_SNDBUFFORCE, &SEND_BUFFER, sizeof SEND_BUFFER) != 0)
     setsockopt(fd(), SOL_SOCKET, SO_SNDBUF, &SEND_BUFFER, sizeof SEND_BUFFER);
   bind_packet_socket(socket_, interface, 0);
@@ -42,7 +42,7 @@ bool Sender::link_is_down() noexcept {
   asked_ns_ = now;
   ifreq request{};
   request.ifr_ifindex = interface_.index;
-  // It may have another name by now.
+  // Look up the current name, which may have changed.
   down_ = ioctl(fd(), SIOCGIFNAME, &request) == 0 && ioctl(fd(), SIOCGIFFLAGS, &request) == 0 &&
           (request.ifr_flags & IFF_RUNNING) == 0;
   return down_;
@@ -67,7 +67,7 @@ TransmitResult Sender::send(Burst& burst, std::uint32_t first, std::uint32_t cou
   for (std::uint32_t i = 0; i < count; ++i) {
     const int error = prepare(burst, first + i, i);
     if (error == 0) continue;
-    // Those in front of it first.
+    // First send the packets before it.
     if (i > 0) {
       count = i;
       break;
@@ -86,12 +86,12 @@ TransmitResult Sender::send(Burst& burst, std::uint32_t first, std::uint32_t cou
     }
     if (sent < 0 && errno == EINTR) continue;
     const int error = sent == 0 ? EAGAIN : errno;
-    // Full: the socket's buffer, or the queue of the network card, which a cable that is not
-    // plugged in looks like.
+    // Either the socket's buffer or the queue of the network card is full. An unplugged cable has
+    // the same effect.
     const bool unplugged = error == ENOBUFS && link_is_down();
     if (error == EAGAIN || (error == ENOBUFS && !unplugged)) break;
     result.error = unplugged ? ENETDOWN : error;
-    // Without an interface none of them can be sent.
+    // Without an interface, no packet can be sent.
     const bool none = unplugged || error == ENETDOWN || error == ENXIO || error == ENODEV;
     result.failed = none ? count - result.sent : 1;
     break;

@@ -13,40 +13,41 @@
 
 namespace daqiri::packet {
 
-/// Sends for one transmit queue, past the interface's queueing discipline (PACKET_QDISC_BYPASS).
+/// Sends for one transmit queue, bypassing the interface's queueing discipline
+/// (PACKET_QDISC_BYPASS).
 class Sender {
  public:
   static constexpr std::uint32_t BATCH = 64;
-  /// What the kernel may hold for the interface.
+  /// Bytes that the kernel may hold for the interface.
   static constexpr int SEND_BUFFER = 4 << 20;
 
-  /// `flows` are the port's. Throws Error.
+  /// `flows`: those of the port. Throws Error.
   Sender(const NetworkInterface& interface, const TxQueue& queue,
          const steering::TransmitFlows& flows);
 
-  /// Writable when `send` may take packets.
+  /// Writable when `send` may accept packets.
   [[nodiscard]] int fd() const noexcept { return socket_.fd(); }
-  /// As PortIo::transmit.
+  /// See PortIo::transmit.
   TransmitResult send(Burst& burst, std::uint32_t first, std::uint32_t count) noexcept;
   void close() noexcept { socket_.close(); }
 
  private:
-  /// Makes a message of a packet. Returns errno; not 0: it can never be sent.
+  /// Make a message from a packet. Returns errno; not 0: the packet can never be sent.
   int prepare(const Burst& burst, std::uint32_t packet, std::uint32_t message) noexcept;
-  /// Whether nothing can leave; asked for once in a while when nothing does.
+  /// Whether the link is down; queried at intervals when sending fails.
   [[nodiscard]] bool link_is_down() noexcept;
 
   NetworkInterface interface_;
-  /// Offload tx_eth_src: packets get the interface's address as their source.
+  /// Offload tx_eth_src: set the interface's address as the source of packets.
   bool fills_source_mac_;
   const steering::TransmitFlows& flows_;
   File socket_;
-  /// As the link was when it was asked for.
+  /// State of the link when it was last queried.
   std::uint64_t asked_ns_{0};
   bool down_{false};
   std::array<mmsghdr, BATCH> messages_{};
   std::array<Pieces, BATCH> packets_{};
-  /// Of each message, what the flows put in front.
+  /// Headers that the flows put before each message.
   std::vector<std::uint8_t> headers_;
 };
 

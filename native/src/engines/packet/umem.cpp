@@ -25,7 +25,7 @@ Umem::Umem(const std::string& interface, std::uint64_t bytes, std::uint32_t chun
                     "; lower num_bufs or buf_size of the queues' memory regions");
   }
   base_ = static_cast<std::byte*>(mapped);
-  // The kernel writes to these pages, whoever else would have a copy of them.
+  // The kernel writes to these pages, so a forked child must not have copies.
   madvise(mapped, this->bytes(), MADV_DONTFORK);
 }
 

@@ -1,4 +1,4 @@
-/// Memory that AF_XDP sockets receive to.
+/// Memory in which AF_XDP sockets receive frames.
 #pragma once
 
 #include <unistd.h>
@@ -13,13 +13,13 @@
 
 namespace daqiri::packet {
 
-/// Chunks of equal size, each with a frame or a part of one; their numbers are those of buffers.
+/// Chunks of equal size, each with a frame or a part of one; buffer numbers are chunk numbers.
 class Umem final : public memory::BufferOwner {
  public:
   /// Free bytes before a frame (XDP_PACKET_HEADROOM of the kernel).
   static constexpr std::uint32_t HEADROOM = 256;
 
-  /// `bytes` in whole chunks. Throws Error.
+  /// `bytes` is rounded down to whole chunks. Throws Error.
   Umem(const std::string& interface, std::uint64_t bytes, std::uint32_t chunk_bytes);
   ~Umem() override;
 
@@ -37,9 +37,9 @@ class Umem final : public memory::BufferOwner {
   std::uint32_t take(std::uint32_t* chunks, std::uint32_t n) noexcept {
     return free_.take(chunks, n);
   }
-  /// Chunks that nobody keeps.
+  /// Return chunks that are not kept.
   void put_back(const std::uint32_t* chunks, std::uint32_t n) noexcept { free_.give(chunks, n); }
-  /// A taken chunk is free when it has been given `times` times.
+  /// Keep a taken chunk until it was freed `times` times.
   void keep(std::uint32_t chunk, std::uint32_t times) noexcept {
     uses_[chunk].store(times, std::memory_order_relaxed);
     kept_.fetch_add(1, std::memory_order_relaxed);
@@ -58,7 +58,7 @@ class Umem final : public memory::BufferOwner {
   std::uint32_t chunks_;
   std::byte* base_{nullptr};
   memory::FreeList free_;
-  /// By chunk; of those that are kept.
+  /// Uses of each kept chunk.
   std::unique_ptr<std::atomic<std::uint32_t>[]> uses_;
   std::atomic<std::uint32_t> kept_{0};
 };

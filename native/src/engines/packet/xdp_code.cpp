@@ -11,7 +11,7 @@ namespace daqiri::packet {
 
 namespace {
 
-// Registers. What functions of the kernel leave alone: from R6 on.
+// Registers. Kernel functions preserve R6 and higher.
 constexpr std::uint8_t R0 = BPF_REG_0;
 constexpr std::uint8_t R1 = BPF_REG_1;
 constexpr std::uint8_t R2 = BPF_REG_2;
@@ -23,13 +23,13 @@ constexpr std::uint8_t UDP_SRC = BPF_REG_7;
 constexpr std::uint8_t UDP_DST = BPF_REG_8;
 constexpr std::uint8_t TAGS = BPF_REG_9;
 constexpr std::uint8_t STACK = BPF_REG_10;
-// Places on the stack.
+// Offsets on the stack.
 constexpr std::int16_t IPV4_SRC = -4;
 constexpr std::int16_t IPV4_DST = -8;
 constexpr std::int16_t IPV4_LEN = -12;
 constexpr std::int16_t KEY = -24;
 
-/// Instructions, with jumps to places that are not known yet.
+/// Collects instructions, including jumps to labels that are placed later.
 class Assembler {
  public:
   using Label = std::size_t;
@@ -61,7 +61,7 @@ class Assembler {
   void store_value(std::uint8_t size, std::uint8_t at, std::int16_t offset, std::int32_t value) {
     add(static_cast<std::uint8_t>(BPF_ST | size | BPF_MEM), at, 0, offset, value);
   }
-  /// A big-endian field of 16 bits. The bounds are the verifier's.
+  /// Loads a big-endian field of 16 bits. The mask gives the verifier its bounds.
   void load_be16(std::uint8_t to, std::uint8_t at, std::int16_t offset) {
     load(BPF_H, to, at, offset);
     add(BPF_ALU | BPF_END | BPF_TO_BE, to, 0, 0, 16);
@@ -84,7 +84,7 @@ class Assembler {
     jumps_.emplace_back(code_.size(), to);
     add(static_cast<std::uint8_t>(BPF_JMP | what | BPF_X), left, right);
   }
-  /// Unless `bytes` of the frame follow `at`. Uses R4; R3 is the end.
+  /// Jump unless `bytes` of the frame follow `at`. Uses R4; R3 is the end of the frame.
   void jump_unless_bytes(std::uint8_t at, std::int32_t bytes, Label to) {
     move(R4, at);
     compute(BPF_ADD, R4, bytes);
@@ -121,7 +121,7 @@ std::uint32_t table_of(const XdpFilter::Group& group, Field field) {
   return group.tables[static_cast<std::size_t>(field)];
 }
 
-/// On to `other` unless the field, in R1 and 16 bits wide, has its bit in the table.
+/// Jumps to `other` unless the bit for the 16-bit field in R1 is set in the table.
 void test_bit(Assembler& code, const XdpMaps& maps, std::uint32_t table, Label other) {
   code.move(R3, R1);
   code.compute(BPF_RSH, R3, 3);
@@ -135,7 +135,7 @@ void test_bit(Assembler& code, const XdpMaps& maps, std::uint32_t table, Label o
   code.jump_if(BPF_JEQ, R2, 0, other);
 }
 
-/// On to `other` unless the address at `place` of the stack is one of the table's.
+/// Jumps to `other` unless the address at `place` on the stack is in the table.
 void test_address(Assembler& code, const XdpMaps& maps, std::uint32_t table, std::int16_t place,
                   Label other) {
   code.store_value(BPF_W, STACK, KEY, static_cast<std::int32_t>(table));
@@ -148,7 +148,7 @@ void test_address(Assembler& code, const XdpMaps& maps, std::uint32_t table, std
   code.jump_if(BPF_JEQ, R0, 0, other);
 }
 
-/// On to `take` where the frame is of the group, else on to what follows.
+/// Jumps to `take` if the frame matches the group; otherwise continues.
 void test_group(Assembler& code, const XdpMaps& maps, const XdpFilter::Group& group, Label take) {
   const Label next = code.label();
   if (group.tags != XdpFilter::ANY_TAGS) code.jump_if(BPF_JNE, TAGS, group.tags, next);
@@ -174,8 +174,8 @@ void test_group(Assembler& code, const XdpMaps& maps, const XdpFilter::Group& gr
   code.place(next);
 }
 
-/// Headers as steering::parse_frame reads them. A frame that ends within them is taken: the rest of
-/// it may be elsewhere.
+/// Parses headers like steering::parse_frame. A frame that ends within them is taken, because the
+/// rest may be in another fragment.
 void test_frame(Assembler& code, const XdpFilter& filter, const XdpMaps& maps, Label take,
                 Label pass) {
   constexpr auto ETHERTYPE = R5;
@@ -215,7 +215,7 @@ void test_frame(Assembler& code, const XdpFilter& filter, const XdpMaps& maps, L
   constexpr std::int32_t PROTOCOL_GRE = 47;
   if (filter.takes_gre()) code.jump_if(BPF_JEQ, R4, PROTOCOL_GRE, take);
   code.jump_if(BPF_JNE, R4, PROTOCOL_UDP, pass);
-  // Only the first fragment has the UDP header.
+  // Only the first fragment contains the UDP header.
   code.load(BPF_H, R4, R2, 6);
   code.compute(BPF_AND, R4, htons(0x1FFF));
   code.jump_if(BPF_JNE, R4, 0, pass);

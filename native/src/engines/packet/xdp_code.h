@@ -1,4 +1,4 @@
-/// XDP programs in the instructions of the kernel's virtual machine (bpf(2)); no compiler is
+/// Generates XDP programs as instructions of the kernel's virtual machine (bpf(2)); no compiler is
 /// needed.
 #pragma once
 
@@ -10,10 +10,10 @@
 
 namespace daqiri::packet {
 
-/// Free bytes that a program needs before a frame; it leaves the time there.
+/// Free bytes that a program needs before a frame to store the time.
 inline constexpr unsigned XDP_TIME_BYTES = 8;
 
-/// Maps that a program refers to, by descriptor.
+/// File descriptors of the maps that a program uses.
 struct XdpMaps {
   /// AF_XDP sockets by NIC queue (BPF_MAP_TYPE_XSKMAP).
   int sockets{-1};
@@ -23,9 +23,9 @@ struct XdpMaps {
   int addresses{-1};
 };
 
-/// Frames that the filter takes go to the socket of the queue on which they came, with the time
-/// (CLOCK_MONOTONIC, ns) in XDP_TIME_BYTES before them, where the driver has room there.
-/// `otherwise` happens to those of a queue without a socket; the kernel gets the rest.
+/// Frames that match the filter go to the socket of their NIC queue, with the time
+/// (CLOCK_MONOTONIC, ns) in the XDP_TIME_BYTES before them, if the driver has space there.
+/// `otherwise`: action for frames of a queue without a socket; the kernel gets all other frames.
 std::vector<bpf_insn> xdp_code(const XdpFilter& filter, const XdpMaps& maps,
                                xdp_action otherwise = XDP_PASS);
 

@@ -10,7 +10,7 @@ using Field = XdpFilter::Field;
 
 constexpr unsigned bit(Field field) noexcept { return 1U << static_cast<unsigned>(field); }
 
-/// All ports where any will do. Unlike PortRange::contains, [0, 0] is none of them.
+/// Whether the range restricts ports. Unlike for PortRange::contains, [0, 0] means any port.
 bool named(const PortRange& range) noexcept { return !range.any(); }
 
 }  // namespace
@@ -19,7 +19,7 @@ XdpFilter::XdpFilter(const RxConfig& config) : all_(!config.flow_isolation_) {
   if (all_) return;
   for (const FlowConfig& flow : config.flows_) add(flow, config.flex_items_);
   if (config.dynamic_flow_capacity_ == 0) return;
-  // Flows that come later may be any.
+  // Flows that are added later can match anything.
   any_flow_ = true;
   gre_ = true;
   add_udp(ANY_TAGS, {});

@@ -1,4 +1,4 @@
-/// Computes which frames an XDP program has to receive for the flows of an interface.
+/// Computes which frames an XDP program must receive for the flows of an interface.
 #pragma once
 
 #include <cstddef>
@@ -11,29 +11,29 @@
 
 namespace daqiri::packet {
 
-/// Takes every frame that a flow matches, and as few others as a short program can tell apart: the
-/// classifier has the last word on what was taken, and the kernel keeps what was not.
+/// Takes every frame that matches a flow, and as few others as a short program can distinguish: the
+/// classifier decides about the frames taken, and the kernel keeps the rest.
 ///
-/// Flows that name the same fields are a group. A frame is taken when, for one of the groups, each
-/// of these fields has a value that it has in any flow of the group. So of flows {host A, port 1}
-/// and {host B, port 2}, host A with port 2 is taken, too. eCPRI messages, and tunnels, are taken
-/// whatever is in them.
+/// Flows that restrict the same fields form a group. A frame is taken if, for one of the groups,
+/// each of these fields has a value of any flow in the group. For example, for the flows {host A,
+/// port 1} and {host B, port 2}, host A with port 2 is taken, too. eCPRI messages and tunnels are
+/// taken regardless of their contents.
 class XdpFilter {
  public:
   enum class Field : std::uint8_t { UDP_SRC, UDP_DST, IPV4_LEN, IPV4_SRC, IPV4_DST };
   static constexpr std::size_t NUM_FIELDS = 5;
-  /// Table for each 16-bit field of a group: a bit for each value.
+  /// Size of the table for a 16-bit field of a group: one bit per value.
   static constexpr std::uint32_t TABLE_BYTES = 8192;
   static constexpr std::uint32_t NO_TABLE = UINT32_MAX;
   /// Any number of VLAN tags.
   static constexpr int ANY_TAGS = -1;
 
-  /// What flows of a group have in common.
+  /// Common properties of the flows in a group.
   struct Group {
-    /// IPv4 and UDP with so many VLAN tags.
+    /// Number of VLAN tags before IPv4 and UDP.
     int tags{0};
     /// By Field: position of its table; for addresses, the first part of their keys in `addresses`.
-    /// NO_TABLE: it is not named.
+    /// NO_TABLE: the field is not restricted.
     std::uint32_t tables[NUM_FIELDS]{};
   };
 
@@ -43,26 +43,26 @@ class XdpFilter {
   explicit XdpFilter(const RxConfig& config);
 
   [[nodiscard]] bool takes_all() const noexcept { return all_; }
-  /// Whether it takes the frames of any flow that could be added later.
+  /// Whether it takes the frames of all flows that could be added later.
   [[nodiscard]] bool takes_any_flow() const noexcept { return all_ || any_flow_; }
   [[nodiscard]] const std::vector<Group>& groups() const noexcept { return groups_; }
-  /// By table, TABLE_BYTES each.
+  /// Concatenated tables, TABLE_BYTES each.
   [[nodiscard]] const std::vector<std::uint8_t>& tables() const noexcept { return tables_; }
   /// Table and address, in network byte order.
   [[nodiscard]] const std::vector<std::pair<std::uint32_t, std::uint32_t>>& addresses()
       const noexcept {
     return addresses_;
   }
-  /// Numbers of VLAN tags with which eCPRI messages are taken.
+  /// Numbers of VLAN tags for which eCPRI messages are taken.
   [[nodiscard]] const std::vector<int>& ecpri() const noexcept { return ecpri_; }
   [[nodiscard]] bool takes_gre() const noexcept { return gre_; }
 
  private:
-  /// Fields that are named, by bit.
+  /// `fields`: bits of the restricted fields.
   [[nodiscard]] Group& group_of(int tags, unsigned fields);
   void add(const FlowConfig& flow, const std::vector<FlexItemConfig>& items);
   void add_udp(int tags, const FlowMatch& match);
-  /// Values [first, last] of a field's table.
+  /// Set the bits of values [first, last] in a field's table.
   void allow(std::uint32_t table, std::uint32_t first, std::uint32_t last);
 
   bool all_{true};

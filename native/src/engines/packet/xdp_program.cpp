@@ -14,7 +14,7 @@ namespace daqiri::packet {
 
 namespace {
 
-/// For the kernel, which has functions that only programs under GPL may call. None is called here.
+/// The kernel allows some functions only for GPL programs. None of these is used here.
 constexpr const char* LICENSE = "Apache-2.0";
 
 template <typename T>
@@ -22,7 +22,7 @@ std::uint64_t pointer(const T* to) noexcept {
   return reinterpret_cast<std::uintptr_t>(to);
 }
 
-/// Kernels take attributes that are shorter or longer than theirs.
+/// The kernel accepts attributes that are shorter or longer than its own.
 int bpf(bpf_cmd command, bpf_attr& attributes) noexcept {
   return static_cast<int>(syscall(SYS_bpf, command, &attributes, sizeof attributes));
 }
@@ -40,7 +40,7 @@ File make_map(const NetworkInterface& interface, bpf_map_type type, std::uint32_
   return made;
 }
 
-/// Returns errno, 0: done.
+/// Sets an element. Returns errno, 0: done.
 int set(const File& map, const void* key, const void* value) noexcept {
   bpf_attr attributes{};
   attributes.map_fd = static_cast<std::uint32_t>(map.fd());
@@ -56,7 +56,7 @@ File load(const std::vector<bpf_insn>& code, char* log, std::uint32_t log_size) 
   attributes.insns = pointer(code.data());
   attributes.insn_cnt = static_cast<std::uint32_t>(code.size());
   attributes.license = pointer(LICENSE);
-  // Frames that lie in several places.
+  // Accept frames in several fragments.
   attributes.prog_flags = BPF_F_XDP_HAS_FRAGS;
   std::strncpy(attributes.prog_name, "daqiri", sizeof attributes.prog_name - 1);
   if (log_size > 0) {
@@ -91,7 +91,7 @@ const char* remedy_for(int error) {
       return "the interface's MTU is too large for XDP in this driver: lower it";
     case ENODEV:
     case ENXIO:
-      return "the interface was removed meanwhile";
+      return "the interface has been removed";
     default:
       return "use rx.receive_path: af_packet, which does not need this";
   }
@@ -135,7 +135,7 @@ XdpProgram::XdpProgram(const NetworkInterface& interface, const XdpFilter& filte
   program_ = load(code, nullptr, 0);
   if (program_.is_open()) return;
   const int error = errno;
-  // The kernel says what it does not like only to those who ask.
+  // Load again with a log, because the kernel reports the reason only there.
   std::vector<char> log(std::size_t{1} << 20U);
   load(code, log.data(), static_cast<std::uint32_t>(log.size()));
   std::string said(log.data());
@@ -178,7 +178,7 @@ bool XdpLink::attached() const noexcept {
   attributes.info.bpf_fd = static_cast<std::uint32_t>(link_.fd());
   attributes.info.info_len = sizeof info;
   attributes.info.info = pointer(&info);
-  // A process that has given up its privileges is told nothing.
+  // Without privileges, the query is not permitted.
   if (bpf(BPF_OBJ_GET_INFO_BY_FD, attributes) != 0) return errno == EPERM;
   return info.xdp.ifindex != 0;
 }

@@ -1,4 +1,4 @@
-/// An XDP program on an interface, for as long as this process has it (bpf(2)).
+/// An XDP program on an interface, for the lifetime of the process (bpf(2)).
 #pragma once
 
 #include <linux/bpf.h>
@@ -14,20 +14,20 @@
 
 namespace daqiri::packet {
 
-/// Where a program runs: in the driver, or behind it, on frames that the kernel has copied.
+/// Where a program runs: in the driver, or in the kernel on copied frames.
 enum class XdpMode : std::uint8_t { NATIVE, GENERIC };
 
-/// Maps and the code that refers to them, in the kernel. Nothing runs it yet.
+/// Maps and code in the kernel. The program is not attached yet.
 class XdpProgram {
  public:
-  /// `queues`: of the interface, as many as may have a socket. Throws Error.
+  /// `queues`: number of the interface's queues that can have a socket. Throws Error.
   XdpProgram(const NetworkInterface& interface, const XdpFilter& filter, std::uint32_t queues,
              xdp_action otherwise = XDP_PASS);
 
   [[nodiscard]] int fd() const noexcept { return program_.fd(); }
-  /// Frames that come on a NIC queue go to this AF_XDP socket. Throws Error.
+  /// Send the frames of a NIC queue to this AF_XDP socket. Throws Error.
   void set_socket(std::uint32_t queue, int socket);
-  /// All frames go to the kernel.
+  /// Send all frames to the kernel.
   void remove_sockets() noexcept;
 
  private:
@@ -39,14 +39,14 @@ class XdpProgram {
   File program_;
 };
 
-/// A program that runs on every frame of an interface. It is gone with this object and with this
-/// process, however that ends.
+/// A program attached to an interface. It is detached with this object, and when the process ends,
+/// even if it is killed.
 class XdpLink {
  public:
-  /// Throws Error; `refused` is errno then.
+  /// Throws Error and sets `refused` to errno.
   XdpLink(const NetworkInterface& interface, const XdpProgram& program, XdpMode mode, int& refused);
 
-  /// False: somebody has detached it, or the interface was removed.
+  /// False: another program has detached it, or the interface was removed.
   [[nodiscard]] bool attached() const noexcept;
   void detach() noexcept { link_.close(); }
 
@@ -54,7 +54,7 @@ class XdpLink {
   File link_;
 };
 
-/// As packet_error, of AF_XDP.
+/// Like packet_error, for AF_XDP.
 Error xdp_error(const NetworkInterface& interface, const std::string& what, int error);
 
 }  // namespace daqiri::packet

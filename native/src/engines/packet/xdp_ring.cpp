@@ -12,7 +12,7 @@
 
 #include "timing/clock.h"
 
-// Linux has this, and the headers of some distributions do not.
+// Linux defines this, but the headers of some distributions do not.
 #ifndef XDP_PKT_CONTD
 #define XDP_PKT_CONTD (1 << 0)
 #endif
@@ -22,10 +22,10 @@ namespace daqiri::packet {
 namespace {
 
 constexpr std::uint32_t LARGEST_RING = 65536;
-/// Around what the MTU counts: the header with two VLAN tags.
+/// Bytes of a frame that the MTU does not include: the header with two VLAN tags.
 constexpr std::uint32_t AROUND = 22;
 
-/// Half a page where any frame of the interface fits.
+/// Half a page if every frame of the interface fits.
 std::uint32_t chunk_bytes(const NetworkInterface& interface) {
   constexpr std::uint32_t SMALL = 2048;
   constexpr std::uint32_t LARGE = 4096;
@@ -44,7 +44,7 @@ ifreq request_for(const NetworkInterface& interface) {
   return request;
 }
 
-/// Receive queues of the network card; 0: its driver does not tell.
+/// Receive queues of the network card; 0: its driver does not report them.
 std::uint32_t num_queues(const NetworkInterface& interface, const File& socket) {
   ethtool_channels channels{};
   channels.cmd = ETHTOOL_GCHANNELS;
@@ -76,7 +76,7 @@ void XdpRing::attach(bool or_generic) {
     link_.emplace(interface_, program_, XdpMode::NATIVE, refused);
     return;
   } catch (const Error& error) {
-    // The privilege, or the place, is the same for both.
+    // These errors would be the same for both modes.
     if (!or_generic || refused == EPERM || refused == EBUSY || refused == EEXIST) throw;
     why_generic_ = error.what();
   }
@@ -86,7 +86,7 @@ void XdpRing::attach(bool or_generic) {
 
 void XdpRing::open_sockets(bool busy_poll) {
   XdpSocket::Options options;
-  // Where they are not known, one may need all of the memory.
+  // If the number of queues is unknown, one socket may need all memory.
   const std::uint32_t sharing = std::max(queues_told_, 1U);
   options.ring_size =
       std::min(std::bit_floor(std::max(umem_.chunks() / sharing, 1U)), LARGEST_RING);
@@ -131,7 +131,7 @@ const char* XdpRing::fixed_flows() const noexcept {
 
 Frame XdpRing::peek() noexcept {
   if (frame_.data != nullptr) return frame_;
-  // Once round.
+  // Try each socket once.
   for (std::size_t tried = 0; tried <= sockets_.size(); ++tried) {
     if (left_ > 0 && read()) return frame_;
     next_socket();
@@ -154,7 +154,7 @@ bool XdpRing::read() noexcept {
   std::size_t rest = 0;
   std::uint32_t pieces = 1;
   for (bool more = (first.options & XDP_PKT_CONTD) != 0; more; ++pieces) {
-    // The end of it has not come yet.
+    // The end of the frame has not arrived yet.
     if (pieces == waiting) return false;
     const xdp_desc& piece = socket.descriptor(pieces);
     more = (piece.options & XDP_PKT_CONTD) != 0;

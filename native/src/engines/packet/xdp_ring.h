@@ -22,23 +22,23 @@
 
 namespace daqiri::packet {
 
-/// An XDP program takes the frames of an interface from the kernel, before it has made packets of
-/// them; a socket for each queue of the network card brings them here, all of them to one memory.
-/// The number of a kept frame's buffer is that of its chunk.
+/// An XDP program redirects the frames of an interface before the kernel processes them. One socket
+/// per queue of the network card receives them, all in the same memory. The buffer number of a kept
+/// frame is the number of its chunk.
 class XdpRing final : public FrameRing {
  public:
   struct Options {
     XdpFilter filter;
-    /// Of the memory, about.
+    /// Approximate size of the memory.
     std::uint64_t bytes{0};
     bool busy_poll{false};
-    /// Where the driver cannot run the program, let the kernel run it.
+    /// If the driver cannot run the program, let the kernel run it.
     bool or_generic{false};
   };
 
   static constexpr std::uint64_t FEWEST_BYTES = 8U << 20U;
 
-  /// Sees the frames from here on. Throws Error.
+  /// Starts to receive frames. Throws Error.
   XdpRing(const NetworkInterface& interface, const Options& options);
   ~XdpRing() override;
 
@@ -72,28 +72,28 @@ class XdpRing final : public FrameRing {
   }
 
  private:
-  /// Queues of the network card that are looked for where its driver does not tell.
+  /// Most queues of the network card to try if its driver does not report their number.
   static constexpr std::uint32_t MOST_UNTOLD = 64;
-  /// A quarter of a socket's memory is filled meanwhile where a chunk comes every 100 ns.
+  /// At one chunk per 100 ns, this fills a quarter of a socket's memory.
   static constexpr std::uint64_t GATHERS_NS_A_CHUNK = 25;
   /// More pieces than a frame of 64 KiB has.
   static constexpr std::size_t MOST_PIECES = 64;
-  /// Descriptors of a socket that are read before those of the next.
+  /// Descriptors of a socket to read before those of the next.
   static constexpr std::uint32_t TURN = 64;
 
   /// Throws Error.
   void attach(bool or_generic);
   void open_sockets(bool busy_poll);
-  /// The next frame of the socket whose turn it is, if all of it is there.
+  /// Read the next frame of the current socket, if it is complete.
   bool read() noexcept;
   void next_socket() noexcept;
   void put_back(std::uint32_t chunk) noexcept;
 
   NetworkInterface interface_;
-  /// Keeps the interface promiscuous, and tells its state.
+  /// Keeps the interface promiscuous, and is used to query its state.
   File watch_;
   Umem umem_;
-  /// By its driver; 0: it does not tell.
+  /// As reported by the driver; 0: not reported.
   std::uint32_t queues_told_;
   bool takes_any_flow_;
   XdpProgram program_;
@@ -108,7 +108,7 @@ class XdpRing final : public FrameRing {
   // --- Poller.
   std::size_t turn_{0};
   std::uint32_t left_{0};
-  /// To be read next, if it has data, and its descriptors.
+  /// The next frame, if it has data, and the number of its descriptors.
   Frame frame_;
   std::uint32_t pieces_{0};
   bool kept_{false};

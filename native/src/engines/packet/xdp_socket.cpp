@@ -12,7 +12,7 @@
 
 #include "timing/clock.h"
 
-// Linux has these, and the headers of some distributions do not.
+// Linux defines these, but the headers of some distributions do not.
 #ifndef XDP_USE_SG
 #define XDP_USE_SG (1 << 4)
 #endif
@@ -27,10 +27,10 @@ namespace daqiri::packet {
 
 namespace {
 
-/// Of the ring for sent frames, which the kernel wants and nobody uses.
+/// Size of the ring for sent frames, which the kernel requires but which is not used.
 constexpr std::uint32_t UNUSED_RING = 64;
-/// How long a queue may still belong to the socket that had it before: the kernel takes it away
-/// some time after that was closed.
+/// How long a queue may still be bound to a previous socket: the kernel unbinds it some time after
+/// that socket was closed.
 constexpr std::uint64_t PATIENCE_NS = 2'000'000'000;
 constexpr timespec PAUSE{0, 5'000'000};
 
@@ -94,7 +94,7 @@ void XdpSocket::bind_to_queue(const Options& options, bool& exists) {
   address.sxdp_ifindex = static_cast<std::uint32_t>(interface_.index);
   address.sxdp_queue_id = options.queue;
   if (options.first != nullptr) {
-    // Everything else is as with the first.
+    // All other settings are taken from the first socket.
     address.sxdp_flags = XDP_SHARED_UMEM;
     address.sxdp_shared_umem_fd = static_cast<std::uint32_t>(options.first->fd());
   } else {
@@ -116,7 +116,7 @@ void XdpSocket::bind_to_queue(const Options& options, bool& exists) {
 }
 
 void XdpSocket::busy_poll() {
-  // Where this cannot be had, the card's interrupts bring the frames.
+  // If this is not supported, interrupts of the card deliver the frames.
   const int prefer = 1;
   const int microseconds = 20;
   const int budget = 64;
@@ -146,7 +146,7 @@ void XdpSocket::refill() noexcept {
     if (n == 0) break;
     for (std::uint32_t i = 0; i < n; ++i) {
       const std::uint64_t place = std::uint64_t{chunks[i]} * umem_.chunk_bytes();
-      // Whether the program wrote a time there cannot be told otherwise.
+      // Clear the time, so that a missing one can be detected.
       std::memset(umem_.base() + place + Umem::HEADROOM - XDP_TIME_BYTES, 0, XDP_TIME_BYTES);
       fill_->element<std::uint64_t>(filled_++) = place;
     }
@@ -172,7 +172,7 @@ std::uint64_t XdpSocket::take_drops() noexcept {
   xdp_statistics statistics{};
   socklen_t length = sizeof statistics;
   if (getsockopt(fd(), SOL_XDP, XDP_STATISTICS, &statistics, &length) != 0) return 0;
-  // A frame without free memory is among the dropped ones.
+  // `rx_dropped` includes frames for which there was no free memory.
   const std::uint64_t all = statistics.rx_dropped + statistics.rx_ring_full;
   return all - std::exchange(drops_, all);
 }

@@ -17,12 +17,12 @@
 
 namespace daqiri::packet {
 
-/// A ring that an AF_XDP socket shares with the kernel: one of both writes descriptors, the other
+/// A ring that an AF_XDP socket shares with the kernel: one side writes descriptors, the other
 /// reads them.
 class SharedRing {
  public:
-  /// The ring at `page_offset`, of `size` descriptors of `element` bytes. It is not open where
-  /// there is no memory for it: errno.
+  /// The ring at `page_offset`, with `size` descriptors of `element` bytes. If it cannot be mapped,
+  /// it is not open, and errno is set.
   SharedRing(int socket, std::int64_t page_offset, const xdp_ring_offset& at, std::uint32_t size,
              std::size_t element);
   SharedRing(const SharedRing&) = delete;
@@ -58,50 +58,50 @@ class SharedRing {
   std::uint32_t mask_{0};
 };
 
-/// One poller.
+/// Used by one poller.
 class XdpSocket {
  public:
   struct Options {
     std::uint32_t queue{0};
-    /// Descriptors of a ring; a power of two.
+    /// Descriptors per ring; a power of two.
     std::uint32_t ring_size{0};
-    /// The kernel copies frames to the memory, whatever the driver can.
+    /// Let the kernel copy frames, even if the driver supports zero copy.
     bool copy{false};
-    /// The poller has a core of its own, and drives the card's queue there while it looks.
+    /// The poller has a dedicated core, and drives the card's queue there while it polls.
     bool busy_poll{false};
-    /// The first socket of this memory; null: this is it.
+    /// The first socket of this memory; null: this is the first one.
     const XdpSocket* first{nullptr};
   };
 
-  /// Throws Error. Where the interface has no such queue, `exists` becomes false and the object is
-  /// of no use.
+  /// Throws Error. If the interface has no such queue, sets `exists` to false; the object cannot be
+  /// used then.
   XdpSocket(const NetworkInterface& interface, Umem& umem, const Options& options, bool& exists);
 
   [[nodiscard]] int fd() const noexcept { return socket_.fd(); }
-  /// The card writes to the memory itself.
+  /// Whether the card writes directly to the memory.
   [[nodiscard]] bool zero_copy() const noexcept;
 
-  /// Descriptors that wait.
+  /// Number of waiting descriptors.
   [[nodiscard]] std::uint32_t waiting() const noexcept {
     return received_->producer().load(std::memory_order_acquire) - next_;
   }
-  /// The `i`th of these.
+  /// Waiting descriptor number `i`.
   [[nodiscard]] const xdp_desc& descriptor(std::uint32_t i) const noexcept {
     return received_->element<xdp_desc>(next_ + i);
   }
-  /// The first `n` are done with. Known to the kernel from `refill` on.
+  /// Remove the first `n` descriptors. The kernel is informed by `refill`.
   void advance(std::uint32_t n) noexcept { next_ += n; }
-  /// From now on the kernel may have so many free chunks for it.
+  /// Limit the number of free chunks that the kernel holds for this socket.
   void set_share(std::uint32_t chunks) noexcept { share_ = std::min(chunks, fill_->size()); }
-  /// Let the kernel have the descriptors that were advanced over, and free chunks.
+  /// Return descriptors to the kernel, and give it free chunks.
   void refill() noexcept;
-  /// Have the kernel look for frames now, where it looks for itself only now and then.
+  /// With busy polling, let the kernel check for frames now.
   void look() noexcept;
-  /// The kernel has less than half of the chunks that it may have.
+  /// Whether the kernel has less than half of its share of free chunks.
   [[nodiscard]] bool starved() const noexcept;
-  /// Frames that the kernel has dropped since the last call.
+  /// Number of frames that the kernel has dropped since the last call.
   std::uint64_t take_drops() noexcept;
-  /// errno of what happened to the interface; 0: nothing.
+  /// errno of an error of the interface; 0: none.
   int take_error() noexcept;
 
  private:

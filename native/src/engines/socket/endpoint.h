@@ -18,11 +18,11 @@ namespace daqiri::sockets {
 
 /// One interface with its sockets, made from its configuration and open until `close`.
 ///
-/// Threads are those of PortIo; what concerns connections may be called by any thread, also after
+/// Threads as for PortIo; functions for connections may be called by any thread, also after
 /// `close`.
 class Endpoint : public PortIo {
  public:
-  /// Throws Error: addresses_of. The port outlives it.
+  /// Throws Error like addresses_of. The port must outlive it.
   Endpoint(const Port& port, Transport transport)
       : port_(port),
         transport_(transport),
@@ -33,14 +33,14 @@ class Endpoint : public PortIo {
   [[nodiscard]] std::uint16_t port_id() const noexcept { return port_.id; }
   [[nodiscard]] Transport transport() const noexcept { return transport_; }
   [[nodiscard]] bool client() const noexcept { return addresses_.remote.given(); }
-  /// The address it is bound to; a wildcard has the port only.
+  /// The bound address; a wildcard has the port only.
   [[nodiscard]] const SocketAddress& local() const noexcept { return addresses_.local; }
   /// The configured peer; no address for a server.
   [[nodiscard]] const SocketAddress& remote() const noexcept { return addresses_.remote; }
-  /// The client's connection, or the server's own.
+  /// The connection of the client, or of the server itself.
   [[nodiscard]] std::uintptr_t connection() const noexcept { return connection_; }
-  /// Bytes on the wire of a packet beside its own (without preamble, gap and checksum): the headers
-  /// of Ethernet, IP and the transport.
+  /// Bytes on the wire of a packet in addition to its own (without preamble, gap and checksum): the
+  /// headers of Ethernet, IP and the transport.
   [[nodiscard]] std::uint32_t packet_overhead() const noexcept {
     return ETHERNET_SIZE + ip_size((client() ? remote() : local()).ipv6()) +
            (transport_ == Transport::UDP ? UDP_SIZE : TCP_SIZE);
@@ -56,25 +56,26 @@ class Endpoint : public PortIo {
     return mac_of(local().given() ? local() : source_towards(remote()));
   }
 
-  /// All endpoints of the session are made: begin to accept and to connect.
+  /// All endpoints of the session exist: begin to accept and to connect.
   virtual void start() {}
-  /// Nothing more is sent: tell the peers.
+  /// Nothing more is sent: shut down sending to the peers.
   virtual void end_sending() noexcept {}
-  /// As IoEngine::finish_sending, after that; `deadline`: CLOCK_MONOTONIC ns.
+  /// Called after `end_sending`; see IoEngine::finish_sending. `deadline`: CLOCK_MONOTONIC ns.
   virtual void finish_sending(std::uint64_t /*deadline*/) noexcept {}
   virtual void close() noexcept = 0;
 
   [[nodiscard]] virtual bool has_connection(std::uintptr_t connection) const noexcept = 0;
-  /// As Connections::first_client.
+  /// See Connections::first_client.
   [[nodiscard]] virtual std::uintptr_t first_client() const { return connection_; }
-  /// The queue of a connection; the first one until it has one.
+  /// The queue of a connection; the first queue until it has one.
   [[nodiscard]] virtual std::uint16_t queue_of(std::uintptr_t connection) const = 0;
   /// Whether `connect` to a peer other than the configured one is possible.
   [[nodiscard]] virtual bool can_connect(const SocketAddress& peer,
                                          const SocketAddress& source) const noexcept = 0;
-  /// Connection to a peer, from `source` (no address: any). Throws Error.
+  /// Connect to a peer, from `source` (no address: any). Throws Error.
   virtual std::uintptr_t connect(const SocketAddress& peer, const SocketAddress& source) = 0;
-  /// Calls `use` with each socket of the connection (-1: closed), which stays as it is meanwhile.
+  /// Call `use` with each socket of the connection (-1: closed). The sockets stay open during the
+  /// call.
   virtual void for_sockets(std::uintptr_t connection, const std::function<void(int fd)>& use) = 0;
   /// The endpoint's own connection first.
   [[nodiscard]] virtual std::vector<ConnectionInfo> connections() const = 0;
@@ -85,7 +86,7 @@ class Endpoint : public PortIo {
     if (!port_.rx.empty()) return port_.rx.front()->id();
     return port_.tx.empty() ? std::uint16_t{0} : port_.tx.front()->id();
   }
-  /// Of a queue in its port.
+  /// Index of a queue in its port.
   template <typename Queue>
   static std::size_t position(const std::vector<std::unique_ptr<Queue>>& queues,
                               const Queue& queue) noexcept {
@@ -93,7 +94,7 @@ class Endpoint : public PortIo {
     return static_cast<std::size_t>(std::find_if(queues.begin(), queues.end(), is_it) -
                                     queues.begin());
   }
-  /// What a server's own connection is listed as.
+  /// The list entry for a server's own connection.
   [[nodiscard]] ConnectionInfo listening(bool open) const {
     return {connection_, "", local().text(),
             open ? ConnectionState::LISTENING : ConnectionState::CLOSED, ""};

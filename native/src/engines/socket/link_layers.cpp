@@ -8,11 +8,11 @@ namespace daqiri::sockets {
 
 namespace {
 
-/// Hop-by-hop header that says the length of a packet beyond 65535 bytes (RFC 2675).
+/// Size of the hop-by-hop header with the length of a packet beyond 65535 bytes (RFC 2675).
 constexpr std::uint32_t JUMBO_SIZE = 8;
 constexpr std::uint8_t HOP_BY_HOP = 0;
 
-/// With the IPv6 header before it that `ip` has been given.
+/// Inserts it after the IPv6 header at `ip`.
 void insert_jumbo(std::uint8_t* ip, std::uint32_t payload) noexcept {
   std::uint8_t* const option = ip + IPV6_SIZE;
   option[0] = PROTOCOL_TCP;
@@ -23,10 +23,10 @@ void insert_jumbo(std::uint8_t* ip, std::uint32_t payload) noexcept {
   ip[6] = HOP_BY_HOP;
 }
 
-/// What IP cannot announce.
+/// Whether the packet is too long for the length field of IP.
 bool is_jumbo(std::uint32_t length) noexcept { return TCP_SIZE + length > 0xFFFFU; }
 
-/// Bytes of the burst before packet `i`. Packets are asked for in order, as a rule.
+/// Bytes of the burst before packet `i`. Fast if packets are requested in order, as usual.
 std::uint64_t bytes_before(const Burst& burst, std::uint32_t i) noexcept {
   struct Place {
     const Burst* burst{nullptr};
@@ -53,7 +53,7 @@ void add_data(Checksum& checksum, const Burst& burst, std::size_t packet) noexce
 
 std::uint32_t UdpLinkLayer::prefix(const BurstParams& burst, std::size_t i,
                                    std::byte* out) const noexcept {
-  // Every BurstParams that leaves the engine is a Burst.
+  // Every BurstParams from the engine is a Burst.
   const auto& whole = static_cast<const Burst&>(burst);
   const auto packet = static_cast<std::uint32_t>(i);
   BurstEnds ends = whole.ends;
@@ -72,7 +72,7 @@ std::uint32_t UdpLinkLayer::prefix(const BurstParams& burst, std::size_t i,
   const std::uint32_t ip_bytes = store_ip(ip, from, to, PROTOCOL_UDP, udp_length, checksum);
   std::uint8_t* const udp = ip + ip_bytes;
   store_udp(udp, from.port(), to.port(), static_cast<std::uint16_t>(udp_length), 0);
-  // IPv4 does without.
+  // For IPv4, the checksum is optional.
   if (from.ipv6()) {
     checksum.add(udp, UDP_SIZE);
     add_data(checksum, whole, i);
@@ -106,7 +106,7 @@ std::uint32_t TcpLinkLayer::prefix_size(std::uint32_t length) const noexcept {
 
 void TcpLinkLayer::place_in_stream(Burst& burst) const noexcept {
   if (!burst.transmit || burst.stream.number != 0) return;
-  // The newest stream of the connection (0: of any).
+  // The newest stream of the connection (0: of any connection).
   const std::uint32_t latest = latest_.load(std::memory_order_acquire);
   std::uint32_t number = latest;
   while (number > 0 && latest - number < CAPACITY && burst.connection_id != 0 &&
@@ -120,7 +120,7 @@ void TcpLinkLayer::place_in_stream(Burst& burst) const noexcept {
 
 std::uint32_t TcpLinkLayer::prefix(const BurstParams& params, std::size_t i,
                                    std::byte* out) const noexcept {
-  // Every BurstParams that leaves the engine is a Burst.
+  // Every BurstParams from the engine is a Burst.
   const auto& burst = static_cast<const Burst&>(params);
   const auto packet = static_cast<std::uint32_t>(i);
   const std::uint32_t length = burst.packet_length(packet);
@@ -143,7 +143,7 @@ std::uint32_t TcpLinkLayer::prefix(const BurstParams& params, std::size_t i,
   std::uint8_t* const tcp = ip + at;
   store_be16(tcp, from.port());
   store_be16(tcp + 2, to.port());
-  // Those of the wire, modulo 2^32.
+  // Sequence numbers as on the wire, modulo 2^32.
   store_be32(tcp + 4,
              static_cast<std::uint32_t>(1 + burst.stream.offset + bytes_before(burst, packet)));
   store_be32(tcp + 8, static_cast<std::uint32_t>(1 + acknowledged));

@@ -21,7 +21,7 @@ namespace {
 using sockets::Endpoint;
 using sockets::is_tcp;
 
-/// For all connections of a session that is closed.
+/// Limit for all connections of a session that is closed.
 constexpr std::uint64_t LINGER_NS = 2'000'000'000U;
 
 std::unique_ptr<Endpoint> make_endpoint(const Port& port) {
@@ -41,7 +41,7 @@ class SocketEngine final : public IoEngine, public Connections {
     for (const auto& endpoint : endpoints_) endpoint->start();
   }
   void finish_sending() noexcept override {
-    // All first: a peer that is waited for does not keep the others from answering.
+    // For all endpoints first, so that waiting for one peer does not delay the others.
     for (const auto& endpoint : endpoints_) endpoint->end_sending();
     const std::uint64_t deadline = monotonic_ns() + LINGER_NS;
     for (const auto& endpoint : endpoints_) endpoint->finish_sending(deadline);
@@ -129,7 +129,7 @@ class SocketEngine final : public IoEngine, public Connections {
                     " in this session; a client has one connection, a server its own and one for "
                     "each peer from which it has received");
   }
-  /// "no ... udp://192.0.2.1:5000 ...; there are" all endpoints, which have one transport.
+  /// "no ... udp://192.0.2.1:5000 ...; there are" all endpoints, which use the same transport.
   [[nodiscard]] std::string none(const std::string& what, const SocketAddress& address,
                                  const std::string& more) const {
     std::string text = "no " + what + " ";

@@ -123,13 +123,13 @@ bool set_int_option(int fd, int level, int option, int value) noexcept {
 }
 
 int enlarge_buffer(int fd, int buffer, int bytes) noexcept {
-  // The kernel tells twice as many.
+  // The kernel reports twice the size.
   const auto granted = [&] {
     int value = 0;
     socklen_t length = sizeof(value);
     return getsockopt(fd, SOL_SOCKET, buffer, &value, &length) == 0 ? value / 2 : 0;
   };
-  // Past net.core.rmem_max or wmem_max with CAP_NET_ADMIN only.
+  // Exceeding net.core.rmem_max or wmem_max requires CAP_NET_ADMIN.
   const int forced = buffer == SO_RCVBUF ? SO_RCVBUFFORCE : SO_SNDBUFFORCE;
   if (bytes > granted() && !set_int_option(fd, SOL_SOCKET, forced, bytes))
     set_int_option(fd, SOL_SOCKET, buffer, bytes);

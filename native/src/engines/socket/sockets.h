@@ -21,22 +21,22 @@ enum class Transport : std::uint8_t { UDP, TCP };
 std::string uri(Transport transport, const SocketAddress& address);
 
 struct SocketAddresses {
-  /// Where a server is; where a client sends from (no address: the kernel chooses).
+  /// Address of a server; source address of a client (no address: the kernel chooses).
   SocketAddress local;
   /// No address for a server.
   SocketAddress remote;
 };
 
-/// Those of `socket_config`; validation has seen to it that those needed are there and of one
-/// family. Throws Error INVALID_PARAMETER naming the interface and the key for a scope that this
-/// host has not.
+/// The addresses of `socket_config`; validation has checked that the required ones exist and have
+/// the same family. Throws Error INVALID_PARAMETER with the interface and the key for a scope that
+/// this host does not have.
 SocketAddresses addresses_of(const InterfaceConfig& interface);
 
-/// A connection id that no other connection of this process has had.
+/// Returns a connection id that is unique in this process.
 std::uintptr_t next_connection_id() noexcept;
 
-/// What flows say of packets from a peer, `length` bytes as IPv4 has them (0: a stream). They name
-/// ports as those of UDP; for a stream they are its TCP ports.
+/// The key that flows match for packets from a peer; `length`: IPv4 length in bytes (0: a stream).
+/// Flows use the port fields of UDP; for a stream they match its TCP ports.
 steering::PacketKey key_of(const SocketAddress& peer, const SocketAddress& local,
                            std::uint16_t length) noexcept;
 
@@ -45,28 +45,26 @@ Error interface_error(const std::string& interface, Status status, const std::st
 /// CONNECT_FAILURE: "interface 'rx0': cannot <action> tcp://192.0.2.1:5000: <socket_error_text>".
 Error socket_error(const std::string& interface, const char* action, Transport transport,
                    const SocketAddress& address, int error);
-/// What a socket call met, and what to do about it: "Connection refused: nothing listens there
-/// ...".
+/// Text of a socket error and its remedy: "Connection refused: nothing listens there ...".
 std::string socket_error_text(int error, const SocketAddress& address, Transport transport);
 /// "interface 'rx0': <text>".
 void log_about(const std::string& interface, LogLevel level, const std::string& text);
 
-/// Non-blocking and close-on-exec; one for IPv6 never sees IPv4 peers under mapped addresses. Not
-/// open: errno says why.
+/// Non-blocking and close-on-exec; an IPv6 socket does not accept IPv4 peers with mapped addresses.
+/// If the result is not open, errno is set.
 File make_socket(const SocketAddress& address, Transport transport) noexcept;
 
 bool set_int_option(int fd, int level, int option, int value) noexcept;
-/// Ask for `bytes` of SO_RCVBUF or SO_SNDBUF (`buffer`) as setsockopt(2) counts them, never less
-/// than there are. Returns what the kernel grants.
+/// Request `bytes` of SO_RCVBUF or SO_SNDBUF (`buffer`), as counted by setsockopt(2); never reduces
+/// the buffer. Returns what the kernel grants.
 int enlarge_buffer(int fd, int buffer, int bytes) noexcept;
 
-/// Of packets [first, first + count), those up to the first that is not longer than `limit` bytes
-/// fail.
+/// Counts the first packets of [first, first + count) that are longer than `limit` bytes as failed.
 TransmitResult too_long(const Burst& burst, std::uint32_t first, std::uint32_t count,
                         std::uint32_t limit) noexcept;
 
-/// Buffers of every region of the queue for up to `n` packets, to `numbers[region]` from `at` on.
-/// Returns for how many.
+/// Takes buffers of every region of the queue for up to `n` packets, to `numbers[region]` from `at`
+/// on. Returns the number of packets.
 template <typename Numbers>
 std::uint32_t take_buffers(const RxQueue& queue, Numbers* numbers, std::uint32_t at,
                            std::uint32_t n) noexcept {

@@ -19,22 +19,23 @@ namespace daqiri::sockets {
 
 namespace {
 
-/// Bytes of one read: more would leave the cache before the application sees them.
+/// Bytes per read: more would leave the cache before the application reads them.
 constexpr std::uint64_t MAX_READ = 1U << 20U;
 constexpr std::uint32_t MIN_WANTED = 4;
-/// Busy connections are read so often before epoll is asked for others.
+/// Number of reads from busy connections before epoll is checked for others.
 constexpr std::uint32_t PASSES_PER_POLL = 16;
-/// Until a connection without room is looked at again.
+/// Time until a connection without free buffers is tried again.
 constexpr std::uint64_t RETRY_NS = 500'000;
 
-/// Bytes that were written and that the peer's window has not let go yet.
+/// Bytes that were written and do not fit the peer's window yet.
 std::uint64_t bytes_waiting(int fd) noexcept {
   int bytes = 0;
   return ioctl(fd, SIOCOUTQNSD, &bytes) == 0 ? static_cast<std::uint64_t>(bytes) : 0;
 }
 
-/// Discard what the socket holds, and tell the peer, at once; the descriptor stays valid, and its
-/// poller may be reading. Not connect(2), which TSan takes for the making of a descriptor.
+/// Discards the socket's data and resets the connection immediately; the descriptor stays valid,
+/// because its poller may be reading. Uses syscall, because TSan treats connect(2) as the creation
+/// of a descriptor.
 void reset_socket(int fd) noexcept {
   const sockaddr nobody{.sa_family = AF_UNSPEC, .sa_data = {}};
   syscall(SYS_connect, fd, &nobody, sizeof nobody);
@@ -49,7 +50,7 @@ TcpReader::TcpReader(RxQueue& queue, TcpEndpoint& endpoint, steering::FlowTally&
       segments_(static_cast<std::uint32_t>(queue.num_segments())),
       events_("queue '" + queue.config().common_.name_ + "'") {
   std::uint64_t limit = std::max<std::uint64_t>(MAX_READ / queue.max_packet_size(), 1);
-  // What waits here is not to be missed by another queue of the region.
+  // Limits the buffers that wait here, so that other queues of the region have enough.
   for (std::uint32_t s = 0; s < segments_; ++s) {
     limit = std::min(limit, std::max<std::uint64_t>(
                                 queue.region(static_cast<int>(s)).config().num_bufs_ / 8, 1));
@@ -164,7 +165,7 @@ TcpReader::Outcome TcpReader::read(TcpConnection& connection, std::uint32_t& see
       *vector++ = {queue_.region(s).address(buffers_[static_cast<std::size_t>(s)][i]),
                    queue_.segment_capacity(s)};
   }
-  // What is discarded needs no buffer (MSG_TRUNC, tcp(7)).
+  // Discarded bytes need no buffer (MSG_TRUNC, tcp(7)).
   const ssize_t result =
       stale ? recv(connection.read_fd, nullptr, std::min(connection.stale, MAX_READ), MSG_TRUNC)
             : readv(connection.read_fd, vectors_.data(), static_cast<int>(n * segments_));
@@ -200,14 +201,14 @@ std::uint32_t TcpReader::read_ready() noexcept {
     if (outcome != Outcome::EMPTY_OR_ENDED) ready_[kept++] = connection;
   }
   ready_.resize(kept);
-  // Another is the first to find buffers next time.
+  // Rotate, so that each connection in turn is the first to find buffers.
   if (blocked_ && kept > 1) std::rotate(ready_.begin(), ready_.begin() + 1, ready_.end());
   return seen;
 }
 
 void TcpReader::mark_stale(DropReason reason) noexcept {
   stale_reason_ = reason;
-  // Connections that are not ready have nothing in the kernel.
+  // Connections that are not ready have no data in the kernel.
   poll_events();
   for (TcpConnection* connection : ready_) {
     int bytes = 0;
@@ -218,7 +219,7 @@ void TcpReader::mark_stale(DropReason reason) noexcept {
 
 void TcpReader::wait_for_room() noexcept {
   if (timer_set_) return;
-  // What waits for more packets holds buffers that nobody can give back.
+  // Otherwise nothing would free the buffers of open bursts.
   queue_.deliver_open();
   if (filled_ == 0) queue_.note_shortage();
   events_.wake(RETRY_NS);
@@ -226,7 +227,7 @@ void TcpReader::wait_for_room() noexcept {
 }
 
 std::uint32_t TcpReader::receive() noexcept {
-  // Once for each: what comes later is not to be discarded for it.
+  // Once per request, because later data must not be discarded for it.
   if (queue_.discarding() &&
       std::exchange(discard_request_, queue_.discard_request()) != queue_.discard_request())
     mark_stale(queue_.discard_reason());
@@ -339,12 +340,12 @@ TransmitResult TcpSender::send(const Burst& burst, std::uint32_t first,
   if (connection == nullptr) return {.failed = count, .error = EDESTADDRREQ};
   const std::lock_guard lock(connection->sending);
   const bool client = endpoint_.client();
-  // Of a server, whose places are used again by other peers.
+  // For a server, whose places are reused by other peers.
   const std::uintptr_t id = burst.connection_id;
   const bool other = !client && cut_ == nullptr && id != 0 && id != endpoint_.connection() &&
                      connection->id.load(std::memory_order_relaxed) != id;
   if (cut_ != nullptr && cut_generation_ != connection->generation) {
-    // The peer has a part of this packet, and will never have the rest.
+    // The peer has received a part of this packet, and will never receive the rest.
     cut_ = nullptr;
     return {.failed = 1, .error = ECONNRESET};
   }

@@ -19,20 +19,21 @@ class TcpEndpoint;
 class TcpReader;
 class TcpSender;
 
-/// One peer. A client's connection keeps its id over all the sockets that it has in its life.
+/// One peer. A client's connection keeps its id for all sockets during its lifetime.
 ///
 /// TcpEndpoint owns the socket. A poller reads from it between `TcpReader::add` and `ended`;
-/// workers send under `sending`; it is closed under `sending` once it has ended.
+/// workers send while they hold `sending`; it is closed, while `sending` is held, after `ended` is
+/// set.
 struct TcpConnection {
   /// 0: never used.
   std::atomic<std::uintptr_t> id{0};
 
-  // --- TcpEndpoint, under its mutex; any thread may look at the phase.
+  // --- TcpEndpoint, with its mutex held; any thread may read the phase.
   enum class Phase : std::uint8_t { CLOSED, CONNECTING, CONNECTED, PEER_FINISHED };
   std::atomic<Phase> phase{Phase::CLOSED};
   SocketAddress peer;
   SocketAddress local;
-  /// To connect from; no address: any.
+  /// Source address; no address: any.
   SocketAddress source;
   /// A socket that is connecting.
   File pending;
@@ -42,47 +43,46 @@ struct TcpConnection {
   /// Since when neither side has sent, in phase PEER_FINISHED.
   std::uint64_t idle_since_ns{0};
   std::uint64_t bytes_seen{0};
-  /// When it was closed; the oldest is forgotten first.
+  /// When it was closed; the place of the oldest is reused first.
   std::uint64_t closed_ns{0};
 
-  // --- Workers, under `sending`.
+  // --- Workers, with `sending` held.
   std::mutex sending;
   /// Not open: closed or not connected.
   File socket;
-  /// Number of the socket: a packet that was cut by a loss is not resumed on the next one.
+  /// Number of the socket: a packet that was cut by a loss is not continued on the next socket.
   std::uint32_t generation{0};
-  /// Whose packet has left in part only; nobody else's may come between.
+  /// The sender of a packet that has left only in part; other senders must wait.
   const TcpSender* unfinished{nullptr};
-  /// A send has failed for good.
+  /// Whether sending has failed permanently.
   std::atomic<bool> send_failed{false};
-  /// A flush has reset it: nothing more can be read either.
+  /// Whether a flush has reset it: nothing more can be read either.
   std::atomic<bool> reset{false};
   std::atomic<std::uint64_t> bytes_sent{0};
 
   // --- Poller, from TcpReader::add until it sets `ended`.
   int read_fd{-1};
   TcpReader* reader{nullptr};
-  /// Kept until the place is another's; null: none is read.
+  /// Kept until the place is reused; null: the connection is not read.
   RxSource* rx_source{nullptr};
   FlowId flow{0};
-  /// Verdict::position.
+  /// See Verdict::position.
   std::uint16_t flow_position{steering::NO_FLOW};
   bool listed{false};
   /// Bytes in the kernel that arrived before a flush.
   std::uint64_t stale{0};
-  /// errno that ended reading; 0: the peer has sent all it wants to.
+  /// errno that ended reading; 0: the peer has finished sending.
   int read_error{0};
-  /// Nothing more will be read.
+  /// Whether reading has ended.
   std::atomic<bool> ended{true};
 };
 
-/// Reads the connections of one queue, straight into packet buffers: each full buffer, and what the
-/// last one of a read has, is a packet.
+/// Reads the connections of one queue directly into packet buffers: each full buffer is a packet,
+/// and so is the rest in the last buffer of a read.
 ///
-/// Nothing is dropped: a connection for whose data there is no buffer, burst or room in the ring is
-/// not read, so that its window closes; the poller comes back every half millisecond. Connections
-/// take turns. One that is readable is read again and again without asking epoll, until it is
-/// empty.
+/// Nothing is dropped: if there is no buffer, burst or ring space for a connection, it is not read,
+/// so that its window closes; the poller retries every half millisecond. Connections take turns. A
+/// readable connection is read repeatedly, without calls of epoll, until it is empty.
 class TcpReader {
  public:
   TcpReader(RxQueue& queue, TcpEndpoint& endpoint, steering::FlowTally& tally);
@@ -91,13 +91,13 @@ class TcpReader {
   [[nodiscard]] RxQueue& queue() const noexcept { return queue_; }
   /// Readable when `receive` has work.
   [[nodiscard]] int fd() const noexcept { return events_.fd(); }
-  /// Thread of TcpEndpoint: read the connection from now on, until it sets `ended`. Returns
-  /// errno, 0: done.
+  /// Called by the thread of TcpEndpoint: read the connection from now on, until `ended` is set.
+  /// Returns errno, 0: done.
   int add(TcpConnection& connection) noexcept;
 
-  /// Poller. Packets seen.
+  /// Poller. Returns the number of packets seen.
   std::uint32_t receive() noexcept;
-  /// Give unused buffers back; after the poller has ended.
+  /// Free unused buffers; call after the poller has ended.
   void close() noexcept;
 
  private:
@@ -107,13 +107,13 @@ class TcpReader {
 
   void poll_events() noexcept;
   std::uint32_t read_ready() noexcept;
-  /// Once. Adds the packets to `seen`.
+  /// Read once. Adds the packets to `seen`.
   Outcome read(TcpConnection& connection, std::uint32_t& seen) noexcept;
   std::uint32_t deliver(TcpConnection& connection, std::uint64_t bytes) noexcept;
   std::uint32_t discard(TcpConnection& connection, std::uint64_t bytes) noexcept;
   void consume(std::uint32_t packets) noexcept;
   void end(TcpConnection& connection, int error) noexcept;
-  /// What the kernel holds now is to be discarded, and counted for `reason`.
+  /// Discard what the kernel holds now, and count it with `reason`.
   void mark_stale(DropReason reason) noexcept;
   void wait_for_room() noexcept;
 
@@ -128,23 +128,23 @@ class TcpReader {
   std::uint32_t passes_{0};
   bool idle_{false};
   bool blocked_{false};
-  /// The latest request to discard, and what it is counted as.
+  /// The latest request to discard, and the reason that is counted.
   std::uint64_t discard_request_{0};
   DropReason stale_reason_{DropReason::FLUSHED};
 
   // Packets [0, filled_) have buffers.
   std::uint32_t limit_;
   std::uint32_t filled_{0};
-  /// Packets to ask for: twice as many after a read that filled them all, fewer after a short one.
+  /// Packets per read: doubled after a read that filled them all, reduced after a short one.
   std::uint32_t want_;
   std::array<std::array<std::uint32_t, MAX_PACKETS>, MAX_NUM_SEGS> buffers_{};
   std::array<iovec, std::size_t{MAX_PACKETS} * MAX_NUM_SEGS> vectors_{};
 };
 
-/// Gathers up to 256 packets per system call, straight from their buffers. One per transmit queue.
+/// Gathers up to 256 packets per system call, directly from their buffers. One per transmit queue.
 ///
-/// Never waits: what a full socket does not take is left with the worker, which watches `fd`. A
-/// packet of which a part has left is resumed exactly there; nobody else's comes between.
+/// Never waits: packets that do not fit into a full socket stay with the worker, which watches
+/// `fd`. A packet that has left in part is continued exactly there; other senders wait.
 class TcpSender {
  public:
   static constexpr std::uint32_t RUN = 256;
@@ -154,42 +154,44 @@ class TcpSender {
   TcpSender(const TcpSender&) = delete;
   TcpSender& operator=(const TcpSender&) = delete;
 
-  /// As PortIo::transmit. Connection 0 and the endpoint's own mean a client's connection, or a
-  /// server's latest peer. Packets to a server's peer that is gone, beyond the limit, or cut by the
-  /// loss of their connection fail; those of a client without connection wait for the next one.
+  /// See PortIo::transmit. Connection 0 and the endpoint's own mean a client's connection, or a
+  /// server's latest peer. Packets fail if a server's peer is gone, if they exceed the limit, or if
+  /// the loss of their connection has cut them. Packets of a client without connection wait for the
+  /// next one.
   TransmitResult send(const Burst& burst, std::uint32_t first, std::uint32_t count) noexcept;
-  /// Readable when a socket that was full may take more, or a connection has come.
+  /// Readable when a full socket may accept more, or a connection was established.
   [[nodiscard]] int fd() const noexcept { return events_.fd(); }
-  /// As PortIo::cut.
+  /// See PortIo::cut.
   [[nodiscard]] bool cut() const noexcept { return cut_ != nullptr; }
-  /// As PortIo::settle: a peer that has not taken what was written to its connection loses it.
+  /// See PortIo::settle: resets connections whose peer has not accepted the written data.
   bool settle(bool last) noexcept;
-  /// Any thread: look again.
+  /// Any thread: check again.
   void wake() noexcept { events_.wake(); }
 
  private:
   TcpConnection* connection_of(const Burst& burst) noexcept;
   std::uint32_t gather(const Burst& burst, std::uint32_t first, std::uint32_t count,
                        std::size_t& vectors) noexcept;
-  /// Of `ready` packets, so many bytes have left.
+  /// Count the packets of which `bytes` bytes have left.
   TransmitResult count_sent(const Burst& burst, std::uint32_t first, std::uint32_t ready,
                             std::uint64_t bytes) noexcept;
-  /// Wait until the socket takes more.
+  /// Wait until the socket accepts more.
   void wait_for(const TcpConnection& connection) noexcept;
 
   TcpEndpoint& endpoint_;
   std::uint32_t max_length_;
   SocketEvents events_;
-  /// Something is waited for, whose event must be taken.
+  /// Whether an event is expected, which must be taken.
   bool waiting_{false};
   TcpConnection* latest_{nullptr};
 
-  /// The connection that has a part of the worker's next packet, how much, and of which socket.
+  /// The connection that has a part of the worker's next packet; the length of the part; the number
+  /// of the socket.
   TcpConnection* cut_{nullptr};
   std::uint32_t cut_at_{0};
   std::uint32_t cut_generation_{0};
 
-  /// How far this queue has written, by connection: `bytes_sent` after its last packet.
+  /// Position of this queue in each connection: `bytes_sent` after its last packet.
   struct Written {
     std::uint32_t generation{0};
     std::uint64_t until{0};

@@ -20,21 +20,21 @@ namespace {
 
 constexpr std::uint64_t NEVER = std::numeric_limits<std::uint64_t>::max();
 constexpr std::uint64_t SECOND = 1'000'000'000U;
-/// A session whose server is there is connected when it is open.
+/// If the server of a session is available, it is connected when `open` returns.
 constexpr std::uint64_t OPEN_WAIT_NS = SECOND;
-/// An attempt to connect is given up after this long.
+/// An attempt to connect is aborted after this time.
 constexpr std::uint64_t ATTEMPT_NS = 10 * SECOND;
-/// A server's peer that has finished sending, and to which nothing is sent.
+/// Timeout of a server's peer that has finished sending, and to which nothing is sent.
 constexpr std::uint64_t FINISHED_IDLE_NS = 60 * SECOND;
 
-/// SO_ERROR, which is cleared.
+/// Returns and clears SO_ERROR.
 int pending_error(int fd) noexcept {
   int error = 0;
   socklen_t length = sizeof(error);
   return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) == 0 ? error : errno;
 }
 
-/// Whether the peer has all that was sent, or can never have it.
+/// Whether the peer has received everything, or never can.
 bool all_acknowledged(int fd) noexcept {
   int bytes = 0;
   if (ioctl(fd, SIOCOUTQ, &bytes) != 0 || bytes == 0) return true;
@@ -104,7 +104,7 @@ void TcpEndpoint::take_events(int timeout_ms) noexcept {
       on_event(*static_cast<TcpConnection*>(subject), events[i].events);
     }
   }
-  // Last: a new peer may get the place of a connection that has an event.
+  // Last, because a new peer may reuse the place of a connection that has an event.
   if (peers) accept_peers(monotonic_ns());
 }
 
@@ -155,7 +155,7 @@ std::uint64_t TcpEndpoint::advance(TcpConnection& connection, std::uint64_t now)
         return advance_finished(connection, now);
       }
       if (!failed) return NEVER;
-      // Its reader then comes to the end.
+      // Makes its reader reach the end.
       shutdown(connection.socket.fd(), SHUT_RDWR);
       if (connection.reader != nullptr) return NEVER;
       connection.ended.store(true, std::memory_order_relaxed);
@@ -200,7 +200,7 @@ std::uint64_t TcpEndpoint::end(TcpConnection& connection, int error, std::uint64
   close_socket(connection);
   connection.error = error;
   connection.closed_ns = now;
-  // First, so that nobody finds the latest peer gone while there is another.
+  // First, so that `latest_peer` never refers to a closed peer while there is another.
   if (latest_peer.load(std::memory_order_relaxed) == &connection)
     latest_peer.store(first_peer(&connection), std::memory_order_release);
   connection.phase = client() ? Phase::CONNECTING : Phase::CLOSED;

@@ -18,25 +18,25 @@
 
 namespace daqiri::sockets {
 
-/// A server with its peers, or a client with its connections; a reader for each receive queue, a
-/// sender for each transmit queue. Its thread accepts peers, connects and connects again, so that
-/// pollers only read and workers only send; it sleeps unless a connection comes or goes.
+/// A server with its peers, or a client with its connections; one reader per receive queue, one
+/// sender per transmit queue. Its thread accepts peers, connects and reconnects, so that pollers
+/// only read and workers only send; it sleeps while no connection changes.
 ///
-/// Each peer of a server has a connection id of its own; a client's connections keep their ids. A
-/// peer that has finished sending (FIN) can be sent to until it resets the connection; when nothing
-/// is sent for a minute, or for the retry time of a client, the connection is closed. It is closed
-/// at once without transmit queues, and after a second when another peer needs its place.
+/// Each peer of a server has its own connection id; a client's connections keep their ids. A peer
+/// that has finished sending (FIN) can receive until it resets the connection. If nothing is sent
+/// for a minute, or for the retry time of a client, the connection is closed. Without transmit
+/// queues it is closed immediately; after a second, if another peer needs its place.
 class TcpEndpoint final : public Endpoint {
  public:
   using Phase = TcpConnection::Phase;
   static constexpr std::uint32_t CAPACITY = 1023;
 
-  /// A server listens from now on. Throws Error.
+  /// A server starts to listen. Throws Error.
   explicit TcpEndpoint(const Port& port);
   ~TcpEndpoint() override { close(); }
 
-  /// Accept, or connect: a client waits for its server for 1 s, and goes on trying behind the
-  /// scenes.
+  /// Accept, or connect: a client waits 1 s for its server and then continues to try in the
+  /// background.
   void start() override;
   std::uint32_t receive(RxQueue& queue) noexcept override {
     return readers_[position(port_.rx, queue)]->receive();
@@ -84,9 +84,9 @@ class TcpEndpoint final : public Endpoint {
     return client() && remote().family() == peer.family() &&
            (!source.given() || source.family() == peer.family());
   }
-  /// The connection that there is to this peer, or a new one, kept up for ever once it was made.
-  /// Waits for the outcome of the next attempt for at most 10 s. Throws Error CONNECT_FAILURE,
-  /// NO_SPACE_AVAILABLE.
+  /// The existing connection to this peer, or a new one, which is maintained permanently once
+  /// established. Waits at most 10 s for the result of the next attempt. Throws Error
+  /// CONNECT_FAILURE, NO_SPACE_AVAILABLE.
   std::uintptr_t connect(const SocketAddress& peer, const SocketAddress& source) override;
   void for_sockets(std::uintptr_t connection, const std::function<void(int fd)>& use) override {
     const std::lock_guard lock(mutex_);
@@ -99,10 +99,10 @@ class TcpEndpoint final : public Endpoint {
 
   /// Any thread: a connection has ended or failed.
   void wake() noexcept { events_.wake(); }
-  /// By id; null: none. Entries are never moved. Any thread.
+  /// Find by id; null: none. Entries are never moved. Any thread.
   [[nodiscard]] TcpConnection* find(std::uintptr_t id) const noexcept {
     if (id == 0) return nullptr;
-    // Sending goes on to the same one, mostly.
+    // Most sends use the same connection as the previous one.
     TcpConnection* last = last_found_.load(std::memory_order_relaxed);
     if (last != nullptr && last->id.load(std::memory_order_acquire) == id) return last;
     for (TcpConnection& each : used()) {
@@ -112,8 +112,8 @@ class TcpEndpoint final : public Endpoint {
     }
     return nullptr;
   }
-  /// To which packets without a connection go: the peer that was received from last; when that is
-  /// gone, the first one.
+  /// Destination of packets without a connection: the peer from which data arrived last; after it
+  /// is gone, the first one.
   std::atomic<TcpConnection*> latest_peer{nullptr};
 
   /// Places that are or were in use.
@@ -125,35 +125,35 @@ class TcpEndpoint final : public Endpoint {
   }
 
  private:
-  /// Under the mutex: the peer that was accepted first of those that are connected, before those
-  /// that have finished sending, and not `leaving`; null: there is none.
+  /// With the mutex held: the first accepted peer that is connected; peers that have finished
+  /// sending come last; not `leaving`; null: there is none.
   [[nodiscard]] TcpConnection* first_peer(const TcpConnection* leaving = nullptr) const noexcept;
 
   void run() noexcept;
   void stop() noexcept;
   void take_events(int timeout_ms) noexcept;
   void on_event(TcpConnection& connection, std::uint32_t events) noexcept;
-  /// Do what is due. Returns when it must be called again, CLOCK_MONOTONIC ns.
+  /// Do what is due. Returns when to call it again, CLOCK_MONOTONIC ns.
   std::uint64_t advance(TcpConnection& connection, std::uint64_t now) noexcept;
   std::uint64_t advance_finished(TcpConnection& connection, std::uint64_t now) noexcept;
 
   void listen();
   void accept_peers(std::uint64_t now) noexcept;
-  /// A place for another connection, to be given to `occupy`; null: there is none.
+  /// A place for another connection, for `occupy`; null: there is none.
   TcpConnection* free_place(std::uint64_t now) noexcept;
   void occupy(TcpConnection& place, const SocketAddress& peer, std::uintptr_t id) noexcept;
 
-  /// A client's connection. Throws Error NO_SPACE_AVAILABLE.
+  /// Make a client's connection. Throws Error NO_SPACE_AVAILABLE.
   TcpConnection& make(const SocketAddress& peer, const SocketAddress& source, std::uintptr_t id);
-  /// Waits for the outcome of the attempt; returns its errno (EINPROGRESS: none yet).
+  /// Wait for the result of the attempt; returns its errno (EINPROGRESS: none yet).
   int await_attempt(std::unique_lock<std::mutex>& lock, const TcpConnection& connection,
                     std::uint64_t wait_ns);
   void attempt(TcpConnection& connection, std::uint64_t now) noexcept;
   void attempt_failed(TcpConnection& connection, int error) noexcept;
   void established(TcpConnection& connection, File socket) noexcept;
-  /// Queue, flow and source; false: the interface is isolated and no flow wants it.
+  /// Assign queue, flow and source; false: flow isolation is on and no flow matches.
   bool assign(TcpConnection& connection);
-  /// The socket has ended: a server's connection is closed, a client's connects again.
+  /// The socket has ended: a server's connection is closed, a client's reconnects.
   std::uint64_t end(TcpConnection& connection, int error, std::uint64_t now) noexcept;
   static void close_socket(TcpConnection& connection) noexcept;
   [[nodiscard]] std::string named(const TcpConnection& connection) const;
@@ -172,7 +172,7 @@ class TcpEndpoint final : public Endpoint {
 
   SocketEvents events_;
   File listener_;
-  /// Accepting goes on then; 0: it does.
+  /// When to continue accepting; 0: not paused.
   std::uint64_t accept_at_ns_{0};
   bool shortage_logged_{false};
 
@@ -181,7 +181,7 @@ class TcpEndpoint final : public Endpoint {
   std::atomic<bool> stopping_{false};
   std::jthread thread_;
 
-  /// As the port's queues.
+  /// In the order of the port's queues.
   std::vector<std::unique_ptr<TcpReader>> readers_;
   std::vector<std::unique_ptr<TcpSender>> senders_;
   std::size_t next_reader_{0};

@@ -1,4 +1,4 @@
-// How connections begin: attempts of a client, peers of a server, their queue and place.
+// How connections are established: attempts of a client, peers of a server, their queue and place.
 #include <netinet/tcp.h>
 
 #include <algorithm>
@@ -15,9 +15,9 @@ namespace daqiri::sockets {
 
 namespace {
 
-/// While there is no place or no descriptor for another peer.
+/// Pause of accepting if there is no place or descriptor for another peer.
 constexpr std::uint64_t ACCEPT_PAUSE_NS = 100'000'000;
-/// A peer that has finished sending keeps its place for this long when another one needs it.
+/// How long a peer that has finished sending keeps its place if another one needs it.
 constexpr std::uint64_t FINISHED_GRACE_NS = 1'000'000'000;
 constexpr int ACCEPTS_PER_EVENT = 64;
 constexpr int BACKLOG = 1024;
@@ -25,13 +25,13 @@ constexpr std::uint64_t CONNECT_WAIT_NS = 10'000'000'000;
 
 File make_stream_socket(const SocketAddress& address) noexcept {
   File made = make_socket(address, Transport::TCP);
-  // A restarted process takes its port back although old connections linger in TIME_WAIT.
+  // A restarted process can use its port again although old connections are in TIME_WAIT.
   if (made.is_open()) set_int_option(made.fd(), SOL_SOCKET, SO_REUSEADDR, 1);
   return made;
 }
 
-/// No delay for small packets, and a silent peer is found out within 25 s (keep-alive probes after
-/// 10 s, 3 of them, 5 s apart).
+/// No delay for small packets; a silent peer is detected within 25 s (keep-alive probes after 10 s,
+/// 3 probes at intervals of 5 s).
 void prepare_connected(int fd) noexcept {
   set_int_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
   set_int_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 10);
@@ -40,13 +40,13 @@ void prepare_connected(int fd) noexcept {
   set_int_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
 }
 
-/// Whether the application has all that came from it.
+/// Whether the application has received all data of the connection.
 bool drained(const TcpConnection& connection) noexcept {
   return connection.rx_source == nullptr ||
          connection.rx_source->waiting.load(std::memory_order_acquire) == 0;
 }
 
-/// Its reader has ended, or has not begun.
+/// Retires the source. Its reader has ended, or has not begun.
 void give_up_source(TcpConnection& connection) noexcept {
   if (connection.rx_source != nullptr)
     connection.reader->queue().retire(*std::exchange(connection.rx_source, nullptr));
@@ -125,7 +125,7 @@ void TcpEndpoint::established(TcpConnection& connection, File socket) noexcept {
   const TcpConnection* latest = latest_peer.load(std::memory_order_relaxed);
   if (latest == nullptr || latest->phase != Phase::CONNECTED)
     latest_peer.store(&connection, std::memory_order_relaxed);
-  log_about(name(), LogLevel::INFO, named(connection) + " is up");
+  log_about(name(), LogLevel::INFO, named(connection) + " is established");
   wake_senders();
   changed_.notify_all();
 }
@@ -133,7 +133,7 @@ void TcpEndpoint::established(TcpConnection& connection, File socket) noexcept {
 TcpConnection* TcpEndpoint::free_place(std::uint64_t now) noexcept {
   const std::uint32_t n = size_.load(std::memory_order_relaxed);
   if (n < CAPACITY) return &connections_[n];
-  // The one that was closed first, or else finished sending first.
+  // The one that was closed first; otherwise the one that finished sending first.
   TcpConnection* closed = nullptr;
   TcpConnection* finished = nullptr;
   for (TcpConnection& each : connections_) {
@@ -178,7 +178,7 @@ void TcpEndpoint::attempt(TcpConnection& connection, std::uint64_t now) noexcept
 
 void TcpEndpoint::attempt_failed(TcpConnection& connection, int error) noexcept {
   connection.pending.close();
-  // Once for each cause, however often it is tried.
+  // Log once per reason, regardless of the number of attempts.
   if (connection.error != error) {
     log_about(name(), LogLevel::WARN,
               named(connection) + " cannot be established: " +
@@ -233,7 +233,7 @@ std::uintptr_t TcpEndpoint::connect(const SocketAddress& peer, const SocketAddre
   TcpConnection& connection = made ? make(peer, source, next_connection_id()) : *existing;
   const std::uintptr_t id = connection.id.load(std::memory_order_relaxed);
   if (!made && connection.phase == Phase::CONNECTING && connection.error != 0) {
-    // Lost earlier; what counts is whether the peer is there now.
+    // The earlier error is obsolete; try now whether the peer is available.
     connection.error = 0;
     if (!connection.pending.is_open()) attempt(connection, monotonic_ns());
     wake();
@@ -266,7 +266,7 @@ void TcpEndpoint::accept_peers(std::uint64_t now) noexcept {
     events_.forget(listener_.fd());
     accept_at_ns_ = now + ACCEPT_PAUSE_NS;
     if (!std::exchange(shortage_logged_, true))
-      log_about(name(), LogLevel::WARN, "new peers have to wait: " + why);
+      log_about(name(), LogLevel::WARN, "new peers are not accepted for now: " + why);
   };
   for (int i = 0; i < ACCEPTS_PER_EVENT; ++i) {
     TcpConnection* place = free_place(now);
@@ -282,7 +282,7 @@ void TcpEndpoint::accept_peers(std::uint64_t now) noexcept {
       occupy(*place, peer, next_connection_id());
       established(*place, std::move(socket));
       shortage_logged_ = false;
-      // Nobody loses a place to a peer that is not there.
+      // Otherwise a peer that does not exist yet would cost another one its place.
       if (full) return;
     } else if (errno == EAGAIN) {
       return;

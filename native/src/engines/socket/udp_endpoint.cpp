@@ -12,7 +12,7 @@ namespace daqiri::sockets {
 
 namespace {
 
-/// Packets may gather in sockets, whose buffers are small, for this long.
+/// How long packets may wait in sockets, whose buffers are small.
 constexpr std::uint64_t GATHERS_NS = 50'000;
 
 std::uint64_t receive_buffer_for(const RxQueue& queue) {
@@ -22,8 +22,8 @@ std::uint64_t receive_buffer_for(const RxQueue& queue) {
   return sockets::receive_buffer_for(regions);
 }
 
-/// Launch times in the kernel, where they are asked for; what is found on the way to the peer is
-/// logged. Throws Error NOT_SUPPORTED.
+/// Sets up launch times in the kernel, if configured; logs the queueing discipline on the path to
+/// the peer. Throws Error NOT_SUPPORTED.
 std::unique_ptr<UdpLaunch> find_launch(const UdpSocket& socket, const InterfaceConfig& interface) {
   if (interface.tx_.queues_.empty()) return nullptr;
   // Its peers are unknown at the start; find_rejected has seen to it that it asks for none.
@@ -66,9 +66,9 @@ std::vector<std::unique_ptr<UdpSocket>> open_sockets(const InterfaceConfig& inte
 
 /// The socket with its receiver, one sender per transmit queue, and its connections.
 ///
-/// A server whose receive queues have different cores, and no flows to choose among them, has a
-/// socket and a receiver for each queue: the kernel spreads the peers, each of which stays where
-/// it is.
+/// If the receive queues of a server have different cores, and no flows select among them, each
+/// queue has its own socket and receiver: the kernel distributes the peers, and each peer stays on
+/// its queue.
 class UdpEndpoint final : public Endpoint {
  public:
   explicit UdpEndpoint(const Port& port)
@@ -99,7 +99,7 @@ class UdpEndpoint final : public Endpoint {
     const std::size_t i = position(port_.rx, queue);
     if (i >= receivers_.size()) return 0;
     if (arrivals_ != nullptr) {
-      // Before reading: what comes later is another event.
+      // Take the event before reading: datagrams that arrive later trigger a new event.
       std::array<epoll_event, 2> events;
       arrivals_->take(events);
     }
@@ -146,13 +146,13 @@ class UdpEndpoint final : public Endpoint {
     const auto peer = peers_->find(connection);
     return peer.has_value() && !port_.rx.empty() ? port_.rx[peer->position]->id() : first_queue();
   }
-  /// A server's socket can send to anybody.
+  /// A server's socket can send to any peer.
   [[nodiscard]] bool can_connect(const SocketAddress& peer,
                                  const SocketAddress& source) const noexcept override {
     return !client() && local().family() == peer.family() &&
            (!source.given() || source.same_host(local()));
   }
-  /// A peer need not have sent anything.
+  /// The peer need not have sent anything.
   std::uintptr_t connect(const SocketAddress& peer, const SocketAddress& /*source*/) override {
     return peers_->enter(peer.key()).connection;
   }
@@ -174,23 +174,23 @@ class UdpEndpoint final : public Endpoint {
   }
 
  private:
-  /// The first of them, which also sends.
+  /// The first socket, which also sends.
   [[nodiscard]] const UdpSocket& socket() const noexcept { return *sockets_.front(); }
 
-  /// A socket is not closed while an option is set on it.
+  /// Prevents that a socket is closed while an option is set on it.
   mutable std::mutex options_;
-  /// Of several sockets at one address.
+  /// Holds the address of several sockets.
   File claim_;
   std::vector<std::unique_ptr<UdpSocket>> sockets_;
-  /// With etf: each of its reports would keep the socket readable for poll(2) until the worker has
-  /// taken it. Here it is one event.
+  /// With etf, each report would keep the socket readable for poll(2) until the worker has read it.
+  /// Here it is one event.
   std::unique_ptr<SocketEvents> arrivals_;
   std::shared_ptr<UdpPeers> peers_;
-  /// One that the first queue's poller serves for all queues, or one for each.
+  /// One receiver that the first queue's poller uses for all queues, or one for each queue.
   std::vector<std::unique_ptr<UdpReceiver>> receivers_;
-  /// Null: the worker keeps launch times.
+  /// Null: launch times in software, by the worker.
   std::unique_ptr<UdpLaunch> launch_;
-  /// As the port's queues.
+  /// In the order of the port's queues.
   std::vector<std::unique_ptr<UdpSender>> senders_;
 };
 

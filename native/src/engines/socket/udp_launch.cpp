@@ -27,18 +27,19 @@ namespace daqiri::sockets {
 
 namespace {
 
-/// How long before its launch time a packet is given to the kernel: what a worker is late by
-/// without being stopped.
+/// How long before its launch time a packet is given to the kernel: the usual delay of a worker
+/// that is not stopped.
 constexpr std::uint64_t LEAD_NS = 1'000'000;
-/// A packet that is still in the kernel this long after its stamp waits for the wire, and has left.
+/// A packet that is still in the kernel this long after its stamp is waiting for the wire, and
+/// counts as sent.
 constexpr std::uint64_t WIRE_NS = 20'000'000;
-/// Reports wait in the receive buffer; room for that many, and for the packets they come with.
+/// Reports wait in the receive buffer; space for that many, and for the packets that they contain.
 constexpr int REPORT_BUFFER = 128 << 20;
 
-/// etf in software drops what is late by more than its delta; less than this is what any timer is
-/// late by.
+/// etf in software drops packets that are late by more than its delta; every timer can be late by
+/// this much.
 constexpr std::uint64_t MIN_DELTA_NS = 100'000;
-/// Defaults of fq where the kernel does not tell: 10 s and 100 packets.
+/// Defaults of fq if the kernel does not report them: 10 s and 100 packets.
 constexpr std::uint32_t FQ_HORIZON_US = 10'000'000;
 constexpr std::uint32_t FQ_FLOW_LIMIT = 100;
 
@@ -75,7 +76,7 @@ unsigned egress_of(const SocketAddress& local, const SocketAddress& peer, unsign
   return index;
 }
 
-/// Those that packets leave by, the root first.
+/// The queueing disciplines for outgoing packets, the root first.
 std::vector<Qdisc> qdiscs_of(unsigned index) {
   tcmsg wanted{};
   wanted.tcm_ifindex = static_cast<int>(index);
@@ -83,7 +84,7 @@ std::vector<Qdisc> qdiscs_of(unsigned index) {
   request.add(TCA_DUMP_INVISIBLE, nullptr, 0);
   std::vector<Qdisc> found;
   request.ask<tcmsg>([&](const tcmsg& message, const NetlinkAttributes& attributes) {
-    // Kernels differ in whether they select the interface.
+    // Some kernels do not filter by interface.
     if (message.tcm_ifindex != wanted.tcm_ifindex || message.tcm_parent == TC_H_INGRESS) return;
     Qdisc qdisc;
     if (const rtattr* kind = attributes.find(TCA_KIND); kind != nullptr)
@@ -106,7 +107,7 @@ std::vector<Qdisc> qdiscs_of(unsigned index) {
   return found;
 }
 
-/// Those in which packets wait. Only a root may have the handle 0 and children.
+/// The queueing disciplines in which packets wait. Only a root may have the handle 0 and children.
 std::vector<Qdisc> leaves_of(const std::vector<Qdisc>& all) {
   const auto has_child = [&](const Qdisc& qdisc) {
     return std::any_of(all.begin(), all.end(), [&](const Qdisc& child) {
@@ -119,10 +120,10 @@ std::vector<Qdisc> leaves_of(const std::vector<Qdisc>& all) {
   return leaves;
 }
 
-/// Empty: packets keep their launch times in it.
+/// Why the discipline does not keep launch times; empty: it does.
 std::string refusal_of(const Qdisc& leaf) {
   if (leaf.kind == "fq") return "";
-  if (leaf.kind != "etf") return "it sends at once";
+  if (leaf.kind != "etf") return "it sends immediately";
   const std::uint32_t flags = leaf.etf.flags;
   if ((flags & TC_ETF_DEADLINE_MODE_ON) != 0)
     return "in deadline mode it sends before the launch time";
@@ -145,7 +146,7 @@ LaunchQdisc judge(const std::string& interface, const std::vector<Qdisc>& all) {
   const std::vector<Qdisc> leaves = leaves_of(all);
   if (leaves.empty()) {
     result.found = "none";
-    result.refusal = "it sends at once";
+    result.refusal = "it sends immediately";
     return result;
   }
   const Qdisc& first = leaves.front();
@@ -249,7 +250,7 @@ std::uint32_t UdpLaunch::room() noexcept {
 
 std::uint64_t UdpLaunch::until_room() const noexcept {
   const bool held_by_flow = !qdisc_.etf && handed_ - decided_ < CAPACITY && future_ < handed_;
-  // Else it is made by `completed`.
+  // Otherwise `completed` frees places.
   return held_by_flow ? messages_[future_ % CAPACITY].stamp - now_ : LEAD_NS;
 }
 
@@ -266,7 +267,7 @@ void UdpLaunch::handed(std::uint64_t stamp, std::uint32_t packets, std::uint32_t
 }
 
 void UdpLaunch::drop(std::uint64_t stamp) noexcept {
-  // The first one with that stamp: they do not decrease.
+  // Find the first message with that stamp; stamps do not decrease.
   std::uint64_t found = handed_ > CAPACITY ? handed_ - CAPACITY : 0;
   for (std::uint64_t end = handed_; found < end;) {
     const std::uint64_t middle = found + (end - found) / 2;
@@ -278,7 +279,7 @@ void UdpLaunch::drop(std::uint64_t stamp) noexcept {
   }
   if (found == handed_) return;
   Message& message = at(found);
-  // Each fragment of a datagram is reported, and each has its stamp.
+  // Each fragment of a datagram is reported with the same stamp.
   if (message.stamp != stamp || message.packets == 0) return;
   fresh_.missed += message.packets;
   if (found < decided_) {
@@ -302,14 +303,14 @@ void UdpLaunch::read_reports() noexcept {
       sock_extended_err report{};
       std::memcpy(&report, CMSG_DATA(c), sizeof(report));
       if (report.ee_origin != SO_EE_ORIGIN_TXTIME) continue;
-      // Late in the queue (TXTIME_MISSED), or before it was there (TXTIME_INVALID_PARAM).
+      // Late in the queue (TXTIME_MISSED), or before it was queued (TXTIME_INVALID_PARAM).
       drop((std::uint64_t{report.ee_data} << 32U) | report.ee_info);
     }
   }
 }
 
 TransmitCompletion UdpLaunch::completed(bool last) noexcept {
-  // In this order: what is out of the kernel has been reported, if it was dropped.
+  // In this order: if a packet has left the kernel and was dropped, the report exists already.
   int queued = 0;
   const bool empty = ioctl(socket_.fd(), SIOCOUTQ, &queued) == 0 && queued == 0;
   if (qdisc_.etf) read_reports();

@@ -1,4 +1,4 @@
-/// Launch times of a UDP socket, kept by the kernel (SO_TXTIME) in the queueing discipline of the
+/// Launch times of a UDP socket in the kernel (SO_TXTIME), by the queueing discipline of the
 /// network interface.
 #pragma once
 
@@ -12,41 +12,42 @@
 
 namespace daqiri::sockets {
 
-/// Packets that wait in the kernel for their time are accounted to the socket.
+/// Packets that wait in the kernel for their launch time count towards the socket's send buffer.
 inline constexpr int LAUNCH_SEND_BUFFER = 32 << 20;
 
-/// The queueing discipline that packets to a peer pass, as found when it was looked for.
+/// The queueing discipline on the path to a peer, at the time of the query.
 struct LaunchQdisc {
-  /// Network interface by which the route to the peer leaves.
+  /// Network interface of the route to the peer.
   std::string interface;
   /// "fq", "mq with fq", "noqueue".
   std::string found;
-  /// Why it keeps no launch times; empty: it does.
+  /// Why it does not keep launch times; empty: it does.
   std::string refusal;
-  /// It drops packets without a launch time: of other sockets, and those of ARP.
+  /// Whether it drops packets without a launch time, such as those of other sockets and of ARP.
   bool drops_untimed{false};
 
-  /// etf, which reports what it drops; else fq.
+  /// etf, which reports dropped packets; false: fq.
   bool etf{false};
   clockid_t clock{CLOCK_MONOTONIC};
-  /// ns that it lets a packet go before its stamp.
+  /// How long before its stamp it sends a packet, ns.
   std::uint64_t delta{0};
-  /// The network card keeps the stamp.
+  /// Whether the network card waits for the stamp.
   bool offload{false};
-  /// Stamps further ahead than this, ns, are not kept.
+  /// Stamps further in the future than this are not kept, ns.
   std::uint64_t horizon{0};
-  /// Packets of a flow that it holds; it drops more.
+  /// Packets per flow that it holds; it drops further ones.
   std::uint32_t flow_limit{0};
 
   [[nodiscard]] bool keeps() const noexcept { return refusal.empty(); }
 };
 
-/// Asks the kernel for the route from `local` to `peer` and for the disciplines of its interface.
-/// `egress`: index of the interface that the socket is set to send by; 0: the route says. Throws
-/// nothing: what cannot be found out is a refusal.
+/// Queries the kernel for the route from `local` to `peer` and for the disciplines of its
+/// interface. `egress`: index of the interface through which the socket is set to send; 0: the
+/// route determines it. Does not throw: if a query fails, `refusal` contains the reason.
 ///
-/// Every discipline in which packets wait (the only one, or each child of mq and its like) must be
-/// fq, or each must be etf with the same settings: which one a packet passes is not known before.
+/// Every discipline in which packets wait (the only one, or each child of mq and similar ones) must
+/// be fq, or each must be etf with the same settings, because it is not known in advance which one
+/// a packet passes.
 LaunchQdisc find_launch_qdisc(const SocketAddress& local, const SocketAddress& peer,
                               unsigned egress) noexcept;
 
@@ -58,45 +59,45 @@ void require_launch_times(const LaunchQdisc& qdisc, const SocketAddress& peer,
 /// Gives packets the stamps by which the queueing discipline lets them go, and learns what became
 /// of them.
 ///
-/// Stamps never decrease, so that no packet overtakes another, unless the clock was set back; none
-/// is beyond the discipline's horizon, whatever the launch time. With etf each is used once: it
-/// tells which packet a report of etf is about. etf in software lets a packet go `delta` before its
-/// stamp and drops it after: the stamp is `delta` behind the launch time, no packet leaves before
-/// it, and one that is ready too late for it has `delta` to leave.
+/// Stamps never decrease, so that no packet overtakes another, unless the clock is set back; no
+/// stamp is beyond the discipline's horizon, regardless of the launch time. With etf, each stamp is
+/// used once, because it identifies the packet in etf's reports. etf in software sends a packet up
+/// to `delta` before its stamp and drops it after the stamp. The stamp is therefore `delta` after
+/// the launch time: no packet leaves before its launch time, and a late one has `delta` to leave.
 ///
-/// The transmit worker's, but for the constructor.
+/// Used by the transmit worker, except for the constructor.
 class UdpLaunch {
  public:
   /// Throws Error NOT_SUPPORTED naming the interface of the configuration and the fix. It has one
   /// transmit queue, which is not paced: find_rejected.
   UdpLaunch(const UdpSocket& socket, LaunchQdisc qdisc, const InterfaceConfig& interface);
 
-  /// TransmitTraits::launch_lead.
+  /// See TransmitTraits::launch_lead.
   [[nodiscard]] std::uint64_t lead() const noexcept;
-  /// PortIo::launch_times.
+  /// See PortIo::launch_times.
   [[nodiscard]] std::string kept_by() const { return qdisc_.found + " on " + qdisc_.interface; }
-  /// Several packets may go as one message: nothing is reported about it.
+  /// Whether several packets can be one message, because nothing is reported about it.
   [[nodiscard]] bool segments() const noexcept { return !qdisc_.etf; }
 
-  /// Read the clocks for the stamps of one call; what was stamped and not handed over is forgotten.
+  /// Read the clocks for the stamps of one call; stamps that were not used are discarded.
   void begin() noexcept;
-  /// Messages that may be handed over now.
+  /// Number of messages that may be sent now.
   [[nodiscard]] std::uint32_t room() noexcept;
-  /// ns after which there may be, where there is no room.
+  /// If there is no room: ns until there may be.
   [[nodiscard]] std::uint64_t until_room() const noexcept;
   /// The next message's stamp on the discipline's clock; `launch` as in bursts.
   std::uint64_t stamp(std::uint64_t launch) noexcept;
-  /// Whether a packet may go in the message that has this stamp.
+  /// Whether a packet can be in the message with this stamp.
   [[nodiscard]] bool shares(std::uint64_t launch, std::uint64_t stamp) const noexcept {
     return segments() && on_qdisc_clock(launch) <= stamp;
   }
-  /// The message was taken by the kernel.
+  /// The kernel has accepted the message.
   void handed(std::uint64_t stamp, std::uint32_t packets, std::uint32_t bytes) noexcept;
-  /// PortIo::completed.
+  /// See PortIo::completed.
   TransmitCompletion completed(bool last) noexcept;
 
  private:
-  /// In the kernel at most; a power of two.
+  /// Most messages in the kernel; a power of two.
   static constexpr std::uint64_t CAPACITY = 4096;
   struct Message {
     std::uint64_t stamp;
@@ -105,32 +106,32 @@ class UdpLaunch {
     std::uint32_t bytes;
   };
 
-  /// The present for a launch time that has passed, or is none.
+  /// The current time for a launch time in the past, or 0.
   [[nodiscard]] std::uint64_t on_qdisc_clock(std::uint64_t launch) const noexcept;
   [[nodiscard]] Message& at(std::uint64_t number) noexcept { return messages_[number % CAPACITY]; }
-  /// Read what etf has reported.
+  /// Read the reports of etf.
   void read_reports() noexcept;
   void drop(std::uint64_t stamp) noexcept;
 
   const UdpSocket& socket_;
   LaunchQdisc qdisc_;
-  /// Between launch time and stamp.
+  /// Difference of stamp and launch time.
   std::uint64_t shift_;
-  /// A stamp's launch time is taken for no further ahead than this: well within the horizon. The
-  /// worker comes much later than that, unless the clock was set.
+  /// Launch times are limited to this far in the future, well within the horizon. The worker
+  /// submits packets much later than that, unless the clock was set.
   std::uint64_t reach_;
-  /// The time, on the discipline's clock and on the port's.
+  /// The current time, on the discipline's clock and on the port's.
   std::uint64_t now_{0};
   std::uint64_t port_now_{0};
-  /// Of the last message stamped, and of the last one handed over.
+  /// Stamps of the last message stamped, and of the last one sent.
   std::uint64_t stamped_{0};
   std::uint64_t handed_stamp_{0};
-  /// Messages are numbered. Those from `decided_` on are in the kernel; the stamps of those from
-  /// `future_` on are still to come.
+  /// Numbers of messages. Those from `decided_` on are in the kernel; those from `future_` on have
+  /// a stamp in the future.
   std::uint64_t handed_{0};
   std::uint64_t decided_{0};
   std::uint64_t future_{0};
-  /// Since the last `completed`.
+  /// Counts since the last call of `completed`.
   TransmitCompletion fresh_;
   std::array<Message, CAPACITY> messages_{};
 };

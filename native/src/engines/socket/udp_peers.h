@@ -14,11 +14,11 @@
 
 namespace daqiri::sockets {
 
-/// Who sends to an interface's UDP sockets, or is sent to by them: what all threads know of a peer.
+/// The peers of an interface's UDP sockets, shared by all threads.
 ///
-/// Takes a lock: for new peers, for bursts to another peer than before, for the application; never
-/// for a packet of a known peer. Recorders share ownership, so that addresses are known after the
-/// socket is closed.
+/// Takes a lock for new peers, for bursts to another peer than before, and for the application;
+/// never for a packet of a known peer. Recorders share ownership, so that addresses are known after
+/// the socket is closed.
 class UdpPeers {
  public:
   struct Hash {
@@ -27,27 +27,27 @@ class UdpPeers {
   struct Peer {
     std::uintptr_t connection{0};
     AddressKey address{};
-    /// The address of this host that the peer talks to.
+    /// The address of this host that the peer uses.
     AddressKey local{};
     /// Position of the queue that received from it last; 0 before.
     std::size_t position{0};
   };
 
-  /// `local`: the address of the sockets; `receivers`: threads that call set_latest.
+  /// `local`: the address of the sockets; `receivers`: number of threads that call set_latest.
   UdpPeers(const SocketAddress& local, std::size_t receivers) : local_(local), latest_(receivers) {}
 
-  /// The peer with this address, entered if it is new. Throws std::bad_alloc.
+  /// Return the peer with this address; adds a new one. Throws std::bad_alloc.
   Peer enter(const AddressKey& address) {
     const std::lock_guard lock(mutex_);
     if (const auto known = by_address_.find(address); known != by_address_.end())
       return peers_.at(known->second);
     const Peer peer{next_connection_id(), address, local_towards(SocketAddress(address)), 0};
     peers_.emplace(peer.connection, peer);
-    // Without memory for this, the peer gets another id when it comes again.
+    // If memory is exhausted here, the peer gets another id with its next datagram.
     by_address_.emplace(address, peer.connection);
     return peer;
   }
-  /// Its id is retired: should it come back, it gets another.
+  /// Remove the peer and its id; if it sends again, it gets another id.
   void forget(std::uintptr_t connection) noexcept {
     const std::lock_guard lock(mutex_);
     const auto found = peers_.find(connection);
@@ -66,7 +66,7 @@ class UdpPeers {
     const auto found = peers_.find(connection);
     return found == peers_.end() ? std::nullopt : std::optional(found->second);
   }
-  /// The oldest first.
+  /// Returns the oldest first.
   [[nodiscard]] std::vector<Peer> all() const {
     std::vector<Peer> all;
     const std::lock_guard lock(mutex_);
@@ -76,7 +76,8 @@ class UdpPeers {
     return all;
   }
 
-  /// Receiving thread `receiver`: who sent the latest datagram, and when (CLOCK_MONOTONIC ns).
+  /// Called by receiving thread `receiver`: sender and time of the latest datagram (CLOCK_MONOTONIC
+  /// ns).
   void set_latest(std::size_t receiver, const AddressKey& address, std::uint64_t ns) noexcept {
     latest_[receiver].publish({address[0], address[1], address[2], ns});
   }
@@ -91,7 +92,7 @@ class UdpPeers {
   }
 
  private:
-  /// The address from which this host sends to a peer, under the lock.
+  /// Returns the source address for a peer. Called with the lock held.
   AddressKey local_towards(const SocketAddress& peer) {
     if (!local_.wildcard()) return local_.key();
     constexpr std::size_t MOST_HOSTS = 4096;
@@ -100,7 +101,7 @@ class UdpPeers {
     const auto known = local_by_host_.find(host.key());
     if (known != local_by_host_.end()) return known->second;
     SocketAddress local = source_towards(peer);
-    // Asked again for the next peer: there may be no descriptor now.
+    // Not stored, because the query may succeed later: there may be no file descriptor now.
     if (!local.given()) return local.key();
     local.set_port(local_.port());
     if (local_by_host_.size() >= MOST_HOSTS) local_by_host_.clear();
@@ -111,7 +112,7 @@ class UdpPeers {
   mutable std::mutex mutex_;
   std::unordered_map<std::uintptr_t, Peer> peers_;
   std::unordered_map<AddressKey, std::uintptr_t, Hash> by_address_;
-  /// Of a socket at a wildcard, by host: what the kernel said.
+  /// For a socket bound to a wildcard: source address by host, as returned by the kernel.
   std::unordered_map<AddressKey, AddressKey, Hash> local_by_host_;
   std::vector<CounterGroup<4>> latest_;
 };

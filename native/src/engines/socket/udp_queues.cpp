@@ -15,11 +15,11 @@ namespace daqiri::sockets {
 
 namespace {
 
-/// A datagram is counted just before it is queued, on another core perhaps: what has arrived and
-/// cannot be read is lost only after this long.
+/// A datagram is counted just before it is queued, possibly on another core: an arrived datagram
+/// that cannot be read counts as lost only after this time.
 constexpr std::uint64_t QUEUEING_NS = 20'000;
 
-/// What fits an IP packet beside its headers (IPv6: jumbograms are not used).
+/// Longest payload of an IP packet (without IPv6 jumbograms).
 constexpr std::uint32_t MAX_IPV4_PAYLOAD = 65507;
 constexpr std::uint32_t MAX_IPV6_PAYLOAD = 65527;
 
@@ -72,7 +72,7 @@ UdpReceiver::Sender* UdpReceiver::sender_of(std::uint32_t slot) noexcept {
   const AddressKey address = slots_.sender(slot);
   if (latest != nullptr && latest->peer.address == address) return latest;
   const auto found = by_address_.find(address);
-  // A peer that nothing is kept of is not entered.
+  // If nothing of a peer's datagrams is stored, the peer is not added.
   if (found == by_address_.end()) return slots_.blank() ? nullptr : enter(address);
   if (!slots_.blank()) senders_.splice(senders_.end(), senders_, found->second);
   return &*found->second;
@@ -135,7 +135,7 @@ void UdpReceiver::accept(std::uint32_t slot, const UdpMessage& message,
                          std::uint64_t now) noexcept {
   Sender* sender = sender_of(slot);
   const std::uint64_t timestamp = message.timestamp != 0 ? message.timestamp : now;
-  // A flow may name lengths, and the last datagram of a GRO batch have its own.
+  // A flow may match lengths, and the last datagram of a GRO batch may have a different one.
   const bool split = message.count > 1 && message.last != message.segment;
   const std::uint32_t equal = split ? message.count - 1 : message.count;
   deliver(slot, message, 0, equal, sender, timestamp);
@@ -143,7 +143,7 @@ void UdpReceiver::accept(std::uint32_t slot, const UdpMessage& message,
 }
 
 std::uint32_t UdpReceiver::read(std::uint32_t slots) noexcept {
-  // An error that an earlier send met (ECONNREFUSED from a dead peer) is reported once, then
+  // An error of an earlier send (ECONNREFUSED from a peer that is down) is reported once, then
   // cleared.
   for (int attempt = 0; attempt < 2; ++attempt) {
     const int n =
@@ -204,8 +204,8 @@ std::uint32_t UdpReceiver::receive() noexcept {
     packets += message.count;
   }
   read_ += packets;
-  // Once after every datagram that was read: a drop means that the buffer was full, so that one
-  // follows.
+  // After every read that returned datagrams: drops mean that the buffer was full, so that
+  // datagrams follow.
   if (packets > 0) {
     if (!senders_.empty()) peers_.set_latest(number_, senders_.back().peer.address, monotonic_ns());
     count_kernel_drops();
@@ -319,7 +319,8 @@ void UdpSender::gather(const Burst& burst, std::uint32_t first, std::uint32_t co
 bool UdpSender::stop_segmenting(int error) noexcept {
   if (packets_[0] == 1) return false;
   if (error == EINVAL || error == EMSGSIZE) {
-    // Longer than the path carries unfragmented, or more segments than this kernel takes.
+    // Longer than the path allows without fragmentation, or more segments than this kernel
+    // supports.
     segment_limit_ = lengths_[0];
     return true;
   }
@@ -358,9 +359,8 @@ TransmitResult UdpSender::send(const Burst& burst, std::uint32_t first,
       gather(burst, first, count);
       continue;
     }
-    // ECONNREFUSED tells of an earlier packet that met no listener; it is cleared by being told. Of
-    // the first packet of this run it says nothing, nor does a device queue that was full
-    // (ENOBUFS).
+    // ECONNREFUSED reports an earlier packet that no socket received; reading it clears it. Neither
+    // it nor ENOBUFS (a full device queue) concerns the first packet of this run.
     if ((errno != ECONNREFUSED && errno != ENOBUFS) || retried)
       return {.failed = packets_[0], .error = errno};
     retried = true;

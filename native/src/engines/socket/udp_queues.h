@@ -1,4 +1,4 @@
-/// Datagrams between a UDP socket and the queues of its interface.
+/// Moves datagrams between a UDP socket and the queues of its interface.
 #pragma once
 
 #include <sys/socket.h>
@@ -21,9 +21,9 @@
 
 namespace daqiri::sockets {
 
-/// What the kernel put into a slot: one datagram, or a row of them (UDP_GRO).
+/// Contents of a slot: one datagram, or a batch of them (UDP_GRO).
 struct UdpMessage {
-  /// Datagrams, all of `segment` bytes but the last.
+  /// Number of datagrams; all except the last have `segment` bytes.
   std::uint32_t count{0};
   std::uint32_t segment{0};
   std::uint32_t last{0};
@@ -39,43 +39,44 @@ struct UdpMessage {
   }
 };
 
-/// The slots of a recvmmsg(2), whose data land in buffers taken beforehand.
+/// The slots of a recvmmsg(2), which receives directly into buffers taken in advance.
 ///
-/// Two layouts, chosen by what arrives. Datagrams that come singly: many slots of one packet each.
-/// Rows of datagrams: few slots, each a row of buffers of which every one takes as many bytes as
-/// the datagrams of the latest row had. While that stays so, no byte is moved. Behind its buffers a
-/// slot has room for a whole message, so that one of another make is complete too and is cut into
-/// packets by copying.
+/// There are two layouts, selected by the arriving messages. Single datagrams: many slots with one
+/// packet each. Batches of datagrams: few slots, each with a row of buffers that hold as many bytes
+/// as the datagrams of the latest batch had. While this length does not change, no byte is moved.
+/// After its buffers, a slot has space for a whole message, so that a message of a different form
+/// is also complete, and is cut into packets by copying.
 class UdpSlots {
  public:
-  /// All buffers come from the regions of `queue`. `named`: the kernel tells who sent a message.
+  /// All buffers come from the regions of `queue`. `named`: the kernel reports the sender of each
+  /// message.
   UdpSlots(const RxQueue& queue, bool named);
   UdpSlots(const UdpSlots&) = delete;
   UdpSlots& operator=(const UdpSlots&) = delete;
 
-  /// Take buffers for those that were used, and lay the slots out as the latest messages ask.
-  /// Returns how many slots are ready.
+  /// Take buffers for used slots, and set the layout for the latest messages. Returns the number of
+  /// ready slots.
   std::uint32_t fill() noexcept;
-  /// There is no buffer: the slots tell what a message is, and lose its data.
+  /// Whether there is no buffer: messages are then read and counted, but their data are lost.
   [[nodiscard]] bool blank() const noexcept { return ready_ == 0; }
-  /// Give unused buffers back.
+  /// Free unused buffers.
   void close() noexcept;
 
-  /// Longest packet that is not cut.
+  /// Length of the longest packet that is not truncated.
   [[nodiscard]] std::uint32_t capacity() const noexcept { return capacity_; }
   [[nodiscard]] mmsghdr* messages() noexcept { return messages_.data(); }
   static constexpr std::uint32_t MAX_SLOTS = 64;
 
-  /// Who sent the message in `slot`.
+  /// Sender of the message in `slot`.
   [[nodiscard]] AddressKey sender(std::uint32_t slot) const noexcept { return names_[slot].key(); }
-  /// The latest call filled the first `slots`. What is in each is told once; then its header is as
-  /// it was before.
+  /// The latest call has filled the first `slots`. `open` returns the contents of each once, and
+  /// resets its header.
   void received(std::uint32_t slots) noexcept { received_ = slots; }
   UdpMessage open(std::uint32_t slot) noexcept;
 
-  /// Make packets [first, end) of the slot's message, or as many of them as go in one batch of
-  /// equal length. Slots, and packets of a slot, in ascending order. Returns how many `batch` has:
-  /// 0 when there is no buffer.
+  /// Fill `batch` with packets [first, end) of the slot's message, or with as many as have equal
+  /// length. Call with ascending slots, and ascending packets per slot. Returns the number of
+  /// packets in `batch`; 0: there is no buffer.
   std::uint32_t place(std::uint32_t slot, const UdpMessage& message, std::uint32_t first,
                       std::uint32_t end, RxBatch& batch) noexcept;
 
@@ -85,7 +86,7 @@ class UdpSlots {
   static constexpr std::uint32_t MAX_PLACES = ROW_SLOTS * MAX_ROW;
   static constexpr std::uint32_t MAX_MESSAGE = 65536;
   using Numbers = std::array<std::uint32_t, MAX_PLACES>;
-  /// Room for the timestamp, the segment size, and others that somebody may switch on.
+  /// Space for the timestamp, the segment size, and others that the application may enable.
   struct alignas(cmsghdr) Control {
     std::byte bytes[256];
   };
@@ -94,7 +95,7 @@ class UdpSlots {
   void choose_layout() noexcept;
   void compact() noexcept;
   void vacate(std::uint32_t first, std::uint32_t count) noexcept;
-  /// Buffers for up to `n` packets in `taken_`, also those of slots not filled.
+  /// Take buffers for up to `n` packets to `taken_`, also from slots that were not filled.
   std::uint32_t take_spare(std::uint32_t n) noexcept;
   void bind(std::uint32_t first, std::uint32_t count) noexcept;
   void end_last_slot() noexcept;
@@ -107,7 +108,7 @@ class UdpSlots {
   [[nodiscard]] std::byte* overflow(std::uint32_t slot) const noexcept {
     return &overflow_[std::size_t{slot} * MAX_MESSAGE];
   }
-  /// Packets of the slot that have buffers.
+  /// Number of the slot's packets that have buffers.
   [[nodiscard]] std::uint32_t places_of(std::uint32_t slot) const noexcept {
     return std::min(row_, ready_ - slot * row_);
   }
@@ -115,7 +116,7 @@ class UdpSlots {
   const RxQueue& queue_;
   std::uint32_t segments_;
   std::uint32_t capacity_{0};
-  /// Buffers that may wait here for datagrams.
+  /// Most buffers that wait here for datagrams.
   std::uint32_t share_{0};
 
   std::array<mmsghdr, MAX_SLOTS> messages_{};
@@ -125,12 +126,12 @@ class UdpSlots {
   std::unique_ptr<std::byte[]> overflow_;
   /// A message in one piece.
   std::unique_ptr<std::byte[]> staging_;
-  /// Slot whose message lies in `staging_`; MAX_SLOTS: none.
+  /// Slot whose message is in `staging_`; MAX_SLOTS: none.
   std::uint32_t staged_{MAX_SLOTS};
 
   [[nodiscard]] std::uint32_t vectors_per_slot() const noexcept { return row_ * segments_ + 1; }
 
-  // Layout: `row_` places per slot, each of as many vectors as segments, for `length_` bytes.
+  // Layout: `row_` places per slot, each with one vector per segment, for `length_` bytes.
   std::uint32_t length_{0};
   std::uint32_t row_{1};
   std::uint32_t slots_{0};
@@ -140,55 +141,54 @@ class UdpSlots {
     std::uint32_t first;
     std::uint32_t count;
   };
-  /// Places [0, ready_) have buffers, but for the vacant ones, which are ascending.
+  /// Places [0, ready_) have buffers, except the vacant ones, which are in ascending order.
   std::array<Numbers, MAX_NUM_SEGS> buffers_{};
   std::uint32_t ready_{0};
   std::uint32_t received_{0};
-  /// At most one for each slot, and one behind them.
+  /// At most one per slot, and one after them.
   std::array<Places, MAX_SLOTS + 1> vacant_{};
   std::uint32_t num_vacant_{0};
-  /// Taken for packets that have no place.
+  /// Buffers taken for packets without a place.
   std::array<Numbers, MAX_NUM_SEGS> taken_{};
 
-  // Seen since `fill`: the latest row of datagrams, and messages of one.
+  // Seen since `fill`: the latest batch of datagrams, and the number of single ones.
   std::uint32_t row_segment_{0};
   std::uint32_t row_count_{0};
   std::uint32_t singles_{0};
 };
 
-/// Reads up to 64 datagrams, or up to 8 GRO batches of them, per system call, straight into buffers
-/// taken beforehand, and delivers each to the queue that its flow names, in a burst of its peer.
+/// Reads up to 64 datagrams, or up to 8 GRO batches, per system call, directly into buffers taken
+/// in advance, and delivers each to the queue of its flow, in a burst of its peer.
 ///
-/// The queues share one list of memory regions and one poller, because a buffer is chosen before
-/// its datagram is known. Whatever the kernel passes on is read and counted: without buffers,
-/// datagrams are discarded as no_packet_buffer. What the kernel dropped is counted with the next
-/// datagram read, as one for each GRO batch, and in full when nothing is left to read, where the
-/// socket knows what arrived.
+/// The queues share the same memory regions and one poller, because a buffer is chosen before its
+/// datagram is known. All datagrams from the kernel are read and counted: without buffers, they are
+/// discarded as no_packet_buffer. Drops of the kernel are counted with the next datagram, one per
+/// GRO batch; the full number is counted when no datagram is left, if the socket counts arrivals.
 class UdpReceiver {
  public:
-  /// Peers of a receiver; the one received from least recently makes room for the next.
+  /// Limit of peers per receiver; a new peer replaces the one with the oldest datagram.
   static constexpr std::size_t MAX_PEERS = 65'536;
 
-  /// The port's queue at position `number` has the poller that reads the socket, and gets the
-  /// datagrams without a flow; `number` is also that of the receiver.
+  /// The queue at position `number` of the port has the poller that reads the socket, and receives
+  /// datagrams without a flow; `number` is also the number of the receiver.
   UdpReceiver(const Port& port, UdpSocket& socket, UdpPeers& peers, std::size_t number);
 
-  /// Poller of the queues. Datagrams seen.
+  /// Poller of the queues. Returns the number of datagrams seen.
   std::uint32_t receive() noexcept;
-  /// Give unused buffers back; after the poller has ended.
+  /// Free unused buffers; call after the poller has ended.
   void close() noexcept;
 
  private:
-  /// What the poller knows of a peer.
+  /// State of the poller for a peer.
   struct Sender {
     UdpPeers::Peer peer;
-    /// By position of the queue; null until it is used there.
+    /// By position of the queue; null until the peer uses it.
     std::vector<RxSource*> sources;
   };
   using Senders = std::list<Sender>;
 
   [[nodiscard]] RxQueue& first_queue() const noexcept { return *queues_[number_]; }
-  /// Messages read into the slots.
+  /// Returns the number of messages read into the slots.
   std::uint32_t read(std::uint32_t slots) noexcept;
   void count_kernel_drops() noexcept;
   void finish_kernel_drops() noexcept;
@@ -197,8 +197,7 @@ class UdpReceiver {
   void accept(std::uint32_t slot, const UdpMessage& message, std::uint64_t now) noexcept;
   void deliver(std::uint32_t slot, const UdpMessage& message, std::uint32_t first,
                std::uint32_t end, Sender* sender, std::uint64_t timestamp) noexcept;
-  /// Who sent the message in the slot; null: nothing is to be kept of it, or there is no memory to
-  /// know it.
+  /// Sender of the message in the slot; null: nothing of it is stored, or memory is exhausted.
   Sender* sender_of(std::uint32_t slot) noexcept;
   Sender* enter(const AddressKey& address) noexcept;
   void evict_earliest() noexcept;
@@ -211,47 +210,48 @@ class UdpReceiver {
   steering::Steering::Reader steering_;
   steering::FlowTally& tally_;
   UdpSlots slots_;
-  /// By when they were received from, the latest last.
+  /// In the order of their latest datagrams, the latest last.
   Senders senders_;
   std::unordered_map<AddressKey, Senders::iterator, UdpPeers::Hash> by_address_;
   std::uint32_t kernel_drops_seen_{0};
-  /// Datagrams read, and counted as dropped by the kernel.
+  /// Number of datagrams read, and counted as dropped by the kernel.
   std::uint64_t read_{0};
   std::uint64_t lost_{0};
-  /// Drops were seen, of which it is not known how many datagrams they were.
+  /// Whether drops were seen whose number of datagrams is not known yet.
   bool drops_unfinished_{false};
-  /// Arrivals as they have been since a time (CLOCK_MONOTONIC ns) with nothing to read.
+  /// Number of arrivals, and since when it is unchanged with nothing to read (CLOCK_MONOTONIC ns).
   std::uint64_t arrived_{0};
   std::uint64_t arrived_since_{0};
 };
 
-/// Sends up to 512 packets per system call, straight from their buffers. One per transmit queue,
+/// Sends up to 512 packets per system call, directly from their buffers. One per transmit queue,
 /// because queues may have different workers.
 ///
-/// Neighbours of equal length (the last may be shorter) go to the kernel as one message, which it
-/// or the device cuts into datagrams (UDP_SEGMENT). Where that is refused, datagrams go singly, and
-/// packets of that length are not offered again. With launch times in the kernel, a message has
-/// one.
+/// Consecutive packets of equal length (the last may be shorter) are one message to the kernel,
+/// which the kernel or the device splits into datagrams (UDP_SEGMENT). If that is rejected,
+/// datagrams are sent one by one, and segmentation is not tried again for that length. With launch
+/// times in the kernel, each message has one launch time.
 class UdpSender {
  public:
   static constexpr std::uint32_t BATCH = 512;
 
-  /// `max_payload`: 0, or the configured limit in bytes. `connection`: a client's, or the id that
-  /// means a server's socket itself, as 0 does. `launch`: null where the worker keeps launch times.
+  /// `max_payload`: 0, or the configured limit in bytes. `connection`: a client's connection, or
+  /// the id of a server's own socket, which is equivalent to 0. `launch`: null for launch times in
+  /// software.
   UdpSender(const UdpSocket& socket, const UdpPeers& peers, std::uint32_t max_payload,
             std::uintptr_t connection, UdpLaunch* launch);
 
-  /// As PortIo::transmit. A client sends to its peer, a server to the peer of the burst's
-  /// connection, or (connection 0) to the one received from last. Packets without a peer or
-  /// beyond the limit fail. What a full socket does not take, or the kernel before its launch time,
-  /// is left with the worker, which watches `fd`.
+  /// See PortIo::transmit. A client sends to its peer; a server to the peer of the burst's
+  /// connection, or (connection 0) to the latest sender. Packets without a peer or beyond the limit
+  /// fail. Packets that do not fit into the socket, or that the kernel does not accept yet because
+  /// of their launch time, stay with the worker, which watches `fd`.
   TransmitResult send(const Burst& burst, std::uint32_t first, std::uint32_t count) noexcept;
-  /// Readable when packets that were not taken may be.
+  /// Readable when sending may succeed again.
   [[nodiscard]] int fd() const noexcept { return events_.fd(); }
 
  private:
   static constexpr std::uint32_t MESSAGES = 64;
-  /// What every kernel with UDP_SEGMENT takes in one message.
+  /// Supported in one message by every kernel with UDP_SEGMENT.
   static constexpr std::uint32_t MAX_SEGMENTS = 64;
   struct alignas(cmsghdr) Controls {
     std::byte stamp[CMSG_SPACE(sizeof(std::uint64_t))];
@@ -260,17 +260,17 @@ class UdpSender {
 
   bool find_destination(const Burst& burst) noexcept;
   void gather(const Burst& burst, std::uint32_t first, std::uint32_t count) noexcept;
-  /// Packets that go as one message, which has this stamp.
+  /// Number of packets in one message with this stamp.
   [[nodiscard]] std::uint32_t run_length(const Burst& burst, std::uint32_t first,
                                          std::uint32_t count, std::uint64_t stamp) const noexcept;
   void set_controls(std::uint32_t message, std::uint64_t stamp) noexcept;
   bool stop_segmenting(int error) noexcept;
-  /// The kernel has taken so many messages.
+  /// The kernel has accepted this many messages.
   TransmitResult count_sent(std::size_t messages) noexcept;
 
   const UdpSocket& socket_;
   const UdpPeers& peers_;
-  /// The kernel's limit on a message, and the configured one on a datagram.
+  /// The kernel's limit for a message, and the configured one for a datagram.
   std::uint32_t max_message_;
   std::uint32_t max_length_;
   /// Packets below this length may be sent as segments.
@@ -278,7 +278,7 @@ class UdpSender {
   std::uintptr_t connection_;
   UdpLaunch* launch_;
   SocketAddress destination_;
-  /// Of the latest burst to a peer, whose address it was.
+  /// Connection and address of the latest burst to a peer.
   std::uintptr_t latest_{0};
   SocketAddress latest_address_;
   SocketEvents events_;

@@ -10,9 +10,9 @@ namespace daqiri::sockets {
 
 namespace {
 
-/// Messages of one datagram, one after another, that end the layout of rows.
+/// After this many consecutive messages of one datagram, the layout of rows ends.
 constexpr std::uint32_t SINGLES_TO_END_ROWS = 32;
-/// Longest row that kernels send unless one has been seen to be longer.
+/// Longest row that kernels usually send.
 constexpr std::uint32_t USUAL_ROW = 64;
 
 }  // namespace
@@ -21,7 +21,7 @@ UdpSlots::UdpSlots(const RxQueue& queue, bool named)
     : queue_(queue),
       segments_(static_cast<std::uint32_t>(queue.num_segments())),
       vectors_(std::size_t{ROW_SLOTS} * (MAX_ROW * MAX_NUM_SEGS + 1)),
-      // Never touched where no message needs it.
+      // Not touched unless a message needs it.
       overflow_(std::make_unique_for_overwrite<std::byte[]>(std::size_t{MAX_SLOTS} * MAX_MESSAGE)),
       staging_(std::make_unique_for_overwrite<std::byte[]>(MAX_MESSAGE)) {
   std::uint64_t buffers = UINT32_MAX;
@@ -29,7 +29,8 @@ UdpSlots::UdpSlots(const RxQueue& queue, bool named)
     capacity_ += queue.segment_capacity(s);
     buffers = std::min(buffers, queue.region(s).config().num_bufs_);
   }
-  // Others may take from the same region, and what waits here for datagrams comes back to nobody.
+  // A limit, because other queues may use the same region, and buffers that wait here are not
+  // freed.
   share_ = std::max(1U, static_cast<std::uint32_t>(buffers / 4));
   for (std::uint32_t i = 0; i < MAX_SLOTS; ++i) {
     messages_[i].msg_hdr.msg_name = named ? names_[i].data() : nullptr;
@@ -107,7 +108,7 @@ void UdpSlots::bind(std::uint32_t first, std::uint32_t count) noexcept {
   std::uint32_t slot = first / row_;
   for (std::uint32_t place = first; place < first + count; ++place) {
     if (place == (slot + 1) * row_) ++slot;
-    // Behind the vectors of a slot there is one for what overflows.
+    // After the vectors of a slot there is one for the overflow.
     iovec* vectors = &vectors_[std::size_t{place} * segments_ + slot];
     for (std::uint32_t s = 0; s < segments_; ++s)
       vectors[s] = {queue_.region(static_cast<int>(s)).address(buffers_[s][place]),
@@ -166,7 +167,7 @@ void UdpSlots::close() noexcept {
 UdpMessage UdpSlots::read(mmsghdr& message) noexcept {
   msghdr& header = message.msg_hdr;
   UdpMessage result;
-  // With MSG_TRUNC the kernel tells the length on the wire, whatever it had room for.
+  // With MSG_TRUNC the kernel returns the length on the wire, even if it was truncated.
   result.bytes = message.msg_len;
   std::uint32_t segment = 0;
   for (cmsghdr* c = CMSG_FIRSTHDR(&header); c != nullptr; c = CMSG_NXTHDR(&header, c)) {
@@ -237,7 +238,7 @@ void UdpSlots::copy_out(const std::byte* data, std::uint32_t length, const Numbe
 
 std::uint32_t UdpSlots::take_spare(std::uint32_t n) noexcept {
   std::uint32_t got = take_buffers(queue_, taken_.data(), 0, n);
-  // Slots that this call did not reach have some, if the regions have none.
+  // If the regions have no free buffers, use those of slots that this call did not fill.
   for (; got < n && ready_ > received_ * row_; ++got) {
     --ready_;
     for (std::uint32_t s = 0; s < segments_; ++s) taken_[s][got] = buffers_[s][ready_];

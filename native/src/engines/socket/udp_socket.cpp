@@ -28,7 +28,7 @@ namespace {
   throw socket_error(interface, what, Transport::UDP, address, error);
 }
 
-/// The kernel rounds a map that is shared with user space up to pages.
+/// The kernel rounds the size of a map shared with user space up to whole pages.
 constexpr std::size_t MAP_BYTES = 4096;
 
 int bpf(bpf_cmd command, bpf_attr& attributes) noexcept {
@@ -45,7 +45,7 @@ int make_counter() noexcept {
   return bpf(BPF_MAP_CREATE, attributes);
 }
 
-/// Adds gso_segs of a packet, or 1 where it is 0, to the counter, and passes the packet whole.
+/// Adds gso_segs of a packet, or 1 if it is 0, to the counter, and passes the packet completely.
 int load_filter(int counter) noexcept {
   // NOLINTNEXTLINE(cppcoreguidelines-pro-type-cstyle-cast): offsetof of a C struct
   constexpr int GSO_SEGS = offsetof(struct __sk_buff, gso_segs);
@@ -112,7 +112,7 @@ void UdpSocket::connect(const std::string& network_interface, const SocketAddres
   if (remote.multicast()) multicast_egress_ = choose_multicast_interface(remote, network_interface);
   if (::connect(fd(), remote.data(), remote.length()) != 0)
     fail(interface_, "connect to", remote, errno);
-  // Others may have sent between bind and connect.
+  // Other hosts may have sent between bind and connect.
   char byte = 0;
   while (foreign_ < 1024 && recv(fd(), &byte, 1, MSG_DONTWAIT) >= 0) ++foreign_;
   remote_ = remote;
@@ -136,8 +136,8 @@ unsigned group_interface(const std::string& interface, const std::string& addres
 }
 
 std::uint64_t receive_buffer_for(std::span<const MemoryRegionConfig* const> regions) noexcept {
-  /// As much as the regions hold, within reason: the kernel accounts twice this, and more memory
-  /// only hides a consumer that is too slow.
+  /// The size of the regions, within a limit: the kernel accounts twice this, and more memory would
+  /// only hide a slow consumer.
   constexpr std::uint64_t MOST = 64U << 20U;
   std::uint64_t bytes = 0;
   for (const MemoryRegionConfig* region : regions)
@@ -156,7 +156,7 @@ void UdpSocket::prepare_receive(std::uint64_t bytes) {
                   "; bursts may be lost. Raise the limit: sysctl -w net.core.rmem_max=" +
                   std::to_string(asked));
   }
-  // Before Linux 5.0 datagrams come one by one.
+  // Before Linux 5.0, datagrams arrive one by one.
   if (set_int_option(fd(), SOL_UDP, UDP_GRO, 1) && !counts_arrivals()) {
     uncounted_ =
         "interface '" + interface_ + "': the kernel drops datagrams for " +
@@ -173,8 +173,8 @@ void UdpSocket::prepare_receive(std::uint64_t bytes) {
 }
 
 std::uint32_t UdpSocket::kernel_drops() const noexcept {
-  // SO_RXQ_OVFL has the same count, but reports it with the next datagram only: drops at the end of
-  // a burst would stay unseen.
+  // SO_RXQ_OVFL has the same count, but reports it only with the next datagram: drops at the end of
+  // a burst would not be seen.
   std::uint32_t info[SK_MEMINFO_VARS]{};
   socklen_t length = sizeof(info);
   if (getsockopt(fd(), SOL_SOCKET, SO_MEMINFO, info, &length) != 0) return 0;
@@ -188,7 +188,7 @@ void UdpSocket::warn_of_uncounted_drops() noexcept {
 }
 
 File claim_address(const std::string& interface, const SocketAddress& address) {
-  // Another engine that is between this question and its own sockets has this name.
+  // Another engine that has checked the address but not yet opened its sockets holds this name.
   const std::string name = "daqiri-udp://" + address.text();
   sockaddr_un lock{};
   lock.sun_family = AF_UNIX;

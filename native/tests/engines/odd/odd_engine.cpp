@@ -1,5 +1,5 @@
-/// An engine that does all that the core must bear: it keeps transmit buffers until the receiving
-/// side has read them, delivers from memory of its own at odd offsets, and has a clock of its own.
+/// An engine that uses everything the core supports: it keeps transmit buffers until the receiver
+/// has read them, delivers packets from its own memory at odd offsets, and has its own clock.
 #include <array>
 #include <atomic>
 #include <cstring>
@@ -21,7 +21,7 @@ std::uint64_t odd_clock(const void* ahead) noexcept {
   return monotonic_ns() + *static_cast<const std::uint64_t*>(ahead);
 }
 
-/// Cells of which packets begin at any byte.
+/// Cells in which packets begin at any byte.
 class Cells final : public memory::BufferOwner {
  public:
   Cells() : BufferOwner("cells", CELL_SIZE - 256, true) {}

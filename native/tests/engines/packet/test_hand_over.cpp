@@ -1,4 +1,4 @@
-// Frames for a queue of another poller, with a ring that has nothing of the kernel's.
+// Passing frames to a queue of another poller, with a ring that does not use the kernel.
 #include <catch2/catch.hpp>
 
 #include <array>
@@ -15,14 +15,14 @@ using packet::HandOver;
 
 namespace {
 
-/// Of 64 bytes, which are written anew where nobody keeps them. Each begins with its number.
+/// Slots of 64 bytes, reused as soon as they are free. Each frame begins with its number.
 class Slots final : public packet::FrameRing {
  public:
   static constexpr std::uint32_t COUNT = 1024;
 
   Slots() : FrameRing("slots", 64, true) {}
 
-  /// A new frame, once its slot is free.
+  /// A new frame, when its slot is free.
   Frame next() {
     const std::uint32_t slot = number_ % COUNT;
     while (uses_[slot].load(std::memory_order_acquire) != 0) std::this_thread::yield();
@@ -67,7 +67,7 @@ class Slots final : public packet::FrameRing {
   std::array<std::atomic<std::uint32_t>, COUNT> uses_{};
 };
 
-/// How long a frame may be in a ring before it can be read.
+/// The longest time that a frame can be in a ring before it becomes readable.
 constexpr std::uint64_t LATE_NS = 10'000'000'000;
 
 struct Bench {
@@ -105,7 +105,7 @@ struct Bench {
     queue->end_pass();
     return seen;
   }
-  /// As an application does, whose thread waits for the poller.
+  /// Flushes like an application, whose thread waits for the poller.
   void flush() {
     std::atomic<bool> flushed{false};
     std::thread application([&] {
@@ -115,7 +115,7 @@ struct Bench {
     while (!flushed) pass();
     application.join();
   }
-  /// Numbers of packets that wait; their bursts are released.
+  /// Appends the numbers of waiting packets and releases their bursts.
   void take(std::vector<std::uint32_t>& numbers) {
     while (Burst* burst = queue->receive()) {
       for (std::uint32_t i = 0; i < burst->num_packets(); ++i) {
@@ -134,9 +134,9 @@ struct Bench {
   Doorbell doorbell;
   std::unique_ptr<RxQueue> queue;
   std::unique_ptr<HandOver> hand_over;
-  /// The clock of passes is set forward.
+  /// Offset of the clock used for passes.
   std::uint64_t ahead_ns{0};
-  /// All that was taken is as it was put, but for its number.
+  /// All received packets were intact, apart from their numbers.
   bool right{true};
 };
 
@@ -183,7 +183,7 @@ TEST_CASE("what two threads hand over is delivered in order or counted", "[packe
 TEST_CASE("frames for a poller that is late are lost at their queue only when the way is full",
           "[packet]") {
   Bench bench(8192);
-  // So that nothing waits for the slots.
+  // The frames are copied, so that nothing waits for the slots.
   bench.slots->room = false;
   for (int i = 0; i < 5000; ++i) bench.put();
   CHECK(bench.queue->counters().received == 0);
@@ -200,7 +200,7 @@ TEST_CASE("what was handed over before a flush is discarded", "[packet]") {
   Bench bench(256);
   bench.slots->room = !reader_copies;
   for (int i = 0; i < 100; ++i) bench.put();
-  // It has arrived, and nobody has read it.
+  // The frame has arrived and is not read yet.
   const Frame late = bench.slots->next();
   bench.flush();
   CHECK(bench.queue->counters().dropped[static_cast<std::size_t>(DropReason::FLUSHED)] == 100);
@@ -224,14 +224,14 @@ TEST_CASE("what came before a flush is discarded however late it is read", "[pac
   Bench bench(256);
   const Frame late = bench.slots->next();
   bench.flush();
-  // Both threads stood still meanwhile.
+  // As if both threads had stopped for a long time.
   bench.ahead_ns = 10 * LATE_NS;
   bench.pass();
   bench.put(late);
   bench.pass();
   bench.hand_over->note_all_read(monotonic_ns() + bench.ahead_ns);
   CHECK(bench.queue->counters().dropped[static_cast<std::size_t>(DropReason::FLUSHED)] == 1);
-  // From here on times do not matter, also those of a clock that was set back.
+  // From here on, times do not matter, even if the clock was set back.
   bench.pass();
   Frame other = bench.slots->next();
   other.time = late.time;

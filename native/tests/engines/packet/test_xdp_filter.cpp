@@ -1,4 +1,5 @@
-// What an XDP program takes, as the kernel runs it: at least what the classifier matches.
+// The frames that an XDP program selects when the kernel runs it: at least those that the
+// classifier matches.
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -18,7 +19,7 @@ using namespace daqiri::test;
 
 namespace {
 
-/// A program in the kernel; none where this process may not load one.
+/// Loads a program into the kernel; empty if this process may not.
 std::optional<XdpProgram> load(const RxConfig& config) {
   NetworkInterface lo;
   lo.name = "lo";
@@ -32,7 +33,7 @@ std::optional<XdpProgram> load(const RxConfig& config) {
   }
 }
 
-/// Whether the program takes a frame; there is no socket, and what it takes is to be sent back.
+/// Whether the program selects a frame. There is no socket, so it returns selected frames.
 bool takes(const XdpProgram& program, const std::vector<std::uint8_t>& frame) {
   bpf_attr attributes{};
   attributes.test.prog_fd = static_cast<std::uint32_t>(program.fd());
@@ -220,7 +221,7 @@ TEST_CASE("no packet of a flow is left to the kernel", "[packet][xdp]") {
       fields.header_words = static_cast<std::uint8_t>(5 + upto(2));
       std::vector<std::uint8_t> frame = upto(8) == 0 ? ecpri_frame(0, 1) : make_frame(fields);
       frame = tagged(frame, std::vector<std::uint16_t>(upto(4), 0x8100));
-      // Cut off, or with a byte that is wrong.
+      // Truncate the frame, or corrupt a byte.
       if (upto(6) == 0) frame.resize(std::max<std::size_t>(14, upto(70)));
       if (upto(6) == 0) frame[12 + upto(static_cast<std::uint32_t>(frame.size() - 12))] = 0x45;
       const auto size = static_cast<std::uint32_t>(frame.size());

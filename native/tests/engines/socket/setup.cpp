@@ -28,7 +28,7 @@ NetworkConfig sockets(const test::SuiteOptions& options) {
   return config;
 }
 
-/// Without CAP_BPF, of a row of datagrams that the kernel drops one is counted.
+/// Without CAP_BPF, a merged row of dropped datagrams is counted as one.
 bool counts_arrivals() {
   const int fd = socket(AF_INET, SOCK_DGRAM, 0);
   const bool counts = daqiri::sockets::count_arrivals(fd) != nullptr;

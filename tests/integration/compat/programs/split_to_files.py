@@ -1,4 +1,4 @@
-"""Headers and data in segments of their own, written to files: a configuration built in code."""
+"""Headers and data in separate segments, written to files: a configuration built in code."""
 
 import sys
 
