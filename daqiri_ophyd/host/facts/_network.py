@@ -50,7 +50,7 @@ class NetDevice:
     port : str
         The driver's name of the physical port, such as ``p0``; empty: not known.
     link_type : int or None
-        ARPHRD_ of linux/if_arp.h; None: not known.
+        ``ARPHRD_`` of linux/if_arp.h; None: not known.
     """
 
     name: str

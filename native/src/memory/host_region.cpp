@@ -76,7 +76,7 @@ void place(const RegionExtent& extent, int node, const std::string& what) {
                                              ": set affinity to one of these");
 }
 
-/// Hugepages of one NUMA node are too few, although all nodes together have enough.
+/// Why hugepages could not be taken on a NUMA node, although all nodes together have enough.
 /// `taken`: those that the region has already.
 std::string too_few_on_node(int node, std::size_t page, std::uint64_t needed, std::uint64_t taken) {
   const std::string kib = std::to_string(page >> 10U);
@@ -87,6 +87,11 @@ std::string too_few_on_node(int node, std::size_t page, std::uint64_t needed, st
   std::ifstream(folder + "nr_hugepages") >> total;
   std::ifstream(folder + "free_hugepages") >> free;
   const std::uint64_t had = std::min(free + taken, total);
+  if (had >= needed) {
+    return "cannot take " + std::to_string(needed) + " hugepages of " + kib +
+           " KiB, although NUMA node " + std::to_string(node) + " has " + std::to_string(had) +
+           "; raise hugetlb.*.max of the control group of this process";
+  }
   return "needs " + std::to_string(needed) + " hugepages of " + kib + " KiB on NUMA node " +
          std::to_string(node) + ", and " + std::to_string(had) +
          " are free there; reserve them: echo " + std::to_string(total - had + needed) +

@@ -5,11 +5,12 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <charconv>
 #include <csignal>
-#include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <sstream>
 
 #include "daqiri/error.h"
 #include "system/log.h"
@@ -18,17 +19,27 @@ namespace daqiri {
 
 namespace {
 
+/// -1: not a number.
+int core_number(const std::string& cpu_core) noexcept {
+  int core = -1;
+  const auto [end, error] =
+      std::from_chars(cpu_core.data(), cpu_core.data() + cpu_core.size(), core);
+  return error == std::errc{} && end == cpu_core.data() + cpu_core.size() ? core : -1;
+}
+
 /// The kernel leaves these (isolcpus) out of every affinity, until a thread asks for one of them.
 cpu_set_t isolated_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
   std::ifstream file("/sys/devices/system/cpu/isolated");
-  for (std::string range; std::getline(file, range, ',');) {
-    int first = 0;
-    int last = 0;
-    const int numbers = std::sscanf(range.c_str(), "%d-%d", &first, &last);
-    if (numbers < 1 || first < 0) continue;
-    for (int core = first; core <= (numbers == 1 ? first : last) && core < CPU_SETSIZE; ++core)
+  std::string list;
+  file >> list;
+  std::istringstream ranges(list);
+  for (std::string range; std::getline(ranges, range, ',');) {
+    const std::size_t dash = range.find('-');
+    const int first = core_number(range.substr(0, dash));
+    const int last = dash == std::string::npos ? first : core_number(range.substr(dash + 1));
+    for (int core = std::max(first, 0); core <= last && core < CPU_SETSIZE; ++core)
       CPU_SET(static_cast<std::size_t>(core), &set);
   }
   return set;
@@ -55,14 +66,6 @@ bool may_run_on(int core) noexcept {
   if (sched_setaffinity(0, sizeof one, &one) != 0) return false;
   sched_setaffinity(0, sizeof own, &own);
   return true;
-}
-
-/// -1: not a number.
-int core_number(const std::string& cpu_core) noexcept {
-  int core = -1;
-  const auto [end, error] =
-      std::from_chars(cpu_core.data(), cpu_core.data() + cpu_core.size(), core);
-  return error == std::errc{} && end == cpu_core.data() + cpu_core.size() ? core : -1;
 }
 
 void make_realtime(const std::string& name, int priority) noexcept {
