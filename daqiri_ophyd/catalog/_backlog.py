@@ -101,7 +101,7 @@ class Backlog:
             last = self._given
             if not self._changed.wait_for(lambda: self._done >= last, _SILENT_S):
                 _log.warning(
-                    "Waiting for run %s to be stored in the catalog at %s: %d documents are left.",
+                    "Waiting for run %s to be stored in the catalog at %s; documents left: %d",
                     ", ".join(run.uid for run in self._runs()),
                     self.uri,
                     last - self._done,

@@ -317,6 +317,11 @@ def _head(file: Path | Packets) -> _Head:
                 f"{file} cannot be replayed: in raw files the beginning of packets may be missing. "
                 "Record with format pcap to replay."
             )
+        if file.suffix == ".h5":
+            raise ReplayError(
+                f"{file} cannot be replayed: it has frames, without the headers of their packets. "
+                "Replay a run with a capture of packets."
+            )
         sidecar = read_sidecar(file)
         if sidecar is not None:
             ends = sidecar.t_first_ns, sidecar.t_last_ns

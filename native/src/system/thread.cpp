@@ -5,7 +5,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
-#include <algorithm>
 #include <charconv>
 #include <csignal>
 #include <cstring>
@@ -39,7 +38,8 @@ cpu_set_t isolated_cores() {
     const std::size_t dash = range.find('-');
     const int first = core_number(range.substr(0, dash));
     const int last = dash == std::string::npos ? first : core_number(range.substr(dash + 1));
-    for (int core = std::max(first, 0); core <= last && core < CPU_SETSIZE; ++core)
+    if (first < 0) continue;
+    for (int core = first; core <= last && core < CPU_SETSIZE; ++core)
       CPU_SET(static_cast<std::size_t>(core), &set);
   }
   return set;

@@ -138,3 +138,10 @@ def test_a_file_that_is_cut_while_it_is_replayed(tmp_path: Path) -> None:
     os.truncate(file, 5000)
     with pytest.raises(GenericFailureError, match=r"a\.pcap was cut from 1520024 to 5000 bytes"):
         first.verify()
+
+
+def test_files_of_frames_are_not_replayed(tmp_path: Path) -> None:
+    file = tmp_path / "frames_000000.h5"
+    file.write_bytes(b"\x89HDF\r\n\x1a\n")
+    with pytest.raises(ReplayError, match="it has frames, without the headers of their packets"):
+        Replay([file], link_type=1)
