@@ -215,6 +215,13 @@ def test_ports_for_root_need_a_right(result_of):
     assert result_of("capabilities", {"files": process(1 << 10)}, asked).status is Status.OK
 
 
+def test_a_client_that_tries_again_opens_without_its_low_port(result_of):
+    text = UDP_SERVER.format(address="tcp://127.0.0.1:80")
+    text = text.replace("mode: server", "mode: client, remote_addr: 'tcp://127.0.0.1:5000'")
+    asked = load_config(text).to_dict()
+    assert result_of("capabilities", {"files": process()}, asked).status is Status.WARN
+
+
 def test_af_xdp_needs_more_rights(result_of):
     asked = raw(path="af_xdp")
     result = result_of("capabilities", {"files": process(RAW, memlock="unlimited")}, asked)
