@@ -53,6 +53,8 @@ class Process:
         Highest real-time priority it may take without CAP_SYS_NICE.
     mappable : int or None
         Bytes of address space that it may map in addition (RLIMIT_AS); None: no limit.
+    used, used_hugepages : int
+        Bytes of memory, and of huge pages, that it has, such as those of an open engine.
     """
 
     user: int
@@ -60,6 +62,8 @@ class Process:
     memlock: int | None
     rtprio: int
     mappable: int | None
+    used: int = 0
+    used_hugepages: int = 0
 
 
 def kernel_version(release: str) -> tuple[int, int]:
@@ -110,7 +114,6 @@ def read_process(root: Root) -> Process:
     except (KeyError, ValueError, IndexError):
         raise FactError("/proc/self/status: lacks Uid or CapEff") from None
     limits = root.optional("/proc/self/limits")
-    mapped = re.match(r"\s*(\d{1,15}) kB", status.get("VmSize", ""), re.ASCII)
     return Process(
         user,
         frozenset(
@@ -120,8 +123,15 @@ def read_process(root: Root) -> Process:
         ),
         _soft_limit(limits, "Max locked memory"),
         _soft_limit(limits, "Max realtime priority") or 0,
-        _left(limits, int(mapped[1]) << 10 if mapped else 0),
+        _left(limits, _size(status, "VmSize")),
+        _size(status, "RssAnon") + _size(status, "RssShmem"),
+        _size(status, "HugetlbPages"),
     )
+
+
+def _size(status: dict[str, str], name: str) -> int:
+    match = re.match(r"\s*(\d{1,15}) kB", status.get(name, ""), re.ASCII)
+    return int(match[1]) << 10 if match else 0
 
 
 def _applies(root: Root, capability: str) -> bool:

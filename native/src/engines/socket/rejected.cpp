@@ -209,8 +209,8 @@ File require_bindable(const InterfaceConfig& interface, const SocketAddresses& a
   return made;
 }
 
-/// Asks for a route to a group: without an interface of the configuration, the kernel joins it where
-/// the route leads. To join would send packets. Throws Error as the engine does.
+/// Asks for a route to a group: without an interface of the configuration, the kernel joins it
+/// where the route leads. To join would send packets. Throws Error as the engine does.
 void require_joinable(const InterfaceConfig& interface, const SocketAddress& group) {
   if (group_interface(interface.name_, interface.address_, group) != 0) return;
   const File question = make_socket(group, Transport::UDP);
