@@ -107,12 +107,14 @@ def _wanted(context: Context) -> dict[str, tuple[str, bool]]:
         for each in own.privileges:
             if each.capability != "CAP_BPF" or each.required or not facts.anybody_loads_bpf:
                 wanted.setdefault(each.capability, (each.use, each.required))
-        if process.memlock is not None and process.memlock < own.locked:
-            use = f"{own.locked >> 20} MiB of locked memory (RLIMIT_MEMLOCK is less)"
-            wanted.setdefault("CAP_IPC_LOCK", (use, True))
         low = 0 < port.local_port < facts.first_free_port
         if low and not wanted.get("CAP_NET_BIND_SERVICE", ("", False))[1]:
             wanted["CAP_NET_BIND_SERVICE"] = (f"port {port.local_port}", port.opens_at_once)
+    # The limit is for all of them together.
+    locked = sum(own.locked for own in needs.by_engine().interfaces.values())
+    if process.memlock is not None and process.memlock < locked:
+        use = f"{locked >> 20} MiB of locked memory (RLIMIT_MEMLOCK is less)"
+        wanted["CAP_IPC_LOCK"] = (use, True)
     if any(p.realtime_priority > process.rtprio for p in needs.pollers):
         # Threads run without it.
         wanted["CAP_SYS_NICE"] = ("realtime_priority (RLIMIT_RTPRIO is less)", False)

@@ -246,6 +246,21 @@ def test_af_xdp_locks_its_frames(result_of):
     assert result_of("capabilities", {"files": files}, raw(path="af_xdp")).status is Status.OK
 
 
+def test_a_limit_on_locked_memory_is_for_all_interfaces(result_of):
+    asked = raw(path="af_xdp")
+    cfg = asked["daqiri"]["cfg"]
+    [interface] = cfg["interfaces"]
+    cfg["interfaces"] = [interface, {**interface, "name": "p1", "address": "eth1"}]
+    files = process(RAW | ADMIN | BPF, memlock=64 << 20)
+    result = result_of("capabilities", {"files": files}, asked)
+    assert (result.status, result.found) == (
+        Status.FAIL,
+        "CAP_IPC_LOCK: missing, for 96 MiB of locked memory (RLIMIT_MEMLOCK is less)",
+    )
+    files = process(RAW | ADMIN | BPF, memlock=96 << 20)
+    assert result_of("capabilities", {"files": files}, asked).status is Status.OK
+
+
 def test_threads_run_without_realtime_priority(result_of):
     result = result_of("capabilities", {"files": process(RAW)}, raw(priority=50))
     assert (result.status, result.found) == (
