@@ -164,7 +164,8 @@ class Needs:
             regions=regions,
             gpus=_gpus(plans, regions),
             gpu_plans=tuple(plan["name"] for plan in plans),
-            text=json.dumps(config),
+            # YAML has no pairs of escapes for one character.
+            text=json.dumps(config, ensure_ascii=False),
         )
 
     @property

@@ -43,6 +43,8 @@ def memory(context: Context) -> Iterator[Finding]:
         found += f", {_size(pinned)} of it pinned for a GPU"
     # Pages of regions of kind huge are reserved already.
     wanted = asked.memory - needs.memory("huge")
+    # It may have this very configuration open, as between the runs of a plan.
+    own = known(lambda: context.facts.process.used, 0)
     note = "Lower num_bufs, buf_size or batch_size, or end what else uses memory."
     if asked.memory > has.total:
         found += f"; this host has {_size(has.total)}"
@@ -51,13 +53,13 @@ def memory(context: Context) -> Iterator[Finding]:
         found += f"; the control group of this process may use {_size(has.limit)}"
         note += " Or raise the limit: MemoryMax= of systemd, --memory of a container."
         yield Finding(Status.FAIL, found, "", Remedy(note=note))
-    elif has.left is not None and wanted > has.left:
+    elif has.left is not None and wanted > has.left + own:
         found += f"; the control group of this process has {_size(has.left)} left"
         note += " Or raise its limit: MemoryMax= of systemd, --memory of a container."
         yield Finding(Status.FAIL, found, "", Remedy(note=note))
     elif has.available is None:
         yield ok(f"{found}; this host has {_size(has.total)}")
-    elif wanted > has.available:
+    elif wanted > has.available + own:
         found += f"; {_size(has.available)} available"
         yield Finding(Status.FAIL, found, "", Remedy(note=note))
     else:
@@ -108,7 +110,11 @@ def hugepages(context: Context) -> Iterator[Finding]:
     if others and pages.free < wanted:
         found += f"; not of the default size: {', '.join(map(str, others))}"
     lacking = list(_on_nodes(context, regions))
-    if pages.free >= wanted:
+    # It may have this very configuration open, as between the runs of a plan.
+    own = known(lambda: context.facts.process.used_hugepages, 0) // pages.size
+    if regions and own >= wanted:
+        yield ok(f"{found}; this process has {own}")
+    elif pages.free >= wanted:
         yield ok(found)
         yield from lacking
     elif lacking and pages.size <= _LARGEST_AT_RUN_TIME:

@@ -212,7 +212,8 @@ def _without_ipv6(context: Context) -> Iterator[Finding]:
             # The kernel binds these all the same.
             status = Status.WARN
         where = "all interfaces" if everywhere else "lo"
-        setting = "net.ipv6.conf.all.disable_ipv6"
+        # On the others it may be off on purpose.
+        setting = f"net.ipv6.conf.{'all' if everywhere else 'lo'}.disable_ipv6"
         remedy = Remedy(
             now=(f"sysctl -w {setting}=0",),
             files=(("/etc/sysctl.d/90-daqiri-ipv6.conf", f"{setting}=0\n"),),

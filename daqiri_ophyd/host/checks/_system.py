@@ -107,11 +107,14 @@ def _wanted(context: Context) -> dict[str, tuple[str, bool]]:
         for each in own.privileges:
             if each.capability != "CAP_BPF" or each.required or not facts.anybody_loads_bpf:
                 wanted.setdefault(each.capability, (each.use, each.required))
-        if process.memlock is not None and process.memlock < own.locked:
-            use = f"{own.locked >> 20} MiB of locked memory (RLIMIT_MEMLOCK is less)"
-            wanted.setdefault("CAP_IPC_LOCK", (use, True))
-        if 0 < port.local_port < facts.first_free_port:
-            wanted.setdefault("CAP_NET_BIND_SERVICE", (f"port {port.local_port}", True))
+        low = 0 < port.local_port < facts.first_free_port
+        if low and not wanted.get("CAP_NET_BIND_SERVICE", ("", False))[1]:
+            wanted["CAP_NET_BIND_SERVICE"] = (f"port {port.local_port}", port.opens_at_once)
+    # The limit is for all of them together.
+    locked = sum(own.locked for own in needs.by_engine().interfaces.values())
+    if process.memlock is not None and process.memlock < locked:
+        use = f"{locked >> 20} MiB of locked memory (RLIMIT_MEMLOCK is less)"
+        wanted["CAP_IPC_LOCK"] = (use, True)
     if any(p.realtime_priority > process.rtprio for p in needs.pollers):
         # Threads run without it.
         wanted["CAP_SYS_NICE"] = ("realtime_priority (RLIMIT_RTPRIO is less)", False)
@@ -128,7 +131,8 @@ def _grant(names: list[str]) -> Remedy:
             f"it with `systemd-run --pty --uid=$USER -p AmbientCapabilities='{words}' PROGRAM`. "
             f"`setcap {line} INTERPRETER` gives them to every program of that Python (the file "
             "that `readlink -f .venv/bin/python` prints): use a virtual environment made with "
-            "--copies."
+            "--copies. Root of a user namespace, as in a rootless container, has none of them on "
+            "the host's network."
         )
     )
 

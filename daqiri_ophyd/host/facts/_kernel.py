@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 from dataclasses import dataclass
@@ -30,6 +31,10 @@ CAPABILITIES: Final = {
 }
 """Bit numbers of capabilities (linux/capability.h)."""
 
+_NAMESPACES = "/proc/self/ns"
+_FIRST_USERS = 0xEFFFFFFD  # PROC_USER_INIT_INO (linux/proc_ns.h)
+_NS_GET_USERNS = 0xB701  # linux/nsfs.h
+
 
 @dataclass(frozen=True, slots=True)
 class Process:
@@ -40,13 +45,16 @@ class Process:
     user : int
         Effective user id.
     capabilities : frozenset of str
-        Effective capabilities, of those in `CAPABILITIES`.
+        Effective capabilities, of those in `CAPABILITIES`. In a user namespace, only those that
+        apply to the network of the process.
     memlock : int or None
         Bytes it may lock in memory; None: no limit.
     rtprio : int
         Highest real-time priority it may take without CAP_SYS_NICE.
     mappable : int or None
         Bytes of address space that it may map in addition (RLIMIT_AS); None: no limit.
+    used, used_hugepages : int
+        Bytes of memory, and of huge pages, that it has, such as those of an open engine.
     """
 
     user: int
@@ -54,6 +62,8 @@ class Process:
     memlock: int | None
     rtprio: int
     mappable: int | None
+    used: int = 0
+    used_hugepages: int = 0
 
 
 def kernel_version(release: str) -> tuple[int, int]:
@@ -104,14 +114,52 @@ def read_process(root: Root) -> Process:
     except (KeyError, ValueError, IndexError):
         raise FactError("/proc/self/status: lacks Uid or CapEff") from None
     limits = root.optional("/proc/self/limits")
-    mapped = re.match(r"\s*(\d{1,15}) kB", status.get("VmSize", ""), re.ASCII)
     return Process(
         user,
-        frozenset(name for name, bit in CAPABILITIES.items() if effective >> bit & 1),
+        frozenset(
+            name
+            for name, bit in CAPABILITIES.items()
+            if effective >> bit & 1 and _applies(root, name)
+        ),
         _soft_limit(limits, "Max locked memory"),
         _soft_limit(limits, "Max realtime priority") or 0,
-        _left(limits, int(mapped[1]) << 10 if mapped else 0),
+        _left(limits, _size(status, "VmSize")),
+        _size(status, "RssAnon") + _size(status, "RssShmem"),
+        _size(status, "HugetlbPages"),
     )
+
+
+def _size(status: dict[str, str], name: str) -> int:
+    match = re.match(r"\s*(\d{1,15}) kB", status.get(name, ""), re.ASCII)
+    return int(match[1]) << 10 if match else 0
+
+
+def _applies(root: Root, capability: str) -> bool:
+    """Return whether the kernel accepts a capability; of a recorded host, it does."""
+    if not root.live:
+        return True
+    try:
+        users = os.stat(f"{_NAMESPACES}/user").st_ino
+        if users == _FIRST_USERS:
+            return True
+        return capability.startswith("CAP_NET_") and users == _owner_of_network()
+    except OSError:
+        return True
+
+
+def _owner_of_network() -> int:
+    """Return the user namespace to which the network of this process belongs; 0: one outside."""
+    network = os.open(f"{_NAMESPACES}/net", os.O_RDONLY)
+    try:
+        owner = fcntl.ioctl(network, _NS_GET_USERNS)
+    except PermissionError:
+        return 0
+    finally:
+        os.close(network)
+    try:
+        return os.fstat(owner).st_ino
+    finally:
+        os.close(owner)
 
 
 def _left(limits: str, mapped: int) -> int | None:

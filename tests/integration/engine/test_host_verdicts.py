@@ -31,13 +31,18 @@ OFF = "sysctl -qw net.ipv6.conf.all.disable_ipv6=1"
 CABLE = "ip link add near type veth peer name far; ip link set near up; ip link set far up"
 
 
-def verdict(setup: str, config: dict[str, Any]) -> tuple[dict[str, str], dict[str, str], str]:
-    """Return the checks that fail and that warn, and the engine's error, after shell commands."""
+def verdict(
+    setup: str, config: dict[str, Any], program: tuple[str, ...] = ()
+) -> tuple[dict[str, str], dict[str, str], str]:
+    """Return the checks that fail and that warn, and the engine's error, after shell commands.
+
+    A program may start the process that asks.
+    """
     # /sys shows the interfaces of the namespace in which it is mounted.
     script = f'mount -t sysfs sysfs /sys; {setup}; exec "$@"'
     done = subprocess.run(
         ["unshare", "--net", "--mount", "sh", "-ec", script, "sh"]
-        + [sys.executable, "-c", SCRIPT, json.dumps(config)],
+        + [*program, sys.executable, "-c", SCRIPT, json.dumps(config)],
         capture_output=True,
         text=True,
         timeout=200,
@@ -68,6 +73,13 @@ def server(local: str, address: str = "0.0.0.0") -> dict[str, Any]:
     socket = {"mode": "server", "local_addr": local}
     interface = {"address": address, "socket_config": socket, "rx": {"queues": [QUEUE]}}
     return config(interface, "socket")
+
+
+def both(first: str, second: str) -> dict[str, Any]:
+    """Return two servers."""
+    asked = server(first)
+    asked["interfaces"].append({**server(second)["interfaces"][0], "name": "p1"})
+    return asked
 
 
 def client(address: str) -> dict[str, Any]:
@@ -178,6 +190,28 @@ def packet(address: str, **rx: Any) -> dict[str, Any]:
         ),
         (
             CABLE,
+            server("udp://239.1.2.3:5000"),
+            "engine",
+            "cannot join the group of udp://239.1.2.3:5000: No such device",
+            "",
+        ),
+        (
+            CABLE + f"; {OFF}",
+            server("udp://[ff05::5]:5000"),
+            "engine",
+            "cannot join the group of udp://[ff05::5]:5000: No such device",
+            "",
+        ),
+        (
+            # The kernel ignores the scope of this address.
+            "ip link set lo up",
+            both("udp://[::1]:5000", "udp://[::1%lo]:5000"),
+            "engine",
+            "cannot bind udp://[::1]:5000: interface 'p' has udp://[::1]:5000",
+            "",
+        ),
+        (
+            CABLE,
             packet("far", filter="udp port nothing"),
             "engine",
             "rx.filter: 'udp port nothing': libpcap reports: ",
@@ -235,6 +269,13 @@ def test_where_a_check_fails_the_engine_does_not_open(
         # AF_XDP receives a frame in several pieces.
         (CABLE + "; ip link set far mtu 65535", packet("far", receive_path="af_xdp"), None),
         ("ip link set lo up", packet("lo", receive_path="af_xdp"), None),
+        (CABLE + "; ip route add default dev near", server("udp://239.1.2.3:5000"), None),
+        # Where it has no address of its own.
+        (
+            "sysctl -qw net.ipv6.conf.default.addr_gen_mode=1; " + CABLE,
+            server("udp://[ff05::5]:5000"),
+            None,
+        ),
         (CABLE, packet("far", filter="udp"), None),
     ],
 )
@@ -247,3 +288,30 @@ def test_where_no_check_fails_the_engine_opens(
     if warning is not None:
         check, found = warning
         assert warned[check] == found
+
+
+# Root of a user namespace: of the host's network, and of a network of its own.
+OUTSIDE, INSIDE = ("unshare", "-Ur"), ("unshare", "-Urn")
+
+
+@pytest.mark.parametrize(
+    ("program", "asked", "missing", "raised"),
+    [
+        (OUTSIDE, packet("lo"), "CAP_NET_RAW", "cannot open a packet socket on 'lo'"),
+        (OUTSIDE, server("udp://127.0.0.1:80"), "CAP_NET_BIND_SERVICE", "Permission denied"),
+        (INSIDE, packet("lo", receive_path="af_xdp"), "CAP_BPF", "cannot make a map"),
+        (INSIDE, packet("lo"), "", ""),
+        (INSIDE, server("udp://0.0.0.0:80"), "", ""),
+    ],
+)
+def test_privileges_of_a_user_namespace_are_those_of_its_network(
+    has_af_xdp: None, program: tuple[str, ...], asked: dict[str, Any], missing: str, raised: str
+) -> None:
+    if subprocess.run([*program, "true"], capture_output=True).returncode != 0:
+        pytest.skip("needs user namespaces")
+    failed, _, error = verdict("ip link set lo up", asked, program)
+    if not missing:
+        assert (failed, error) == ({}, None)
+        return
+    assert f"{missing}: missing" in failed["capabilities"]
+    assert raised in error

@@ -109,6 +109,25 @@ def test_each_region_takes_whole_pages(hugepages):
     assert hugepages({1048576: [2, 2]}, two, default=1048576).status is Status.OK
 
 
+def uses(**lines):
+    """Return the file with what a process uses, in MiB."""
+    text = "".join(f"{name}:\t {mib << 10} kB\n" for name, mib in lines.items())
+    return {"/proc/self/status": "Uid:\t0\t0\t0\t0\nCapEff:\t0\n" + text}
+
+
+@pytest.mark.parametrize(
+    ("own", "status", "found"),
+    [
+        (48, Status.OK, "1 of 25 pages of 2 MiB free; this process has 24"),
+        (46, Status.FAIL, "1 of 25 pages of 2 MiB free (need 24)"),
+    ],
+)
+def test_pages_of_the_engine_that_is_open_count(hugepages, own, status, found):
+    needed = config(("huge", 0, 1024, 48 << 10))
+    result = hugepages({2048: [25, 1]}, needed, files=uses(HugetlbPages=own))
+    assert (result.status, result.found) == (status, found)
+
+
 def test_the_remedy_leaves_what_others_use(hugepages):
     result = hugepages({2048: [100, 10]}, config(("huge", 0, 1024, 48 << 10)))
     assert result.remedies[0].now == ("sysctl -w vm.nr_hugepages=114",)
@@ -394,6 +413,21 @@ def test_others_use_memory_of_a_control_group(result_of, groups, folder, limit, 
     files[f"{folder}/memory.stat"] = f"anon 1\n{droppable} {512 << 20}\nactive_file 0"
     result = result_of("memory", {"files": files}, asked)
     assert (result.status, result.found) == (Status.OK, "513 MiB needed; 768 MiB available")
+
+
+@pytest.mark.parametrize(("own", "status"), [(0, Status.FAIL), (600, Status.OK)])
+def test_memory_of_the_engine_that_is_open_counts(result_of, own, status):
+    asked = config(("host", 0, 1 << 17, 4096))
+    meminfo = "MemTotal: 2097152 kB\nMemAvailable: 204800 kB"
+    files = {"/proc/meminfo": meminfo, **uses(RssAnon=own)}
+    assert result_of("memory", {"files": files}, asked).status is status
+    group = {
+        "/proc/self/cgroup": "0::/a",
+        "/sys/fs/cgroup/a/memory.max": str(1 << 30),
+        "/sys/fs/cgroup/a/memory.current": str(900 << 20),
+    }
+    files = {**group, **uses(RssAnon=own)}
+    assert result_of("memory", {"files": files}, asked).status is status
 
 
 def limits(address_space, size_kib):

@@ -102,6 +102,13 @@ def test_who_writes_to_a_gpu(engine, direct):
     assert not needs(engine=engine).nic_writes_to_gpu
 
 
+def test_the_engine_reads_names_of_any_letters():
+    queue = {"name": "🙂", "id": 0, "cpu_core": "any", "batch_size": 1, "memory_regions": ["m"]}
+    asked = interface("lo", name="é🙂")
+    asked["rx"]["queues"] = [queue]
+    assert list(needs(asked, version=1, stream_type="raw").by_engine().interfaces) == ["é🙂"]
+
+
 def test_configurations_with_errors_are_not_asked_about():
     with pytest.raises(FactError, match="the configuration is not valid: version: required"):
         needs(interface("eth0")).by_engine()

@@ -345,7 +345,9 @@ def test_addresses_of_ipv6_where_it_is_off(result_of, describe, files, config, s
     [remedy] = result.remedies
     assert_shell(remedy)
     if SWITCHED_OFF in found:
-        assert remedy.now == ("sysctl -w net.ipv6.conf.all.disable_ipv6=0",)
+        # On no other interface than the one that needs it.
+        where = "all" if found.endswith("all interfaces") else "lo"
+        assert remedy.now == (f"sysctl -w net.ipv6.conf.{where}.disable_ipv6=0",)
         assert remedy.files[0][0] == "/etc/sysctl.d/90-daqiri-ipv6.conf"
 
 

@@ -215,6 +215,13 @@ def test_ports_for_root_need_a_right(result_of):
     assert result_of("capabilities", {"files": process(1 << 10)}, asked).status is Status.OK
 
 
+def test_a_client_that_tries_again_opens_without_its_low_port(result_of):
+    text = UDP_SERVER.format(address="tcp://127.0.0.1:80")
+    text = text.replace("mode: server", "mode: client, remote_addr: 'tcp://127.0.0.1:5000'")
+    asked = load_config(text).to_dict()
+    assert result_of("capabilities", {"files": process()}, asked).status is Status.WARN
+
+
 def test_af_xdp_needs_more_rights(result_of):
     asked = raw(path="af_xdp")
     result = result_of("capabilities", {"files": process(RAW, memlock="unlimited")}, asked)
@@ -237,6 +244,21 @@ def test_af_xdp_locks_its_frames(result_of):
     assert result_of("capabilities", {"files": files}, raw(path="af_xdp")).status is Status.OK
     files = process(RAW | ADMIN | BPF | LOCK, memlock=0)
     assert result_of("capabilities", {"files": files}, raw(path="af_xdp")).status is Status.OK
+
+
+def test_a_limit_on_locked_memory_is_for_all_interfaces(result_of):
+    asked = raw(path="af_xdp")
+    cfg = asked["daqiri"]["cfg"]
+    [interface] = cfg["interfaces"]
+    cfg["interfaces"] = [interface, {**interface, "name": "p1", "address": "eth1"}]
+    files = process(RAW | ADMIN | BPF, memlock=64 << 20)
+    result = result_of("capabilities", {"files": files}, asked)
+    assert (result.status, result.found) == (
+        Status.FAIL,
+        "CAP_IPC_LOCK: missing, for 96 MiB of locked memory (RLIMIT_MEMLOCK is less)",
+    )
+    files = process(RAW | ADMIN | BPF, memlock=96 << 20)
+    assert result_of("capabilities", {"files": files}, asked).status is Status.OK
 
 
 def test_threads_run_without_realtime_priority(result_of):

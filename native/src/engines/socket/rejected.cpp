@@ -24,16 +24,18 @@ struct Given {
   Given(const std::string& ip, std::uint16_t port) {
     const std::size_t percent = std::min(ip.find('%'), ip.size());
     if (!ip.empty()) address = SocketAddress::parse(ip.substr(0, percent), port);
-    scope = ip.substr(percent);
+    // The kernel ignores that of other addresses.
+    if (needs_scope()) scope = ip.substr(percent);
   }
 
   /// Whether the kernel has to know the network interface.
-  [[nodiscard]] bool lacks_scope() const {
-    if (!address.ipv6() || !scope.empty()) return false;
+  [[nodiscard]] bool needs_scope() const {
+    if (!address.ipv6()) return false;
     const in6_addr& ip = address.ipv6_bytes();
     return IN6_IS_ADDR_LINKLOCAL(&ip) || IN6_IS_ADDR_MC_LINKLOCAL(&ip) ||
            IN6_IS_ADDR_MC_NODELOCAL(&ip);
   }
+  [[nodiscard]] bool lacks_scope() const { return needs_scope() && scope.empty(); }
   [[nodiscard]] bool is_ipv4_inside() const {
     return address.ipv6() && IN6_IS_ADDR_V4MAPPED(&address.ipv6_bytes());
   }
@@ -207,6 +209,21 @@ File require_bindable(const InterfaceConfig& interface, const SocketAddresses& a
   return made;
 }
 
+/// Asks for a route to a group: without an interface of the configuration, the kernel joins it
+/// where the route leads. To join would send packets. Throws Error as the engine does.
+void require_joinable(const InterfaceConfig& interface, const SocketAddress& group) {
+  if (group_interface(interface.name_, interface.address_, group) != 0) return;
+  const File question = make_socket(group, Transport::UDP);
+  if (group.ipv6()) {
+    // The interface needs no address to send from: any will do, also one of no interface.
+    const SocketAddress source = SocketAddress::parse("2001:db8::1", 0);
+    set_int_option(question.fd(), IPPROTO_IPV6, IPV6_FREEBIND, 1);
+    bind(question.fd(), source.data(), source.length());
+  }
+  if (connect(question.fd(), group.data(), group.length()) == 0) return;
+  throw socket_error(interface.name_, "join the group of", Transport::UDP, group, ENODEV);
+}
+
 /// Connects a UDP socket, which sends nothing. Returns the network interface of a group; 0: none is
 /// given. Throws Error as the engine does.
 unsigned require_reachable(const InterfaceConfig& interface, const File& socket,
@@ -254,9 +271,8 @@ void find_rejected_here(const NetworkConfig& config, std::vector<Error>& found) 
       const bool tcp = is_tcp(interface);
       // A TCP client tries again.
       if (tcp && addresses.remote.given()) continue;
-      if (!tcp && addresses.local.multicast())
-        group_interface(interface.name_, interface.address_, addresses.local);
       const File bound = require_bindable(interface, addresses);
+      if (!tcp && addresses.local.multicast()) require_joinable(interface, addresses.local);
       if (!addresses.remote.given()) continue;
       const unsigned egress = require_reachable(interface, bound, addresses.remote);
       if (!interface.tx_.accurate_send_ || interface.tx_.queues_.empty()) continue;
