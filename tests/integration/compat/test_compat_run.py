@@ -178,12 +178,14 @@ def test_sigterm_ends_it_with_whole_files(
     process = start(write(BEGUN + loop), config, tmp_path)
     assert process.stdout is not None
     assert process.stdout.readline() == "begun\n"
-    while not (tmp_path / "written.pcap").exists():
+    written = tmp_path / "written.pcap"
+    # It is made before its header is written.
+    while not (written.exists() and written.stat().st_size):
         assert process.poll() is None, process.communicate()
     process.terminate()
     output, errors = process.communicate(timeout=60)
     assert (process.returncode, output, errors) == (-signal.SIGTERM, "", "")
-    with PcapFile(tmp_path / "written.pcap") as pcap:
+    with PcapFile(written) as pcap:
         assert (pcap.lengths == 100).all()
 
 
