@@ -218,7 +218,7 @@ void require_joinable(const InterfaceConfig& interface, const SocketAddress& gro
     // The interface needs no address to send from: any will do, also one of no interface.
     const SocketAddress source = SocketAddress::parse("2001:db8::1", 0);
     set_int_option(question.fd(), IPPROTO_IPV6, IPV6_FREEBIND, 1);
-    bind(question.fd(), source.data(), source.length());
+    if (bind(question.fd(), source.data(), source.length()) != 0) return;
   }
   if (connect(question.fd(), group.data(), group.length()) == 0) return;
   throw socket_error(interface.name_, "join the group of", Transport::UDP, group, ENODEV);
