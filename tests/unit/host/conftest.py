@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -286,3 +287,28 @@ def device() -> Callable[[dict[str, Any], str], dict[str, Any]]:
         return found
 
     return device
+
+
+def raw(address, buf_size, engine="packet"):
+    """Return a configuration with one receive queue on a port."""
+    return {
+        "stream_type": "raw",
+        "engine": engine,
+        "master_core": 0,
+        "memory_regions": [
+            {"name": "m", "kind": "host", "affinity": 0, "num_bufs": 1024, "buf_size": buf_size}
+        ],
+        "interfaces": [
+            {
+                "name": "p",
+                "address": address,
+                "rx": {"queues": [{"name": f"q{n}", "memory_regions": ["m"]} for n in range(4)]},
+            }
+        ],
+    }
+
+
+def assert_shell(remedy):
+    """Assert that a shell takes the commands."""
+    for command in (*remedy.now, *remedy.lasting):
+        subprocess.run(["bash", "-n", "-c", command], check=True, timeout=20)

@@ -1,22 +1,17 @@
 """Checks of NVIDIA GPUs."""
 
 import re
-import subprocess
 
 import pytest
 
 from daqiri_ophyd.engine import Engine, NotSupportedError, load_config
 from daqiri_ophyd.host import Status, check_host
 
+from .conftest import assert_shell
+
 MIB = 1 << 20
 OF_DIRECT_ACCESS = ["gpudirect", "bar1", "gdrcopy", "gpu-without-root"]
 OF_ANY_USE = ["gpu-driver", "gpu-persistence", "gpu-clocks"]
-
-
-def assert_shell(remedy):
-    """Assert that a shell takes the commands."""
-    for command in (*remedy.now, *remedy.lasting):
-        subprocess.run(["bash", "-n", "-c", command], check=True, timeout=20)
 
 
 @pytest.fixture

@@ -9,24 +9,7 @@ import pytest
 from daqiri_ophyd.engine import load_config
 from daqiri_ophyd.host import Remedy, Status
 
-
-def raw(address, buf_size, engine="packet"):
-    """Return a configuration with one receive queue on a port."""
-    return {
-        "stream_type": "raw",
-        "engine": engine,
-        "master_core": 0,
-        "memory_regions": [
-            {"name": "m", "kind": "host", "affinity": 0, "num_bufs": 1024, "buf_size": buf_size}
-        ],
-        "interfaces": [
-            {
-                "name": "p",
-                "address": address,
-                "rx": {"queues": [{"name": f"q{n}", "memory_regions": ["m"]} for n in range(4)]},
-            }
-        ],
-    }
+from .conftest import assert_shell, raw
 
 
 def socket(address, uri, payload=0):
@@ -36,12 +19,6 @@ def socket(address, uri, payload=0):
     if payload:
         config["interfaces"][0]["socket_config"]["max_payload_size"] = payload
     return config
-
-
-def assert_shell(remedy):
-    """Assert that a shell takes the commands."""
-    for command in (*remedy.now, *remedy.lasting):
-        subprocess.run(["bash", "-n", "-c", command], check=True, timeout=20)
 
 
 # physical-port

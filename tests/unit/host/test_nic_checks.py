@@ -6,32 +6,9 @@ import pytest
 
 from daqiri_ophyd.host import Status, Step
 
+from .conftest import assert_shell, raw
+
 OLD = "15b3:1015"  # ConnectX-4 Lx
-
-
-def raw(address, buf_size, engine="packet"):
-    """Return a configuration with one receive queue on a port."""
-    return {
-        "stream_type": "raw",
-        "engine": engine,
-        "master_core": 0,
-        "memory_regions": [
-            {"name": "m", "kind": "host", "affinity": 0, "num_bufs": 1024, "buf_size": buf_size}
-        ],
-        "interfaces": [
-            {
-                "name": "p",
-                "address": address,
-                "rx": {"queues": [{"name": f"q{n}", "memory_regions": ["m"]} for n in range(4)]},
-            }
-        ],
-    }
-
-
-def assert_shell(remedy):
-    """Assert that a shell takes the commands."""
-    for command in (*remedy.now, *remedy.lasting):
-        subprocess.run(["bash", "-n", "-c", command], check=True, timeout=20)
 
 
 # nic-driver

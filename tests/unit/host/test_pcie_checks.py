@@ -1,16 +1,10 @@
 """Checks of PCI Express."""
 
-import subprocess
-
 import pytest
 
 from daqiri_ophyd.host import Status, Step
 
-
-def assert_shell(remedy):
-    """Assert that a shell takes the commands."""
-    for command in (*remedy.now, *remedy.lasting):
-        subprocess.run(["bash", "-n", "-c", command], check=True, timeout=20)
+from .conftest import assert_shell
 
 
 def device_regions(*gpus, engine="dpdk"):
