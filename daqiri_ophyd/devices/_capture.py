@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bluesky.utils import FailedStatus
-
 from daqiri_ophyd.documents import StreamAsset
 
 from ._capture_prepared import PreparedCapture
@@ -106,11 +104,7 @@ class Capture(PreparedCapture):
             If a fly scan's capture failed and `complete`, whose status would report it, was not
             called.
         """
-        failure, self._failure = self._failure, None
-        if failure is not None and not self._completing:
-            raise FailedStatus(self._status) from failure
-        if self._status is not None:
-            self._status.wait_told()
+        self._raise_failure()
         if self._place is not None:
             shared = self._trigger is not None and self._rolling
             yield from self._stream.collect_asset_docs(index, shared=shared)

@@ -54,12 +54,9 @@ class RecordingCapture(CaptureSettings):
     def __init__(self, prefix: str = "", **kwargs: Any) -> None:
         self._state = threading.RLock()  # guards the attributes below
         self._recording: Recording | None = None
-        self._status: EngineStatus | None = None
         self._outcome: Outcome | None = None
-        self._completing = False
         self._short = self._held = self._rolling = False
         self._ending = ""
-        self._failure: Exception | None = None
         self._trigger: CaptureTrigger | None = None  # None: it is not prepared
         self._template: PathTemplate | None = None
         self._place: PathInfo | None = None
@@ -155,11 +152,6 @@ class RecordingCapture(CaptureSettings):
         """Whether a recording is running and not paused."""
         with self._state:
             return self._recording is not None and not self._held
-
-    @property
-    def failed(self) -> bool:
-        """Whether a capture has failed before `complete`; `collect` raises its error."""
-        return self._failure is not None and not self._completing
 
     @property
     def files(self) -> list[Path]:
@@ -352,11 +344,6 @@ class RecordingCapture(CaptureSettings):
             status.report(snapshot.files, files, "files", progress)
             return
         status.report(snapshot.packets, self.num_packets.get() or None, "packets", progress)
-
-    def _fail(self, error: Exception) -> None:
-        self._failure = self._failure or error
-        if self._status is not None:
-            self._status.fail(error)
 
     def _on_end(self, snapshot: RecorderSnapshot) -> None:
         """Finish or fail the status of a recording that has ended."""

@@ -4,8 +4,6 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
-from bluesky.utils import FailedStatus
-
 from daqiri_ophyd.documents import StreamAsset
 
 from ._frame_rows import FrameRows
@@ -92,11 +90,7 @@ class FrameDetector(FrameRows):
         FailedStatus
             If a fly scan failed and `complete`, whose status would report it, was not called.
         """
-        failure, self._failure = self._failure, None
-        if failure is not None and not self._completing:
-            raise FailedStatus(self._status) from failure
-        if self._status is not None:
-            self._status.wait_told()
+        self._raise_failure()
         if self._stream is not None:
             yield from self._stream.collect_asset_docs(index)
 

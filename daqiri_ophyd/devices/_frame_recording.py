@@ -59,9 +59,7 @@ class RecordingFrames(FrameSettings):
         self._recorder: Any = None  # Recorder or None
         self._recording: Recording | None = None
         self._acquisition: Acquisition | None = None
-        self._status: EngineStatus | None = None
-        self._failure: Exception | None = None
-        self._completing = self._held = self._flown = False
+        self._held = self._flown = False
         self._ending = ""
         self._template: PathTemplate | None = None
         self._place: Any = None  # PathInfo or None
@@ -126,11 +124,6 @@ class RecordingFrames(FrameSettings):
             status.finish()
         elif status is not None:
             status.fail(CaptureStoppedError("stopped before its frames came"))
-
-    @property
-    def failed(self) -> bool:
-        """Whether a fly scan has failed before `complete`; `collect` raises its error."""
-        return self._failure is not None and not self._completing
 
     @property
     def files(self) -> list[Path]:
@@ -417,8 +410,3 @@ class RecordingFrames(FrameSettings):
         self.missing_packets.update(acquisition.missing(snapshot), now)
         self.dropped.update(dropped, now)
         self.lossy.update(dropped > 0, now)
-
-    def _fail(self, error: Exception) -> None:
-        self._failure = self._failure or error
-        if self._status is not None:
-            self._status.fail(error)

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from bluesky.utils import FailedStatus
 from ophyd.device import Staged
 
 from daqiri_ophyd.documents import directory_uri
@@ -13,6 +14,7 @@ from ._configuration import find_named
 from ._outcome import CaptureError
 from ._paths import PathInfo, PathTemplate, expand_user
 from ._signals import EngineSignal, setting
+from ._status import EngineStatus
 
 __all__ = ["LONGEST_S", "RecordingSettings"]
 
@@ -69,6 +71,10 @@ class RecordingSettings(EngineDevice):
     FIXED = ("on_drop", "directory", "path", "file_prefix", "uri")
     """Settings that a run depends on from its beginning."""
 
+    _status: EngineStatus | None = None
+    _failure: Exception | None = None
+    _completing = False  # a status reports a failure
+
     def __init__(self, prefix: str = "", **kwargs: Any) -> None:
         super().__init__(prefix, **kwargs)
         self.directory.put(str(self.daq.directory or ""))
@@ -77,6 +83,11 @@ class RecordingSettings(EngineDevice):
     def is_recording(self) -> bool:
         """Whether a recording is running and not paused."""
         raise NotImplementedError
+
+    @property
+    def failed(self) -> bool:
+        """Whether it has failed before `complete`; `collect` raises its error."""
+        return self._failure is not None and not self._completing
 
     def pause_recording(self) -> None:
         """Discard packets that arrive from now on; the file stays valid."""
@@ -162,3 +173,17 @@ class RecordingSettings(EngineDevice):
             re.sub(r"[^A-Za-z0-9_.-]", "_", name),
             f"{uri.rstrip('/')}/{below}" if uri else None,
         )
+
+    def _fail(self, error: Exception) -> None:
+        self._failure = self._failure or error
+        if self._status is not None:
+            self._status.fail(error)
+
+    def _raise_failure(self) -> None:
+        """Raise FailedStatus for a failure that no status reports; wait until a status has."""
+        failed, failure = self.failed, self._failure
+        self._failure = None
+        if failed:
+            raise FailedStatus(self._status) from failure
+        if self._status is not None:
+            self._status.wait_told()
