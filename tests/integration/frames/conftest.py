@@ -1,11 +1,12 @@
 """A detector that sends images over a loopback engine, and runs that record them."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+from bluesky import plan_stubs as bps
 from numpy.typing import NDArray
 from run_documents import until
 
@@ -155,3 +156,17 @@ def source(daq: Daq) -> Iterator[Source]:
 def recorded(detector: FrameDetector, frames: int) -> Any:
     """Wait in a plan until a recording has so many frames."""
     yield from until(lambda: detector.progress is not None and detector.progress.frames >= frames)
+
+
+def fly(detector: FrameDetector, motion: Iterable[Any] = (), prepared: int = 0) -> Any:
+    """A fly scan during which `motion` runs."""
+    if prepared:
+        yield from bps.prepare(detector, prepared, wait=True)
+    yield from bps.open_run()
+    yield from bps.declare_stream(detector, name="primary", collect=True)
+    yield from bps.kickoff(detector, wait=True)
+    yield from motion
+    yield from bps.collect_while_completing(
+        [detector], [detector], flush_period=0.05, stream_name="primary"
+    )
+    yield from bps.close_run()

@@ -15,7 +15,7 @@ from run_documents import Documents, until
 
 from daqiri_ophyd.devices import CaptureError, FrameDetector
 
-from .conftest import Source, images
+from .conftest import Source, fly, images
 
 
 def documented(documents: Documents, key: str) -> dict[Path, int]:
@@ -31,20 +31,6 @@ def documented(documents: Documents, key: str) -> dict[Path, int]:
             path = paths[doc["stream_resource"]]
             rows[path] = max(rows.get(path, 0), doc["indices"]["stop"])
     return rows
-
-
-def fly(detector: FrameDetector, motion: Any, prepared: int = 0) -> Any:
-    """A fly scan during which `motion` runs."""
-    if prepared:
-        yield from bps.prepare(detector, prepared, wait=True)
-    yield from bps.open_run()
-    yield from bps.declare_stream(detector, name="primary", collect=True)
-    yield from bps.kickoff(detector, wait=True)
-    yield from motion
-    yield from bps.collect_while_completing(
-        [detector], [detector], flush_period=0.05, stream_name="primary"
-    )
-    yield from bps.close_run()
 
 
 def send(source: Source, count: int) -> Any:

@@ -20,7 +20,7 @@ from daqiri_ophyd.catalog import Catalog
 from daqiri_ophyd.cli import _frame_file
 from daqiri_ophyd.devices import FrameDetector
 
-from .conftest import Source, images
+from .conftest import Source, fly, images
 
 KEY = "daq_port0_frames_images"
 pytestmark = pytest.mark.root
@@ -50,17 +50,6 @@ def batches(paths: list[Path]) -> list[int]:
             )
             found += numbers.tolist()
     return found
-
-
-def fly(detector: FrameDetector, motion: Any) -> Any:
-    yield from bps.open_run()
-    yield from bps.declare_stream(detector, name="primary", collect=True)
-    yield from bps.kickoff(detector, wait=True)
-    yield from motion
-    yield from bps.collect_while_completing(
-        [detector], [detector], flush_period=0.05, stream_name="primary"
-    )
-    yield from bps.close_run()
 
 
 def until_lost(detector: FrameDetector, source: Source) -> Any:

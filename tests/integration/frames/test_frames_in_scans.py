@@ -15,7 +15,7 @@ from run_documents import Documents
 from daqiri_ophyd.catalog import Catalog
 from daqiri_ophyd.devices import Daq, FrameDetector
 
-from .conftest import SHAPE, Source, images
+from .conftest import SHAPE, Source, fly, images
 
 KEY = "daq_port0_frames_images"
 
@@ -123,17 +123,7 @@ def test_a_fly_scan_stores_each_frame_as_a_row(
     detector.roll_frames.put(40)
     source.start(0.003)
 
-    def plan() -> Any:
-        yield from bps.prepare(detector, 100, wait=True)
-        yield from bps.open_run()
-        yield from bps.declare_stream(detector, name="primary", collect=True)
-        yield from bps.kickoff(detector, wait=True)
-        yield from bps.collect_while_completing(
-            [detector], [detector], flush_period=0.05, stream_name="primary"
-        )
-        yield from bps.close_run()
-
-    run_engine(bpp.stage_wrapper(plan(), [detector]))
+    run_engine(bpp.stage_wrapper(fly(detector, prepared=100), [detector]))
     columns = read(catalog, documents.of("start")[0]["uid"])
     assert columns["data"].shape == (100, *SHAPE)
     assert (np.diff(columns["batch"]) == 1).all()

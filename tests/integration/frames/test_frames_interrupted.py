@@ -22,7 +22,7 @@ from daqiri_ophyd.documents import sidecar_path
 from daqiri_ophyd.engine import GenericFailureError, Recorder
 from daqiri_ophyd.plans import capture_during
 
-from .conftest import PACKETS, SHAPE, Source, image, images, recorded
+from .conftest import PACKETS, SHAPE, Source, fly, image, images, recorded
 
 KEY = "daq_port0_frames_images"
 
@@ -391,15 +391,6 @@ def test_a_fly_scan_fails_also_if_its_status_takes_a_while_to_call_back(
     detector.num_frames.put(10)
     detector.timeout.put(0.2)
 
-    def plan() -> Any:
-        yield from bps.open_run()
-        yield from bps.declare_stream(detector, name="primary", collect=True)
-        yield from bps.kickoff(detector, wait=True)
-        yield from bps.collect_while_completing(
-            [detector], [detector], flush_period=0.05, stream_name="primary"
-        )
-        yield from bps.close_run()
-
     with pytest.raises(FailedStatus, match=r"no progress for 0\.2 s"):
-        run_engine(bpp.stage_wrapper(plan(), [detector]))
+        run_engine(bpp.stage_wrapper(fly(detector), [detector]))
     assert documents.stop["exit_status"] == "fail"
