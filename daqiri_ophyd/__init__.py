@@ -1,9 +1,17 @@
 """Packet acquisition for Bluesky."""
 
-from importlib.metadata import PackageNotFoundError as _PackageNotFoundError
-from importlib.metadata import version as _version
+from typing import Any
 
-try:
-    __version__ = _version("daqiri-ophyd")
-except _PackageNotFoundError:  # a source tree that was never installed
-    __version__ = "0"
+__version__: str
+
+
+def __getattr__(name: str) -> Any:
+    # Reading the version takes longer than all else that this imports.
+    if name != "__version__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("daqiri-ophyd")
+    except PackageNotFoundError:  # a source tree that was never installed
+        return "0"

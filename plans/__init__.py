@@ -8,12 +8,13 @@ and `with_catalog` prepares plans for servers. Captures also work in any other p
 ``bp.count([daq.port0.capture])``.
 """
 
+from daqiri_ophyd.replay import Packets, packet_source
+
 from ._capture import capture, capture_scan
 from ._configure import configure_flows
 from ._during import capture_during, capture_during_decorator, capture_during_wrapper
 from ._host import HostNotReadyError, host_ready_wrapper
 from ._metadata import engine_metadata_wrapper
-from ._packets import Packets, packet_source
 from ._replay import VerificationError, replay, verify_replay, with_catalog
 from ._transmit import timed_tx
 

@@ -8,10 +8,10 @@ from bluesky.protocols import Movable
 from bluesky.utils import MsgGenerator
 
 from daqiri_ophyd.devices import Capture, TxQueue
+from daqiri_ophyd.replay import Packets
 
 from ._fly import OnDrop, capture_settings, fly, prepare_to_send, source_for, with_settings
 from ._metadata import engine_metadata_wrapper
-from ._packets import Packets
 
 __all__ = ["capture", "capture_scan"]
 

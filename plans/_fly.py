@@ -8,11 +8,10 @@ from bluesky import preprocessors as bpp
 from bluesky.utils import MsgGenerator, RunEngineControlException
 
 from daqiri_ophyd.devices import Capture, Port, TxQueue
-from daqiri_ophyd.replay import PacketSource
+from daqiri_ophyd.replay import Packets, PacketSource, packet_source
 
 from ._during import Flight, streams_of
 from ._metadata import engine_metadata_wrapper
-from ._packets import Packets, packet_source
 
 __all__ = [
     "OnDrop",

@@ -12,11 +12,10 @@ from bluesky_tiled_plugins import BlueskyRun
 
 from daqiri_ophyd.catalog import Catalog, capture_files, find_run
 from daqiri_ophyd.devices import Capture, TxQueue, Verification
-from daqiri_ophyd.replay import Comparison, Replay
+from daqiri_ophyd.replay import Comparison, Replay, replay_source
 
 from ._arrival import are_peers, bytes_on_the_way, until_arrived, until_taken
 from ._fly import OnDrop, capture_settings, fly, prepare_to_send, with_settings
-from ._packets import replay_source
 from ._threads import on_thread
 
 __all__ = ["VerificationError", "replay", "verify_replay"]

@@ -6,9 +6,9 @@ from typing import Any
 from bluesky.utils import MsgGenerator
 
 from daqiri_ophyd.devices import TxQueue
+from daqiri_ophyd.replay import Packets
 
 from ._fly import fly, prepare_to_send, source_for, with_settings
-from ._packets import Packets
 
 __all__ = ["timed_tx"]
 

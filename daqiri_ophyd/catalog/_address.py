@@ -14,7 +14,7 @@ __all__ = ["CatalogError", "ServerAddress", "find_server", "lock_directory", "re
 
 _LOCK = "lock"
 _NAME = "server.json"
-# The first opening creates the databases, which takes about 20 s on a slow host.
+# On a busy host, importing Tiled takes long.
 _PATIENCE_S = 90.0
 
 

@@ -18,7 +18,6 @@ from ._address import CatalogError, ServerAddress
 
 __all__ = ["EmbeddedServer"]
 
-_log = logging.getLogger(__name__)
 _STARTUP_S = 30.0
 _SHUTDOWN_S = 10
 # Loggers of the server; they log to a file instead of the terminal.
@@ -127,6 +126,7 @@ def _build_app(directory: Path, readable: list[str], api_key: str) -> Any:
         from tiled.server.app import build_app
         from tiled.server.settings import get_settings
 
+        from ._database import create_database
         from ._tree import confined_tree
     except ImportError as error:
         raise CatalogError(
@@ -136,15 +136,13 @@ def _build_app(directory: Path, readable: list[str], api_key: str) -> Any:
     # Below this level, it prints its version to the terminal.
     logging.getLogger("tiled.server.app").setLevel(logging.WARNING)
     database = directory / "catalog.db"
-    if not database.exists():
-        _log.warning("Creating a catalog in %s; this takes 10 to 20 s, once.", directory)
     try:
+        if not database.exists():
+            create_database(database)
         tree = confined_tree(
             str(database),
             writable_storage=[str(directory / "data"), f"duckdb:///{directory / 'storage.duckdb'}"],
             readable_storage=readable,
-            # Creating the tables takes a subprocess and several seconds.
-            init_if_not_exists=not database.exists(),
             cache_config=StreamingCacheConfig(uri="memory").model_dump(),
         )
     except Exception as error:

@@ -6,33 +6,16 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import typer
 
-import daqiri_ophyd.plans as plans
-
-from ..catalog import capture_files
 from ..documents import read_sidecar
-from ..engine import PcapFile
+from ..engine import NetworkConfig, PcapFile
 from . import _limits
+from ._data_directory import DATA, CatalogName, Data, captures_of
+from ._early_recording import EarlyRecording, begin_recording
 from ._output import print_facts, print_json, print_table
 from ._picture import draw_capture
 from ._source import CONFIG_HELP, interface_with, load_source
-from ._workspace import open_workspace
 
-Data = Annotated[
-    Path,
-    typer.Option(
-        "--data", "-o", help="Directory of the catalog and the captures.", file_okay=False
-    ),
-]
-CatalogName = Annotated[
-    str | None,
-    typer.Option(
-        "--catalog",
-        help="Directory of the catalog, or address of a Tiled server; its key is in TILED_API_KEY. "
-        "Default: catalog in the data directory.",
-    ),
-]
 OnDrop = Literal["fail", "flag", "ignore"]
-DATA = Path("daqiri-data")
 
 
 def read_arrivals(files: list[Path]) -> tuple[np.ndarray, np.ndarray]:
@@ -123,7 +106,8 @@ def capture(
     """
     Capture packets to pcap files, and store the run in a catalog.
 
-    Ctrl-C, SIGTERM and SIGHUP end the capture with all files complete.
+    Packets that arrive after the message "listening" are captured. Ctrl-C, SIGTERM and SIGHUP end
+    the capture with all files complete.
 
     Example: [bold]daqiri-ophyd capture eth1 --udp-port 4096 --seconds 10[/bold]
     """
@@ -131,31 +115,22 @@ def capture(
         raise typer.BadParameter("the capture has no limit; give --packets or --seconds")
     loaded = load_source(config, udp_port or (), host or (), packet_filter)
     interface = interface_with(loaded, "rx", port)
-    with open_workspace(loaded, data, catalog) as workspace:
-        receiver = workspace.daq.port_device(interface)
-        detector = receiver.capture
-        if queue is not None:
-            detector.queues.put(queue)
-        sender = next(iter(receiver.tx.members), None) if send is not None else None
-        if send is not None and sender is None:
-            raise typer.BadParameter(
-                f"--send needs a transmit queue on interface {interface!r}; it has none"
-            )
-        uid = workspace.run(
-            plans.capture(
-                detector,
-                num_packets=packets,
-                acquire_time=seconds,
-                roll_packets=roll_packets,
-                roll_bytes=roll_bytes,
-                roll_seconds=roll_seconds,
-                on_drop=on_drop,
-                timeout=timeout,
-                tx=sender,
-                packets=None if send is None else str(send),
-            )
+    able = [i.name for i in loaded.interfaces if i.tx.queues]
+    if send is not None and interface not in able:
+        raise typer.BadParameter(
+            f"--send needs a transmit queue on interface {interface!r}; it has none"
         )
-        files = capture_files(workspace.catalog.client[uid])
+    rolls = {
+        "roll_packets": roll_packets,
+        "roll_bytes": roll_bytes,
+        "roll_seconds": roll_seconds,
+    }
+    limits = {**rolls, "max_packets": packets, "max_seconds": seconds}
+    settings = {"num_packets": packets, "acquire_time": seconds, **rolls}
+    settings |= {"on_drop": on_drop, "timeout": timeout}
+    with begin_recording(loaded, interface, queue, captures_of(data), limits) as early:
+        uid = _store(early, loaded, interface, settings, send, data, catalog)
+        files = [file.path for file in early.recording.files()]
     result = summarize(files, uid)
     if picture is not None:
         draw_capture(picture, *read_arrivals(files), title=f"capture {uid[:8]}")
@@ -171,3 +146,32 @@ def capture(
         ]
     )
     print_table(["file"], [[file] for file in result["files"]])
+
+
+def _store(
+    early: EarlyRecording,
+    config: NetworkConfig,
+    interface: str,
+    settings: dict[str, Any],
+    send: Path | None,
+    data: Path,
+    catalog: str | None,
+) -> str:
+    """Continue a recording in a run; return the run's uid."""
+    import daqiri_ophyd.plans as plans
+
+    from ._workspace import open_workspace
+
+    with open_workspace(config, data, catalog, early.engine, early.interrupts) as workspace:
+        receiver = workspace.daq.port_device(interface)
+        receiver.capture.queues.put(",".join(early.recording.queues))
+        receiver.capture.adopt(early.recording)
+        early.in_run = True
+        return workspace.run(
+            plans.capture(
+                receiver.capture,
+                tx=None if send is None else receiver.tx.members[0],
+                packets=None if send is None else str(send),
+                **settings,
+            )
+        )

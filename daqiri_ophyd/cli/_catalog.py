@@ -6,11 +6,9 @@ from typing import Annotated
 
 import typer
 
-from ..catalog import recover_runs
 from . import _frame_file, _pcap_file
-from ._capture import DATA, CatalogName, Data
+from ._data_directory import DATA, CatalogName, Data
 from ._output import print_error, print_json, print_line
-from ._workspace import open_catalog
 
 app = typer.Typer(help="Maintain a catalog.", no_args_is_help=True)
 # Without a callback, Typer turns a single command into the whole program.
@@ -30,6 +28,9 @@ def recover(
 
     Example: [bold]daqiri-ophyd catalog recover --data daqiri-demo[/bold]
     """
+    from ..catalog import recover_runs
+    from ._workspace import open_catalog
+
     failed = False
     found = []
     with open_catalog(data, catalog) as opened:

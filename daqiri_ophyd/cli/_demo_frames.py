@@ -20,13 +20,13 @@ from ..catalog import frames_dataset
 from ..documents import sidecar_path
 from ..engine import Engine, NetworkConfig, load_config
 from ..simulate import INSTRUMENTS, Traffic
+from ._data_directory import captures_of
 from ._frames_picture import draw_frames
 from ._output import print_facts, print_json, print_message
-from ._workspace import captures_of, open_workspace
+from ._workspace import open_workspace
 
 INSTRUMENT = "jungfrau"
 PROFILES = {"frames": INSTRUMENT, "gpu": f"{INSTRUMENT}-gpu"}
-WRITERS = ("auto", "buffered", "direct", "cufile")
 DESTINATION = "127.0.0.1:50001"
 POINTS, FRAMES = 8, 10
 # Frames per second; total frames of the sender if it is not stopped.

@@ -3,11 +3,11 @@
 import logging
 import sys
 from importlib import import_module
+from typing import Any
 
 import typer
 from typer.exceptions import TyperException
 
-from ..engine import ConfigError, DaqiriError
 from ._output import print_error
 from ._signals import end_on_signals, ended_by
 
@@ -16,17 +16,33 @@ EXIT_USAGE = 2
 # Typer's exit code for Ctrl-C: the shell's code for a program ended by SIGINT.
 _INTERRUPTED = 130
 
-# Each command has a module of the same name, with a function of that name or an app.
-_COMMANDS = (
-    *("demo", "info", "config", "pcap", "host", "capture", "send", "replay", "catalog", "stats"),
-    *("run", "simulate", "frames", "gpu"),
-)
+# Each command has a module of the same name, with a function of that name or an app. The list of
+# commands imports none of them, so the first lines of their help stand here, too.
+COMMANDS = {
+    "demo": "Send packets on a schedule, capture them, store the run, read it back, and replay it.",
+    "info": "Show the version, the engines of this build, and the included profiles.",
+    "config": "Check and show configuration files.",
+    "pcap": "Show, check and repair pcap files.",
+    "host": "Check whether this host can receive the stream.",
+    "capture": "Capture packets to pcap files, and store the run in a catalog.",
+    "send": "Send the packets of a pcap file with their original gaps; gaps over 10 s are "
+    "announced.",
+    "replay": "Send the packets of a stored run again, with their original gaps.",
+    "catalog": "Maintain a catalog.",
+    "stats": "Show rates, drops, pool levels and lateness of running engines, updated in place.",
+    "run": "Run a script written for DAQIRI's Python bindings, like python SCRIPT.",
+    "simulate": "Send the packets of a simulated instrument. The profile of the same name "
+    "assembles frames.",
+    "frames": "Show, check and repair files of frames.",
+    "gpu": "Check whether a GPU assembles correct frames.",
+}
 
 
 def _app(argv: list[str]) -> typer.Typer:
-    """Return the app with the requested command, or with all commands.
+    """Return the app with the requested command, or with names and summaries of all.
 
-    Bluesky and Tiled take seconds to import; only commands that need them import them.
+    Numpy takes a tenth of a second to import, Bluesky and Tiled seconds; only commands that need
+    them import them.
     """
     app = typer.Typer(
         name="daqiri-ophyd",
@@ -39,13 +55,17 @@ def _app(argv: list[str]) -> typer.Typer:
     )
     # Without a callback, Typer turns a single command into the whole program.
     app.callback()(lambda: None)
-    for name in argv[:1] if argv[:1] and argv[0] in _COMMANDS else _COMMANDS:
-        module = import_module(f"{__package__}._{name}")
-        if hasattr(module, "app"):
-            app.add_typer(module.app, name=name)
-        else:
-            settings = getattr(module, "CONTEXT_SETTINGS", None)
-            app.command(name, context_settings=settings)(getattr(module, name))
+    asked = next((word for word in argv if word != "--"), "")
+    if asked not in COMMANDS:
+        for name, summary in COMMANDS.items():
+            app.command(name, help=summary)(lambda: None)
+        return app
+    module: Any = import_module(f"{__package__}._{asked}")
+    if hasattr(module, "app"):
+        app.add_typer(module.app, name=asked)
+    else:
+        settings = getattr(module, "CONTEXT_SETTINGS", None)
+        app.command(asked, context_settings=settings)(getattr(module, asked))
     return app
 
 
@@ -79,15 +99,13 @@ def _run(argv: list[str] | None) -> int:
         return EXIT_USAGE
     except (typer.Abort, KeyboardInterrupt):
         code = _INTERRUPTED
-    except ConfigError as error:
-        print_error(str(error))
-        return EXIT_USAGE
-    except (DaqiriError, OSError, ValueError, LookupError, RuntimeError) as error:
-        print_error(f"{error}" or type(error).__name__)
-        return EXIT_FAILED
-    except Exception as error:  # noqa: BLE001 - a plan's failure wraps the real cause
-        print_error(reason(error))
-        return EXIT_FAILED
+    except Exception as error:  # noqa: BLE001 - what a command raises is its message
+        from ..engine import ConfigError, DaqiriError
+
+        plain = isinstance(error, (DaqiriError, OSError, ValueError, LookupError, RuntimeError))
+        # A plan's failure wraps the real cause.
+        print_error((str(error) or type(error).__name__) if plain else reason(error))
+        return EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILED
     if code == _INTERRUPTED:
         received = ended_by()
         what = "interrupted" if received is None else f"ended by {received.name}"

@@ -9,10 +9,8 @@ from typing import Annotated, Any, cast
 
 import typer
 
-import daqiri_ophyd.plans as plans
-
 from ..engine import NetworkConfig, Port, TxQueue
-from ..replay import Replay, segment_size
+from ..replay import Replay, packet_source, segment_size
 from ._limits import seconds
 
 
@@ -100,7 +98,7 @@ def open_source(
         "max_gap": options.max_gap,
     }
     size = segment_size(config, port.name, queue.name)
-    return cast(Replay, plans.packet_source(description, port.link_type, size))
+    return cast(Replay, packet_source(description, port.link_type, size))
 
 
 def _range(text: str) -> list[int | None]:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import pandas as pd
 import typer
+from numpy.typing import NDArray
 
 from ..documents import read_sidecar
 from ..engine import Packets, PcapFile
@@ -37,7 +37,6 @@ _LINK_TYPES = {
     276: "Linux cooked 2",
 }
 _PROTOCOLS = {1: "ICMP", 6: "TCP", 17: "UDP", 58: "ICMPv6"}
-_FLOW = ["ip_version", "ip_protocol", "src_hi", "src_lo", "dst_hi", "dst_lo", "sport", "dport"]
 
 
 @app.command()
@@ -153,7 +152,7 @@ def largest_flows(packets: Packets, most: int) -> list[dict[str, Any]] | None:
     if most == 0 or not len(packets):
         return []
     parts = [_flows_of(part) for part in packets.chunks(_CHUNK)]
-    flows = pd.concat(parts).groupby(_FLOW).sum().nlargest(most, "packets")
+    keys, counts = _summed(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
     return [
         {
             "protocol": _PROTOCOLS.get(protocol, str(protocol)) if version else "not IP",
@@ -161,30 +160,42 @@ def largest_flows(packets: Packets, most: int) -> list[dict[str, Any]] | None:
             "src_port": sport,
             "dst": _address(version, dst_hi, dst_lo),
             "dst_port": dport,
-            "packets": int(packets),
-            "bytes": int(size),
+            "packets": number,
+            "bytes": size,
         }
-        for (version, protocol, src_hi, src_lo, dst_hi, dst_lo, sport, dport), packets, size in zip(
-            (tuple(map(int, key)) for key in flows.index),
-            flows["packets"],
-            flows["bytes"],
-            strict=True,
+        for (version, protocol, src_hi, src_lo, dst_hi, dst_lo, sport, dport), (number, size) in (
+            (keys[i].tolist(), counts[i].tolist())
+            for i in np.argsort(-counts[:, 0], kind="stable")[:most]
         )
     ]
 
 
-def _flows_of(packets: Packets) -> pd.DataFrame:
+def _flows_of(packets: Packets) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Return the flows, one a row, and the packets and bytes of each."""
     names = ["ip_version", "ip_protocol", "src_port", "dst_port"]
     columns = packets.to_columns([*names, "ipv4_src", "ipv4_dst", "ipv6_src", "ipv6_dst"])
-    table = {"ip_version": columns["ip_version"], "ip_protocol": columns["ip_protocol"]}
+    keys = [columns["ip_version"], columns["ip_protocol"]]
     for side in ("src", "dst"):
         halves = columns[f"ipv6_{side}"].view(">u8").astype(np.uint64)
-        table[f"{side}_hi"] = halves[:, 0]
-        table[f"{side}_lo"] = halves[:, 1] + columns[f"ipv4_{side}"]
-    table["sport"], table["dport"] = columns["src_port"], columns["dst_port"]
-    table["packets"] = np.ones(len(packets), np.uint64)
-    table["bytes"] = packets.wire_lengths.astype(np.uint64)
-    return pd.DataFrame(table).groupby(_FLOW, as_index=False).sum()
+        keys += [halves[:, 0], halves[:, 1] + columns[f"ipv4_{side}"]]
+    keys += [columns["src_port"], columns["dst_port"]]
+    counts = np.ones((len(packets), 2), np.int64)
+    counts[:, 1] = packets.wire_lengths
+    return _summed(np.stack(keys, axis=1, dtype=np.uint64), counts)
+
+
+def _summed(
+    keys: NDArray[np.uint64], counts: NDArray[np.int64]
+) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Return the different rows of keys, sorted, and the sum of the counts of each."""
+    group = np.zeros(len(keys), np.intp)
+    for column in keys.T:
+        values, code = np.unique(column, return_inverse=True)
+        # Numbered anew for each column: a number stays below that of the rows, squared.
+        group = np.unique(group * len(values) + code, return_inverse=True)[1]
+    order = np.argsort(group, kind="stable")
+    firsts = np.flatnonzero(np.diff(group[order], prepend=-1))
+    return keys[order[firsts]], np.add.reduceat(counts[order], firsts)
 
 
 def _address(version: int, high: int, low: int) -> str:

@@ -5,13 +5,11 @@ from typing import Annotated
 
 import typer
 
-from ..catalog import capture_files, find_run
 from ..replay import Replay
-from ._capture import DATA, CatalogName, Data
+from ._data_directory import DATA, CatalogName, Data
 from ._output import print_message
 from ._part import PlayOptions, with_play_options
-from ._send import play, print_sent
-from ._workspace import open_catalog
+from ._send import open_sender, print_sent
 
 # -1 is a run, not an option.
 CONTEXT_SETTINGS = {"ignore_unknown_options": True}
@@ -39,17 +37,21 @@ def replay(
     """
     if run.startswith("-") and not _FROM_THE_END.fullmatch(run):
         raise typer.BadParameter(f"no such option: {run}")
-    with open_catalog(data, catalog) as runs:
-        stored = find_run(runs.client, run)
-        files = capture_files(stored)
-        uid = stored.metadata["start"]["uid"]
+    # First the engine: if it cannot be opened, nobody waits for the catalog.
+    with open_sender(config, options) as sender:
+        from ..catalog import capture_files, find_run
+        from ._workspace import open_catalog
 
-    def begin(source: Replay) -> None:
-        if not as_json:
-            print_message(
-                f"replaying {source.packets:,} packets of run {uid} "
-                f"over {source.duration_ns / 1e9:.1f} s"
-            )
+        with open_catalog(data, catalog) as runs:
+            stored = find_run(runs.client, run)
+            files = capture_files(stored)
+            uid = stored.metadata["start"]["uid"]
 
-    result = play(files, config, options, begin)
-    print_sent({"run": uid, **result}, as_json)
+        def begin(source: Replay) -> None:
+            if not as_json:
+                print_message(
+                    f"replaying {source.packets:,} packets of run {uid} "
+                    f"over {source.duration_ns / 1e9:.1f} s"
+                )
+
+        print_sent({"run": uid, **sender.play(files, begin)}, as_json)

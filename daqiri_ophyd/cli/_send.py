@@ -1,6 +1,8 @@
 """``daqiri-ophyd send``."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -103,25 +105,37 @@ def transmit(port: Port, queue: TxQueue, source: Replay, start_delay: float) -> 
     }
 
 
-def play(
-    files: Sequence[Path],
-    config: str,
-    options: PlayOptions,
-    begin: Callable[[Replay], object] = lambda _: None,
-) -> dict[str, Any]:
-    """
-    Send the packets of files with the options of `send` and `replay`; return the counters.
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """A transmit queue of an open engine, for the options of `send` and `replay`."""
 
-    ``begin`` is called with the source before the first packet is sent.
-    """
+    config: NetworkConfig
+    port: Port
+    queue: TxQueue
+    options: PlayOptions
+
+    def play(
+        self, files: Sequence[Path], begin: Callable[[Replay], object] = lambda _: None
+    ) -> dict[str, Any]:
+        """
+        Send the packets of files that the options select; return the counters.
+
+        ``begin`` is called with the source before the first packet is sent.
+        """
+        source = open_source(files, self.config, self.port, self.queue, self.options)
+        begin(source)
+        return transmit(self.port, self.queue, source, self.options.start_delay)
+
+
+@contextmanager
+def open_sender(config: str, options: PlayOptions) -> Iterator[Sender]:
+    """Open the engine of a configuration for the options of `send` and `replay`."""
     loaded = load_source(config)
     interface = interface_with(loaded, "tx", options.port)
     with open_to_send(loaded, interface) as engine:
-        sender = engine.port(interface)
-        tx = sender.tx[0] if options.queue is None else sender.tx_queue(options.queue)
-        source = open_source(files, loaded, sender, tx, options)
-        begin(source)
-        return transmit(sender, tx, source, options.start_delay)
+        port = engine.port(interface)
+        queue = port.tx[0] if options.queue is None else port.tx_queue(options.queue)
+        yield Sender(loaded, port, queue, options)
 
 
 def print_sent(result: dict[str, Any], as_json: bool) -> None:
@@ -157,4 +171,5 @@ def send(
 
     Example: [bold]daqiri-ophyd send udp capture_000000.pcap --speed 2[/bold]
     """
-    print_sent(play([file], config, options), as_json)
+    with open_sender(config, options) as sender:
+        print_sent(sender.play([file]), as_json)

@@ -3,11 +3,38 @@
 import os
 import signal
 from types import FrameType
+from typing import Any, Self
 
-__all__ = ["end_on_signals", "ended_by"]
+__all__ = ["HeldInterrupts", "end_on_signals", "ended_by"]
 
 _received: signal.Signals | None = None
 _terminals: list[int] = []
+
+
+class HeldInterrupts:
+    """Notes the first Ctrl-C, SIGTERM or SIGHUP in a ``with`` block; the second Ctrl-C raises."""
+
+    def __init__(self) -> None:
+        self.noted = False
+        self._before: Any = None
+
+    def __enter__(self) -> Self:
+        self._before = signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Handle signals as before the block. Idempotent."""
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+            self._before = None
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.noted:
+            raise KeyboardInterrupt
+        self.noted = True
 
 
 def end_on_signals() -> None:

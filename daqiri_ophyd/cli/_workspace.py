@@ -2,9 +2,10 @@
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,10 @@ from bluesky.utils import DuringTask, MsgGenerator, RunEngineInterrupted
 from bluesky.utils import TransitionError as NotRunningError  # pyright: ignore[reportPrivateImportUsage]
 
 from ..catalog import Catalog
-from ..devices import Daq, make_daq
-from ..documents import CaptureSequence
-from ..engine import NetworkConfig
-from ._signals import ended_by
+from ..devices import Capture, Daq, make_daq
+from ..engine import Engine, NetworkConfig
+from ._data_directory import captures_of
+from ._signals import HeldInterrupts, ended_by
 
 # Between attempts to pause a RunEngine, s.
 _RETRY_S = 0.02
@@ -31,6 +32,7 @@ class Workspace:
     engine: RunEngine
     daq: Daq
     catalog: Catalog
+    interrupts: HeldInterrupts | None = None
 
     def run(self, plan: MsgGenerator[Any]) -> str:
         """Run a plan that has one run; return its uid.
@@ -48,6 +50,9 @@ class Workspace:
                     else f"ended by {received.name}"
                 )
             raise KeyboardInterrupt from None
+        finally:
+            if self.interrupts is not None:
+                self.interrupts.release()
         return uids[-1]
 
 
@@ -65,16 +70,23 @@ class WaitForPlan(DuringTask):
 
 
 class _PauseOnInterrupt:
-    """The first Ctrl-C pauses at once; by default a RunEngine waits for a checkpoint first."""
+    """The first Ctrl-C pauses at once; by default a RunEngine waits for a checkpoint first.
 
-    def __init__(self, engine: RunEngine) -> None:
+    One that came earlier, and was held, pauses once packets are recorded for the run.
+    """
+
+    def __init__(self, engine: RunEngine, daq: Daq, interrupts: HeldInterrupts | None) -> None:
         self._engine = engine
+        self._captures = [part for _, part in daq.walk_subdevices() if isinstance(part, Capture)]
+        self._interrupts = interrupts
         self._before: Any = None
         self._left = threading.Event()
 
     def __enter__(self) -> None:
         self._left.clear()
         self._before = signal.signal(signal.SIGINT, self._pause)
+        if self._interrupts is not None and self._interrupts.noted:
+            self._on_thread(self._request_once_recording)
 
     def __exit__(self, *_: object) -> None:
         self._left.set()
@@ -82,27 +94,23 @@ class _PauseOnInterrupt:
 
     def _pause(self, *_: object) -> None:
         # In a thread: the request waits for the RunEngine, which may wait for this handler.
-        threading.Thread(target=self._request, name="ctrl-c", daemon=True).start()
+        self._on_thread(self._request)
+
+    @staticmethod
+    def _on_thread(request: Callable[[], None]) -> None:
+        threading.Thread(target=request, name="ctrl-c", daemon=True).start()
+
+    def _request_once_recording(self) -> None:
+        while not any(capture.is_recording for capture in self._captures):
+            if self._left.wait(_RETRY_S):
+                return
+        self._request()
 
     def _request(self) -> None:
         # It may not be running yet, or may have paused or ended meanwhile.
         while not self._left.wait(_RETRY_S):
             with suppress(NotRunningError):
                 return self._engine.request_pause(defer=False)
-
-
-def captures_of(data: Path) -> Path:
-    """
-    Return the directory of captures in a data directory.
-
-    Raises
-    ------
-    ValueError
-        If documents cannot name it.
-    """
-    captures = data.resolve() / "captures"
-    CaptureSequence("captures", captures)
-    return captures
 
 
 def open_catalog(data: Path, name: str | None = None) -> Catalog:
@@ -117,13 +125,32 @@ def open_catalog(data: Path, name: str | None = None) -> Catalog:
 
 @contextmanager
 def open_workspace(
-    config: NetworkConfig | dict[str, Any], data: Path, catalog: str | None = None
+    config: NetworkConfig | dict[str, Any],
+    data: Path,
+    catalog: str | None = None,
+    engine: Engine | None = None,
+    interrupts: HeldInterrupts | None = None,
 ) -> Iterator[Workspace]:
-    """Open catalog, device and RunEngine; close them in reverse order."""
-    with (
-        open_catalog(data, catalog) as opened,
-        make_daq(config, directory=captures_of(data)) as daq,
-    ):
-        engine = RunEngine(context_managers=[_PauseOnInterrupt], during_task=WaitForPlan())
-        engine.subscribe(opened.writer())
-        yield Workspace(engine, daq, opened)
+    """
+    Open catalog, device and RunEngine; close them in reverse order.
+
+    Parameters
+    ----------
+    config : NetworkConfig or dict
+        Configuration of the device.
+    data : Path
+        Directory of catalog and captures.
+    catalog : str, optional
+        Directory of the catalog, or address of a server.
+    engine : Engine, optional
+        An open engine for the device.
+    interrupts : HeldInterrupts, optional
+        Interrupts to act on as soon as packets are recorded.
+    """
+    with open_catalog(data, catalog) as opened:
+        daq = make_daq(config, directory=captures_of(data))
+        with daq.open(engine):
+            pause = partial(_PauseOnInterrupt, daq=daq, interrupts=interrupts)
+            run_engine = RunEngine(context_managers=[pause], during_task=WaitForPlan())
+            run_engine.subscribe(opened.writer())
+            yield Workspace(run_engine, daq, opened, interrupts)

@@ -164,6 +164,9 @@ class Capture(PreparedCapture):
             if self._worker is not None:
                 self._worker.close()
                 self._worker = None
+            if self._adopted is not None:
+                unused, self._adopted = self._adopted.directory, None
+                _log.warning("%s: the recording in %s was not continued", self.name, unused)
             try:
                 self._end_preparation()
             finally:

@@ -1,10 +1,9 @@
 """Columns of a capture: files and their counters, of one receive queue or of several."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from daqiri_ophyd.engine import PcapFile, RecordedFile
+from daqiri_ophyd.engine import PcapFile, RecordedFile, file_prefixes
 
 from ._naming import attribute_name
 from ._outcome import CaptureError
@@ -71,9 +70,7 @@ class CaptureColumns:
 
     def prefixes(self, prefix: str) -> list[str]:
         """Return the first part of the file names of each queue."""
-        if len(self._queues) == 1:
-            return [prefix]
-        return [f"{prefix}_{re.sub('[^A-Za-z0-9_.-]', '_', queue)}" for queue in self._queues]
+        return file_prefixes(prefix, self._queues)
 
     def counter_keys(self, keys: DataKeys) -> DataKeys:
         """Return the data keys of counters, with those of each queue.

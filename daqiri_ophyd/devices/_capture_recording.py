@@ -13,14 +13,14 @@ from ophyd.device import Staged
 from ophyd.ophydobj import Kind
 
 from daqiri_ophyd.documents import CaptureStream
-from daqiri_ophyd.engine import RecordedFile, RecorderSnapshot
+from daqiri_ophyd.engine import QueueRecording, RecordedFile, RecorderSnapshot
 
 from ._capture_columns import CaptureColumns, sums
 from ._capture_settings import CaptureSettings
 from ._capture_trigger import CaptureTrigger
 from ._outcome import CaptureError, CaptureStoppedError, Outcome, absent_peer
 from ._paths import PathInfo, PathTemplate, make_directory
-from ._recording import Recording, start_recorders
+from ._recording import Recording
 from ._row_worker import RowWorker
 from ._signals import DataKeys, EngineSignal, fact, reading
 from ._status import EngineStatus
@@ -65,6 +65,7 @@ class RecordingCapture(CaptureSettings):
         self._reductions: dict[str, Reduction] = {}
         self._reduced: dict[str, float] = {}
         self._worker: RowWorker | None = None
+        self._adopted: QueueRecording | None = None
         self._abandoned = 0  # captures that ended while a reduction was running
         super().__init__(prefix, **kwargs)
         self._stream = self._new_stream()
@@ -147,6 +148,18 @@ class RecordingCapture(CaptureSettings):
             raise CaptureError(f"{signal.name} cannot be changed during a capture.")
         super().refuse_change(signal)
 
+    def adopt(self, recording: QueueRecording) -> None:
+        """Continue a recording that already runs, at the next start, instead of a new one.
+
+        Parameters
+        ----------
+        recording : QueueRecording
+            Recording of the port's selected queues, with the settings of this capture. Its files
+            are the first of the capture; `path`, `file_prefix` and path providers do not apply to
+            them. If it is not started, the caller still has to stop it.
+        """
+        self._adopted = recording
+
     @property
     def is_recording(self) -> bool:
         """Whether a recording is running and not paused."""
@@ -189,17 +202,26 @@ class RecordingCapture(CaptureSettings):
             return self._place
         place = self.path_info(template)
         if place != self._place:
-            if missing := self._stream.uncollected:
-                raise CaptureError(f"{self.name}: {missing[0]} was not collected before the next.")
-            directory = Path(place.directory_path)
-            prefixes = self._columns.prefixes(place.filename)
-            make_directory(directory, prefixes, self.name)
-            self._stream.begin(
-                directory, *prefixes, format=self.format.get(), uri=place.directory_uri
+            self._require_collected()
+            make_directory(
+                Path(place.directory_path), self._columns.prefixes(place.filename), self.name
             )
-            self._place = place
+            self._use(place)
         self._run = run
         return place
+
+    def _use(self, place: PathInfo) -> None:
+        self._stream.begin(
+            Path(place.directory_path),
+            *self._columns.prefixes(place.filename),
+            format=self.format.get(),
+            uri=place.directory_uri,
+        )
+        self._place = place
+
+    def _require_collected(self) -> None:
+        if missing := self._stream.uncollected:
+            raise CaptureError(f"{self.name}: {missing[0]} was not collected before the next.")
 
     def _start(self, *, rolling: bool) -> EngineStatus:
         names = self.selected_queues
@@ -208,18 +230,27 @@ class RecordingCapture(CaptureSettings):
                 f"{self.name}: with several queues on_error cannot be 'resume', because after an "
                 "error their files would not belong together. Use 'stop', or a capture for each."
             )
-        start_flow = self.start_flow_id()
-        place = self._begin_files()
-        queues = {
-            f"{self.port_name}/{name}": self.daq.rx_queue(self.port_name, name) for name in names
-        }
-        flushed = sum(queue.counters().dropped["flushed"] for queue in queues.values())
-        for queue in queues.values():
-            queue.flush()
+        options = {name: getattr(self, name).get() for name in _RECORD_SETTINGS}
+        options["start_flow"] = self.start_flow_id()
+        limits = {name: getattr(self, name).get() for name in _ROLL_SETTINGS if rolling}
+        limits |= {"max_packets": self.num_packets.get(), "max_seconds": self.acquire_time.get()}
+        recording = self._take_adopted(names, {**limits, **options})
+        if recording is None:
+            place = self._begin_files()
+            recording = QueueRecording.start(
+                self.daq.port(self.port_name),
+                names,
+                Path(place.directory_path),
+                place.filename,
+                first_number=self._stream.finished,
+                limits=limits,
+                options=options,
+            )
         outcome = Outcome(
-            queues,
+            {f"{self.port_name}/{name}": self.daq.rx_queue(self.port_name, name) for name in names},
             self.num_packets.get(),
-            flushed=flushed,
+            flushed=recording.flushed,
+            before=recording.before,
             on_error=self.on_error.get(),
             on_drop=self.on_drop.get(),
             files=self._trigger.number_of_files if self._trigger is not None else 0,
@@ -228,18 +259,6 @@ class RecordingCapture(CaptureSettings):
         )
         if rolling:
             self._stream.announce()
-        options = {name: getattr(self, name).get() for name in _RECORD_SETTINGS}
-        limits = {name: getattr(self, name).get() for name in _ROLL_SETTINGS if rolling}
-        limits |= {"max_packets": self.num_packets.get(), "max_seconds": self.acquire_time.get()}
-        recorders = start_recorders(
-            queues.values(),
-            Path(place.directory_path),
-            self._columns.prefixes(place.filename),
-            first_number=self._stream.finished,
-            limits=limits,
-            start_flow=start_flow,
-            **options,
-        )
         timeout, awaited = self.acquire_time.get() + self.timeout.get(), "progress"
         if self.file_timeout.get():
             timeout, awaited = self.file_timeout.get(), "complete file"
@@ -254,13 +273,32 @@ class RecordingCapture(CaptureSettings):
                 self, action="capturing", timeout=timeout, awaited=awaited
             )
             self._recording = Recording(
-                recorders,
+                recording.recorders,
                 resumes=self.on_error.get() == "resume",
                 on_files=partial(self._in_order, self._on_files),
                 on_progress=self._on_progress,
                 on_end=partial(self._in_order, self._on_end),
             )
         return status
+
+    def _take_adopted(
+        self, queues: Sequence[str], settings: Mapping[str, Any]
+    ) -> QueueRecording | None:
+        """Return the adopted recording, if any; raise if it is not what the settings ask for."""
+        recording, self._adopted = self._adopted, None
+        if recording is None:
+            return None
+        found = {"queues": list(recording.queues), **recording.settings}
+        for name, value in {"queues": list(queues), **settings}.items():
+            if found.get(name) != value:
+                raise CaptureError(
+                    f"{self.name}: the recording to continue has {name} {found.get(name)!r}, and "
+                    f"the setting is {value!r}. Start it with the settings of the capture."
+                )
+        self._require_collected()
+        self._use(PathInfo(recording.directory, recording.prefix))
+        self._run = None if self.daq.start_document is None else self.daq.start_document["uid"]
+        return recording
 
     def _in_order(self, call: Callable[[Any], None], value: Any) -> None:
         """Call it on this thread, or on the thread that computes reductions."""

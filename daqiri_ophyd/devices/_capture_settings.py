@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from daqiri_ophyd.engine import queue_names
+
 from ._outcome import CaptureError
 from ._paths import PathTemplate
 from ._recording_settings import LONGEST_S, RecordingSettings
@@ -50,26 +52,10 @@ class CaptureSettings(RecordingSettings):
     @property
     def selected_queues(self) -> list[str]:
         """Names of the queues that are recorded."""
-        return self._named_queues(self.queues.get())
-
-    def _named_queues(self, text: str) -> list[str]:
-        if text in self._known_queues:
-            return [text]
-        if text == "all":
-            return list(self._known_queues)
-        return [name.strip() for name in text.split(",")]
+        return queue_names(self.queues.get(), self._known_queues)
 
     def _checked_queues(self, text: str) -> str:
-        names = self._named_queues(text)
-        for name in names:
-            if name not in self._known_queues:
-                known = ", ".join(map(repr, self._known_queues))
-                raise ValueError(
-                    f"{name!r} is not a receive queue; accepted are {known}, several with "
-                    "commas, and 'all'."
-                )
-        if len(set(names)) < len(names):
-            raise ValueError(f"{text!r} names a queue twice.")
+        queue_names(text, self._known_queues)
         return text
 
     def start_flow_id(self) -> int | None:

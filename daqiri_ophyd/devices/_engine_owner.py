@@ -127,20 +127,33 @@ class EngineOwner(TypedDevice):
             )
         return self._engine
 
-    def open(self) -> Self:
+    def open(self, engine: Engine | None = None) -> Self:
         """Open the engine; does nothing if it is open.
+
+        Parameters
+        ----------
+        engine : Engine, optional
+            An engine that was opened with this configuration, to use instead of opening one. It is
+            closed with the device.
 
         Raises
         ------
         DaqiriError
             If it cannot be opened on this host; the message names the missing resource.
+        RuntimeError
+            If an engine is given and another one is open.
         """
-        if self.is_open:
+        if self.is_open and engine is None:
             return self
         with self._opening:
             if self.is_open:
-                return self
-            engine = Engine.open(self._configuration)
+                if engine in (None, self._engine):
+                    return self
+                raise RuntimeError(
+                    f"The engine of {self.name} is already open. Close it before another is used."
+                )
+            if engine is None:
+                engine = Engine.open(self._configuration)
             try:
                 for plan in self._parts(ReorderPlan):
                     plan.begin(engine)

@@ -26,12 +26,19 @@ class LossWatch:
         Name of the queue, for messages.
     dropped : callable
         Reads the drops of the queue by reason.
+    before : mapping, optional
+        Drops to count from. Default: those at this moment.
     """
 
-    def __init__(self, queue: str, dropped: Callable[[], Mapping[str, int]]) -> None:
+    def __init__(
+        self,
+        queue: str,
+        dropped: Callable[[], Mapping[str, int]],
+        before: Mapping[str, int] | None = None,
+    ) -> None:
         self._queue = queue
         self._dropped = dropped
-        self._before = dict(dropped())
+        self._before = dict(dropped() if before is None else before)
 
     def lost(self) -> dict[str, int]:
         """Return the packets lost since then, by reason."""

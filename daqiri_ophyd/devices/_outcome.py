@@ -28,6 +28,8 @@ class Outcome:
         Packets to capture; 0: no limit.
     flushed : int
         Packets that the queues had discarded on request before the capture.
+    before : sequence of dict, optional
+        Drops of each queue by reason at the start of the capture. Default: those at this moment.
     files : int
         Files of a prepared capture; 0: the capture is not prepared.
     start : str
@@ -49,6 +51,7 @@ class Outcome:
         files: int = 0,
         start: str = "",
         deadtime: float = 0.0,
+        before: Sequence[Mapping[str, int]] | None = None,
     ) -> None:
         self._deadtime = deadtime
         self._rows = 0
@@ -60,9 +63,10 @@ class Outcome:
         self._wanted = packets
         self._on_error = on_error
         self._on_drop = on_drop
+        starts = [None] * len(queues) if before is None else before
         self._losses = [
-            LossWatch(name, lambda queue=queue: queue.counters().dropped)
-            for name, queue in queues.items()
+            LossWatch(name, lambda queue=queue: queue.counters().dropped, start)
+            for (name, queue), start in zip(queues.items(), starts, strict=True)
         ]
 
     def progress_text(self, snapshot: RecorderSnapshot) -> str:

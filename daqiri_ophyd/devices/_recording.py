@@ -2,61 +2,19 @@
 
 import os
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
-from daqiri_ophyd.documents import sidecar_path
 from daqiri_ophyd.engine import (
     RecordedFile,
     Recorder,
-    RecorderGroup,
     RecorderSnapshot,
-    RxQueue,
     default_pump,
 )
 
 from ._ticker import default_ticker
 
-__all__ = ["Recording", "start_recorders"]
-
-
-def start_recorders(
-    queues: Collection[RxQueue],
-    directory: Path,
-    prefixes: Sequence[str],
-    *,
-    limits: Mapping[str, Any],
-    **options: Any,
-) -> list[Recorder]:
-    """Start a recorder for each queue, or none if one cannot start.
-
-    Parameters
-    ----------
-    queues : collection of RxQueue
-        The queues. Several are recorded by a `RecorderGroup`.
-    directory : Path
-        Directory of the files.
-    prefixes : sequence of str
-        First part of the file names of each queue.
-    limits, **options
-        As for `RxQueue.record`.
-    """
-    if len(queues) > 1:
-        limits = {"group": RecorderGroup(**limits)}
-    recorders: list[Recorder] = []
-    try:
-        for queue, prefix in zip(queues, prefixes, strict=True):
-            recorders.append(queue.record(directory, prefix, **limits, **options))
-    except BaseException:
-        for recorder in recorders:
-            recorder.stop()
-        for path in [file.path for recorder in recorders for file in recorder.files()]:
-            for name in (path, sidecar_path(path), path.with_name(path.name + ".npy")):
-                name.unlink(missing_ok=True)
-        raise
-    return recorders
+__all__ = ["Recording"]
 
 
 class Recording:

@@ -1,16 +1,20 @@
 """Stream documents for frames in HDF5 files."""
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from event_model import ComposeStreamResourceBundle, compose_stream_resource
-from event_model.documents import DataKey
 
 from ._sequence import StreamAsset, directory_uri
+
+if TYPE_CHECKING:
+    from event_model import ComposeStreamResourceBundle
+    from event_model.documents import DataKey
 
 __all__ = ["FRAMES_MIMETYPE", "FrameStream", "frame_resource"]
 
@@ -39,6 +43,8 @@ def frame_resource(
     frames_per_row : int
         Frames that are read together.
     """
+    from event_model import compose_stream_resource  # as in CaptureSequence
+
     of_row = {"multiplier": frames_per_row} if frames_per_row > 1 else {}
     return compose_stream_resource(
         mimetype=FRAMES_MIMETYPE,
@@ -101,7 +107,7 @@ class FrameStream:
         device: str,
         source: str,
         shape: tuple[int, ...],
-        dtype: "np.dtype[Any]",
+        dtype: np.dtype[Any],
         *,
         lossy: bool = False,
     ) -> None:

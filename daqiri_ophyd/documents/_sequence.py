@@ -1,14 +1,17 @@
 """Stream documents for a sequence of capture files."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
-
-from event_model import ComposeStreamResourceBundle, compose_stream_resource
-from event_model.documents import DataKey, StreamDatum, StreamResource
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ._summary import SUMMARY_DTYPE
+
+if TYPE_CHECKING:
+    from event_model import ComposeStreamResourceBundle
+    from event_model.documents import DataKey, StreamDatum, StreamResource
 
 __all__ = [
     "CAPTURE_MIMETYPES",
@@ -36,7 +39,7 @@ CAPTURE_MIMETYPES: dict[CaptureFormat, str] = {
 COUNTER_MIMETYPE = "multipart/related;type=application/vnd.daqiri-ophyd.counter"
 """Mimetype of a sequence of capture files from which one counter is read, ``field``."""
 
-StreamAsset = tuple[str, StreamResource | StreamDatum]
+StreamAsset = tuple[str, "StreamResource | StreamDatum"]
 """Item of a device's ``collect_asset_docs``: name of the document type, and the document."""
 
 _PREFIX = re.compile(r"[A-Za-z0-9_.-]+")
@@ -161,7 +164,7 @@ class CaptureSequence:
         """First part of the file names."""
         return self._prefix
 
-    def counter(self, data_key: str, field: str) -> "CaptureSequence":
+    def counter(self, data_key: str, field: str) -> CaptureSequence:
         """Return the sequence of a counter of the same files."""
         sequence = CaptureSequence(
             data_key,
@@ -224,6 +227,9 @@ class CaptureSequence:
 
     def _compose(self, **parameters: Any) -> ComposeStreamResourceBundle:
         template = f"{self._prefix}_{{:06d}}.{self._format}"
+        # Commands that only read files do not need it, and it takes a tenth of a second to import.
+        from event_model import compose_stream_resource
+
         if self._field:
             parameters["field"] = self._field
         return compose_stream_resource(

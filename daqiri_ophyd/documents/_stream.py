@@ -1,14 +1,17 @@
 """Files and counters of a capture in one stream, one row per file."""
 
+from __future__ import annotations
+
 import threading
 import time as _time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
-
-from event_model.documents import DataKey
+from typing import TYPE_CHECKING, Any
 
 from ._sequence import CaptureFormat, CaptureSequence, StreamAsset, capture_data_key
+
+if TYPE_CHECKING:
+    from event_model.documents import DataKey
 
 __all__ = ["CaptureStream"]
 

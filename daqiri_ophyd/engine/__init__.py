@@ -71,6 +71,7 @@ from ._link import Link
 from ._packets import Packets
 from ._pcap import PcapFile, write_pcap
 from ._recorder import RecordedFile, Recorder, RecorderGroup, RecorderSnapshot
+from ._recording import QueueRecording, file_prefixes, queue_names
 from ._registry import UnreadableEngine, ask_engines, running_engines
 from ._reorder import Frame, FramePreview, Frames, ReorderPlan, frame_form
 from ._rx_queue import RxQueue
@@ -131,6 +132,7 @@ __all__ = [
     "NullPointerError",
     "Packets",
     "PcapFile",
+    "QueueRecording",
     "Port",
     "ProcessedPlan",
     "QueueLevels",
@@ -169,9 +171,11 @@ __all__ = [
     "default_pump",
     "events",
     "examine_frames",
+    "file_prefixes",
     "frame_form",
     "frames",
     "load_config",
+    "queue_names",
     "read_config",
     "running_engines",
     "version",

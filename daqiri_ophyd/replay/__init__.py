@@ -6,6 +6,7 @@ A `PacketSource` has packets and their times; `Transmission` sends them through 
 from ._arrays import NumberedPackets, PacketArray
 from ._compare import Comparison, compare
 from ._gaps import GapErrors, gap_errors
+from ._packets import Packets, packet_source, replay_source
 from ._replay import Replay
 from ._rewrite import Rewrite
 from ._selection import Selection
@@ -20,6 +21,7 @@ __all__ = [
     "NumberedPackets",
     "PacketArray",
     "PacketSource",
+    "Packets",
     "Replay",
     "ReplayError",
     "Rewrite",
@@ -29,6 +31,8 @@ __all__ = [
     "TransmissionProgress",
     "compare",
     "gap_errors",
+    "packet_source",
+    "replay_source",
     "schedule",
     "segment_size",
 ]

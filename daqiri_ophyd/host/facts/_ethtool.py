@@ -12,10 +12,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from pyroute2.ethtool import Ethtool
-from pyroute2.ethtool.ioctl import EthtoolError
-from pyroute2.netlink.exceptions import NetlinkError
-
 from .._record import read_record
 from .._root import FactError, Root
 
@@ -74,6 +70,8 @@ def read_nic_settings(root: Root, interface: str) -> NicSettings:
         If the kernel cannot be asked, or the recording is malformed.
     """
     if root.live:
+        from pyroute2.netlink.exceptions import NetlinkError
+
         try:
             return NicSettings(**_live(interface))
         except (OSError, NetlinkError) as error:
@@ -83,6 +81,9 @@ def read_nic_settings(root: Root, interface: str) -> NicSettings:
 
 
 def _live(interface: str) -> dict[str, Any]:
+    # Importing pyroute2 takes a tenth of a second, and many commands ask no kernel.
+    from pyroute2.ethtool import Ethtool
+
     found: dict[str, Any] = {}
     with closing(Ethtool()) as ethtool:
         if rings := _ask(ethtool.get_rings, interface):
@@ -106,6 +107,9 @@ def _live(interface: str) -> dict[str, Any]:
 
 
 def _ask(request: Callable[[str], Any], interface: str) -> Any:
+    from pyroute2.ethtool.ioctl import EthtoolError
+    from pyroute2.netlink.exceptions import NetlinkError
+
     try:
         return request(interface)
     except (EthtoolError, NetlinkError, OSError):

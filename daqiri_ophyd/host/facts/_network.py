@@ -7,9 +7,6 @@ import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pyroute2 import IPRoute
-from pyroute2.netlink.exceptions import NetlinkError
-
 from .._record import read_record
 from .._root import FactError, Root
 from ._pci import address_in
@@ -235,6 +232,9 @@ def read_leased(root: Root) -> frozenset[str]:
 
 def _live_addresses() -> Iterator[tuple[str, str, int]]:
     """Yield interface, address with prefix length, and flags."""
+    from pyroute2 import IPRoute
+    from pyroute2.netlink.exceptions import NetlinkError
+
     try:
         with IPRoute() as netlink:
             names = {link["index"]: link.get("ifname") for link in netlink.get_links()}

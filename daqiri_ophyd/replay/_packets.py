@@ -8,7 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daqiri_ophyd import engine
-from daqiri_ophyd.replay import NumberedPackets, PacketArray, PacketSource, Replay
+
+from ._arrays import NumberedPackets, PacketArray
+from ._replay import Replay
+from ._source import PacketSource
 
 __all__ = ["File", "Packets", "Span", "packet_source", "replay_source"]
 
@@ -35,7 +38,6 @@ def packet_source(
     Parameters
     ----------
     packets : PacketSource, ndarray, engine.Packets, dict, path or sequence of these two
-        A source is returned unchanged. An array of uint8, shape (n, length), has one packet per
         A source is returned unchanged. An array of uint8, shape (n, length), has one packet per
         row, sent as fast as possible. A string or path, or a sequence of them, names pcap files;
         packets of a `PcapFile` can replace a file. A dict has either ``count``, ``size`` (payload

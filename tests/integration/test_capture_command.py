@@ -1,0 +1,169 @@
+"""`capture` records at once, and stores the run when Bluesky and the catalog are there."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from free_ports import free_port
+
+from daqiri_ophyd import profiles
+from daqiri_ophyd.catalog import Catalog, capture_files
+from daqiri_ophyd.cli._stimulus import numbered_payloads, udp_stimulus
+from daqiri_ophyd.engine import PcapFile, frames, write_pcap
+
+COMMAND = [sys.executable, "-m", "daqiri_ophyd.cli"]
+PACKETS = 300
+PAYLOADS = numbered_payloads(PACKETS, 100)
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def port() -> int:
+    return free_port("udp")
+
+
+@pytest.fixture
+def config(tmp_path: Path, port: int) -> Path:
+    """The profile `udp`, at a port of its own."""
+    document = yaml.safe_load(profiles.path("udp").read_text())
+    for interface in document["daqiri"]["cfg"]["interfaces"]:
+        for key in interface["socket_config"].keys() & {"local_addr", "remote_addr"}:
+            interface["socket_config"][key] = f"udp://127.0.0.1:{port}"
+    path = tmp_path / "udp.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start `capture`, and wait until it listens."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start_one(*arguments: str | Path, **options: Any) -> subprocess.Popen[str]:
+        started.append(
+            subprocess.Popen(
+                [*COMMAND, "capture", *arguments, "--json"],
+                cwd=tmp_path,
+                text=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                **options,
+            )  # fmt: skip
+        )
+        assert started[-1].stderr is not None
+        assert started[-1].stderr.readline().startswith("listening on ")
+        return started[-1]
+
+    yield start_one
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def send(port: int) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        for payload in PAYLOADS:
+            sender.sendto(payload.tobytes(), ("127.0.0.1", port))
+
+
+def require_as_sent(files: list[Path]) -> float:
+    """Return when the first packet arrived, s."""
+    (file,) = files
+    with PcapFile(file) as pcap:
+        offsets, lengths = frames.udp_payload(pcap)
+        assert (len(pcap), set(lengths.tolist())) == (PACKETS, {100})
+        for offset, payload in zip(offsets.tolist(), PAYLOADS, strict=True):
+            assert pcap.data[offset : offset + 100].tobytes() == payload.tobytes()
+        return float(pcap.timestamps[0]) / 1e9
+
+
+@pytest.mark.usefixtures("made_catalog")
+def test_packets_are_captured_before_the_run_begins(
+    tmp_path: Path, start: Start, config: Path, port: int
+) -> None:
+    process = start(config, "--packets", str(PACKETS), "--on-drop", "fail")
+    send(port)
+    output, _ = process.communicate(timeout=200)
+    assert process.returncode == 0
+    result = json.loads(output)
+    assert (result["received"], result["dropped"]) == (PACKETS, 0)
+    data = tmp_path / "daqiri-data"
+    with Catalog.open(data / "catalog", readable=[data / "captures"]) as catalog:
+        run = catalog.client[result["run"]]
+        files = capture_files(run)
+        begun = run.metadata["start"]["time"]
+        rows = run["primary"].read()
+    assert require_as_sent(files) < begun
+    (name,) = (name for name in rows if name.endswith("_packets"))
+    assert rows[name].sum() == PACKETS
+
+
+@pytest.mark.usefixtures("made_catalog")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_capture_that_is_ended_before_its_run_begins_is_stored(
+    tmp_path: Path, start: Start, config: Path, port: int, number: signal.Signals
+) -> None:
+    process = start(config, "--seconds", "1000")
+    send(port)
+    process.send_signal(number)
+    _, messages = process.communicate(timeout=200)
+    assert process.returncode == (1 if number == signal.SIGINT else 128 + number), messages
+    assert "the captured files are complete" in messages
+    data = tmp_path / "daqiri-data"
+    with Catalog.open(data / "catalog", readable=[data / "captures"]) as catalog:
+        run = catalog.client[-1]
+        assert run.metadata["stop"]["exit_status"] == "abort"
+        require_as_sent(capture_files(run))
+
+
+def test_packets_of_a_run_that_cannot_be_stored_stay_on_disk(
+    tmp_path: Path, start: Start, config: Path, port: int
+) -> None:
+    nowhere = f"http://127.0.0.1:{free_port('tcp')}"
+    process = start(config, "--packets", str(PACKETS), "--catalog", nowhere)
+    send(port)
+    _, messages = process.communicate(timeout=200)
+    assert process.returncode == 1
+    assert nowhere in messages
+    assert f"{PACKETS} packets that were captured meanwhile are in {tmp_path}" in messages
+    require_as_sent(list((tmp_path / "daqiri-data" / "captures").rglob("*.pcap")))
+
+
+def test_nothing_is_left_of_a_capture_without_packets_that_cannot_be_stored(
+    tmp_path: Path, start: Start, config: Path
+) -> None:
+    process = start(config, "--packets", "1", "--catalog", f"http://127.0.0.1:{free_port('tcp')}")
+    assert process.wait(200) == 1
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [config]
+
+
+@pytest.mark.usefixtures("made_catalog")
+def test_all_queues_are_captured_in_files_of_their_own(tmp_path: Path, start: Start) -> None:
+    stimulus = tmp_path / "stimulus.pcap"
+    packets = udp_stimulus(200, 100, [5500, 5501])
+    write_pcap(stimulus, packets, np.arange(200) * 1000, link_type=1)
+    process = start("loopback", "--queue", "all", "--send", stimulus)
+    output, messages = process.communicate(timeout=200)
+    assert process.returncode == 0, messages
+    result = json.loads(output)
+    assert result["received"] == 200
+    assert len(result["files"]) == 2
+
+
+def test_a_queue_that_does_not_exist_is_bad_usage(tmp_path: Path, config: Path) -> None:
+    found = subprocess.run(
+        [*COMMAND, "capture", config, "--packets", "1", "--queue", "rx_q7"],
+        cwd=tmp_path, text=True, capture_output=True, timeout=200,
+    )  # fmt: skip
+    assert found.returncode == 2
+    assert "'rx_q7' is not a receive queue; accepted are 'rx_q0'" in found.stderr
+    assert not (tmp_path / "daqiri-data").exists()
