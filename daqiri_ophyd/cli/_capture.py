@@ -45,7 +45,8 @@ def capture(
     config: Annotated[str, typer.Argument(help=CONFIG_HELP)],
     port: Annotated[str | None, typer.Option(help="Interface to capture on.")] = None,
     queue: Annotated[
-        str | None, typer.Option(help="Receive queue. Default: the port's first.")
+        str | None,
+        typer.Option(help="Receive queue, several with commas, or all. Default: the port's first."),
     ] = None,
     udp_port: Annotated[
         list[int] | None,
