@@ -19,3 +19,8 @@ def test_only_what_is_lost_from_now_on_counts():
     assert isinstance(error, PacketLossError)
     assert "port0/frames dropped 32 packets (2 ring_full, 30 kernel)" in str(error)
     assert "on_drop" in str(error)
+
+
+def test_what_is_lost_from_a_given_moment_on_counts():
+    watch = LossWatch("port0/frames", lambda: {"ring_full": 10}, {"ring_full": 7})
+    assert watch.lost() == {"ring_full": 3}
