@@ -167,12 +167,15 @@ def _store(
         receiver = workspace.daq.port_device(interface)
         receiver.capture.queues.put(",".join(early.recording.queues))
         receiver.capture.adopt(early.recording)
-        early.in_run = True
-        return workspace.run(
-            plans.capture(
-                receiver.capture,
-                tx=None if send is None else receiver.tx.members[0],
-                packets=None if send is None else str(send),
-                **settings,
+        try:
+            return workspace.run(
+                plans.capture(
+                    receiver.capture,
+                    tx=None if send is None else receiver.tx.members[0],
+                    packets=None if send is None else str(send),
+                    **settings,
+                )
             )
-        )
+        finally:
+            # A plan may fail before it begins, for example because of the file to send.
+            early.in_run = bool(receiver.capture.files)

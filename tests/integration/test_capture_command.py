@@ -147,6 +147,19 @@ def test_nothing_is_left_of_a_capture_without_packets_that_cannot_be_stored(
 
 
 @pytest.mark.usefixtures("made_catalog")
+def test_nothing_is_left_of_a_capture_whose_file_to_send_is_none(
+    tmp_path: Path, start: Start
+) -> None:
+    (tmp_path / "notes.pcap").write_text("not a capture, but long enough to have a header")
+    process = start("loopback", "--send", "notes.pcap")
+    _, messages = process.communicate(timeout=200)
+    assert process.returncode == 1
+    assert "notes.pcap" in messages
+    captures = tmp_path / "daqiri-data" / "captures"
+    assert [path for path in captures.rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.usefixtures("made_catalog")
 def test_all_queues_are_captured_in_files_of_their_own(tmp_path: Path, start: Start) -> None:
     stimulus = tmp_path / "stimulus.pcap"
     packets = udp_stimulus(200, 100, [5500, 5501])
