@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import gc
 import os
 import shutil
 import signal
@@ -67,6 +68,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for marker, reason in reasons.items():
             if reason and item.get_closest_marker(marker):
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(autouse=True)
+def closes_its_files() -> Iterator[None]:
+    """Report files and sockets that a test leaves open in that test, not in a later one.
+
+    Those in cycles are found by the garbage collector only; Python warns of them then.
+    """
+    before = len(os.listdir("/proc/self/fd"))
+    yield
+    if len(os.listdir("/proc/self/fd")) > before:
+        gc.collect()
 
 
 @pytest.fixture(scope="session")
