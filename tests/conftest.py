@@ -7,6 +7,8 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -74,12 +76,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def closes_its_files() -> Iterator[None]:
     """Report files and sockets that a test leaves open in that test, not in a later one.
 
-    Those in cycles are found by the garbage collector only; Python warns of them then.
+    Those that a cycle, or the traceback of a failure, holds would be closed at some later time, and
+    Python warns of them then.
     """
     before = len(os.listdir("/proc/self/fd"))
     yield
-    if len(os.listdir("/proc/self/fd")) > before:
-        gc.collect()
+    if len(os.listdir("/proc/self/fd")) <= before:
+        return
+    error = getattr(sys, "last_value", None)  # why the test failed
+    while error is not None:
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            with contextlib.suppress(RuntimeError):  # it runs
+                frame.clear()
+                frame.f_locals  # noqa: B018 - before Python 3.13, a copy, renewed when it is read
+        error = error.__context__
+    gc.collect()
 
 
 @pytest.fixture(scope="session")
