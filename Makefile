@@ -1,6 +1,6 @@
 # make demo · test · bench · lint · docs · build · clean: each sets up what it needs.
-# With a GPU: gpu-test, gpu-bench. Also: asan, tsan (sanitizer runs of the C++ tests), vm (tests with a kernel of their own),
-# fuzz (FUZZ_SECONDS=300), format, lock.
+# With a GPU: gpu-test, gpu-bench. Also: unit-oldest, unit-newest (unit tests with these of the Pythons in pyproject.toml),
+# asan, tsan (sanitizer runs of the C++ tests), vm (tests with a kernel of their own), fuzz (FUZZ_SECONDS=300), format, lock.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
@@ -30,7 +30,8 @@ native_files := CMakeLists.txt $(shell find native/include native/src native/pyt
 	native/CMakeLists.txt
 cpp_files = $(shell find native -name '*.h' -o -name '*.cpp')
 
-.PHONY: build demo test bench gpu-test gpu-bench lint docs vm asan tsan fuzz format lock clean
+.PHONY: build demo test unit unit-oldest unit-newest bench gpu-test gpu-bench lint docs vm asan tsan fuzz format lock \
+	clean
 
 build: $(VENV)/.built
 
@@ -42,6 +43,13 @@ test: build $(VENV)/.dependencies-dev build/.system-test
 	cmake --build $(NATIVE)
 	ctest --test-dir $(NATIVE) -j $(CTEST_JOBS) --output-on-failure --no-tests=error
 	$(BIN)/pytest -n $(CMAKE_BUILD_PARALLEL_LEVEL) $(PYTEST_ORDER) $(PYTEST_ARGS)
+
+unit: build $(VENV)/.dependencies-test
+	$(BIN)/pytest -n $(CMAKE_BUILD_PARALLEL_LEVEL) $(PYTEST_ORDER) tests/unit $(PYTEST_ARGS)
+
+# Each in a virtual environment and a build folder of its own.
+unit-oldest unit-newest:
+	@python=$$(.ci/python $(@:unit-%=%)) && $(MAKE) unit PYTHON=$$python VENV=build/$@ NATIVE=build/$@/native
 
 bench: build $(VENV)/.dependencies-bench build/.system-bench
 	@cmake -S . -B $(NATIVE) -DDAQIRI_BUILD_BENCH=ON >build/configure.log

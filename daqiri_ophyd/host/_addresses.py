@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from ipaddress import IPv4Address, IPv4Interface, IPv6Address, ip_address, ip_interface
+from ipaddress import (
+    IPv4Address,
+    IPv4Interface,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+    ip_address,
+    ip_interface,
+)
 
 __all__ = ["can_bind", "has_address", "is_any", "is_loopback", "is_multicast", "pci_address"]
 
 _LOOPBACK = "lo"
+# Properties of ipaddress are not used: since Python 3.13, those of ::ffff:127.0.0.1 are the ones of
+# 127.0.0.1. Sockets of IPv6 cannot have it: they do not take IPv4 packets.
+_ANY = (IPv4Network("0.0.0.0/32"), IPv6Network("::/128"))
+_LOOPBACKS = (IPv4Network("127.0.0.0/8"), IPv6Network("::1/128"))
+_GROUPS = (IPv4Network("224.0.0.0/4"), IPv6Network("ff00::/8"))
 _PCI = re.compile(
     r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", re.IGNORECASE | re.ASCII
 )
@@ -27,20 +40,17 @@ def pci_address(text: str) -> str | None:
 
 def is_any(address: str) -> bool:
     """Return whether this is ``0.0.0.0``, ``::`` or a group, which no interface has."""
-    parsed = _parsed(address)
-    return parsed is not None and (parsed.is_unspecified or parsed.is_multicast)
+    return _is_in(_ANY + _GROUPS, _parsed(address))
 
 
 def is_loopback(address: str) -> bool:
     """Return whether this is an address of the loopback interface."""
-    parsed = _parsed(address)
-    return parsed is not None and parsed.is_loopback
+    return _is_in(_LOOPBACKS, _parsed(address))
 
 
 def is_multicast(address: str) -> bool:
     """Return whether this is the address of a multicast group."""
-    parsed = _parsed(address)
-    return parsed is not None and parsed.is_multicast
+    return _is_in(_GROUPS, _parsed(address))
 
 
 def has_address(interface: str, own: Iterable[str], address: str) -> bool:
@@ -58,7 +68,7 @@ def has_address(interface: str, own: Iterable[str], address: str) -> bool:
     wanted = _parsed(address)
     if wanted is None:
         return False
-    if interface == _LOOPBACK and wanted.is_loopback:
+    if interface == _LOOPBACK and _is_in(_LOOPBACKS, wanted):
         return True
     for each in own:
         try:
@@ -75,7 +85,7 @@ def has_address(interface: str, own: Iterable[str], address: str) -> bool:
 def can_bind(addresses: Mapping[str, Iterable[str]], address: str) -> bool:
     """Return whether a socket of a host with these addresses, by interface, can have this one."""
     wanted = _parsed(address)
-    if wanted is None or wanted.is_unspecified or wanted.is_multicast or wanted.is_loopback:
+    if wanted is None or _is_in(_ANY + _GROUPS + _LOOPBACKS, wanted):
         return True
     if wanted == IPv4Address("255.255.255.255"):
         return True
@@ -91,6 +101,12 @@ def _broadcasts(own: str, wanted: IPv4Address | IPv6Address) -> bool:
     except ValueError:
         return False
     return isinstance(mine, IPv4Interface) and mine.network.broadcast_address == wanted
+
+
+def _is_in(
+    networks: Iterable[IPv4Network | IPv6Network], address: IPv4Address | IPv6Address | None
+) -> bool:
+    return address is not None and any(address in network for network in networks)
 
 
 def _parsed(address: str) -> IPv4Address | IPv6Address | None:

@@ -1,7 +1,7 @@
 """The byte stream in a capture of a TCP port."""
 
-import ipaddress
 from collections.abc import Callable
+from socket import AF_INET, AF_INET6, inet_ntop
 from typing import Any
 
 import numpy as np
@@ -123,9 +123,12 @@ class TcpStream:
 def _ends_text(columns: dict[str, Any], at: int) -> str:
     def end(which: str) -> str:
         if columns[f"ipv6_{which}"][at].any():
-            address = f"[{ipaddress.IPv6Address(columns[f'ipv6_{which}'][at].tobytes())}]"
+            # As the kernel writes it; ipaddress does since Python 3.13.
+            packed = columns[f"ipv6_{which}"][at].tobytes()
+            address = f"[{inet_ntop(AF_INET6, packed)}]"
         else:
-            address = str(ipaddress.IPv4Address(int(columns[f"ipv4_{which}"][at])))
+            packed = int(columns[f"ipv4_{which}"][at]).to_bytes(4, "big")
+            address = inet_ntop(AF_INET, packed)
         return f"{address}:{columns[f'{which}_port'][at]}"
 
     return f"{end('src')} to {end('dst')}"

@@ -1,87 +1,20 @@
 """Shared by tests of several parts."""
 
 import contextlib
-import ctypes
 import fcntl
-import os
-import re
 import shutil
-import socket
-import subprocess
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from bluesky import RunEngine
+from networks import cable, has_af_xdp, networks  # noqa: F401 - fixtures
 from run_documents import Documents
 
 from daqiri_ophyd.catalog import Catalog
 from daqiri_ophyd.devices import Daq, make_daq
-
-
-class Network:
-    """A network namespace, in which a thread runs what it is given; its threads and sockets too."""
-
-    def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, initializer=self._enter)
-        self.thread_id = self.call(threading.get_native_id)
-        self.run("ip link set lo up")
-
-    @staticmethod
-    def _enter() -> None:
-        clone_newnet = 0x40000000
-        libc = ctypes.CDLL(None, use_errno=True)
-        if libc.unshare(clone_newnet) != 0:
-            raise OSError(ctypes.get_errno(), "a network namespace cannot be made")
-
-    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        return self._thread.submit(function, *arguments).result(50)
-
-    def run(self, command: str) -> None:
-        self.call(partial(subprocess.run, command.split(), check=True))
-
-    def close(self) -> None:
-        self._thread.shutdown()
-
-
-@pytest.fixture
-def networks() -> Iterator[Callable[[], Network]]:
-    """Make network namespaces that last as long as the test."""
-    with contextlib.ExitStack() as made:
-
-        def make() -> Network:
-            network = Network()
-            made.callback(network.close)
-            return network
-
-        yield make
-
-
-@pytest.fixture
-def cable(networks: Callable[[], Network]) -> Network:
-    """A namespace with a veth pair, ``near`` and ``far``, that only tests send on."""
-    network = networks()
-    network.run("ip link add near mtu 9000 type veth peer name far mtu 9000")
-    for end in ("near", "far"):
-        network.call(Path(f"/proc/sys/net/ipv6/conf/{end}/disable_ipv6").write_text, "1")
-        network.run(f"ip link set {end} up")
-    return network
-
-
-@pytest.fixture(scope="session")
-def has_af_xdp() -> None:
-    """Skip where the kernel has no AF_XDP with frames in several pieces."""
-    if tuple(map(int, re.findall(r"\d+", os.uname().release)[:2])) < (6, 6):
-        pytest.skip(f"needs Linux 6.6, and this is {os.uname().release}")
-    try:
-        socket.socket(44, socket.SOCK_RAW).close()
-    except OSError as error:
-        pytest.skip(f"needs AF_XDP: {error}")
 
 
 @pytest.fixture(scope="session")

@@ -3,17 +3,19 @@
 import contextlib
 import json
 import os
+import select
 import shutil
 import signal
 import socket
 import struct
 import subprocess
 import sys
-import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from waiting import wait_for_command
 
 from daqiri_ophyd.catalog import Catalog
 from daqiri_ophyd.cli._stimulus import udp_stimulus
@@ -21,6 +23,8 @@ from daqiri_ophyd.documents import read_sidecar
 from daqiri_ophyd.engine import LINKTYPE_ETHERNET, LINKTYPE_RAW, frames, write_pcap
 
 COMMAND = [sys.executable, "-m", "daqiri_ophyd.cli"]
+# Commands take their time on a busy machine; this ends one that hangs.
+pytestmark = pytest.mark.timeout(900)
 PACKETS = 4_000
 CLIENT = """
 version: 1
@@ -41,15 +45,13 @@ interfaces:
 def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run the command in a separate process."""
     return subprocess.run(
-        [*COMMAND, *arguments], cwd=cwd, capture_output=True, text=True, timeout=150, check=False
+        [*COMMAND, *arguments], cwd=cwd, capture_output=True, text=True, check=False
     )
 
 
 def packets_seen_by(tool: list[str], file: str) -> int:
     """Count the packets that a network analyser finds in a file."""
-    lines = subprocess.run(
-        [*tool, file], capture_output=True, text=True, timeout=200, check=True
-    ).stdout
+    lines = subprocess.run([*tool, file], capture_output=True, text=True, check=True).stdout
     return len(lines.splitlines())
 
 
@@ -120,12 +122,9 @@ def test_ctrl_c_ends_a_capture_with_its_file_complete(tmp_path: Path) -> None:
         text=True,
     )
     try:
-        for _ in range(600):
-            if list(tmp_path.glob("daqiri-data/captures/**/*.pcap")):
-                break
-            time.sleep(0.1)
+        wait_for_command(process, lambda: [*tmp_path.glob("daqiri-data/captures/**/*.pcap")])
         process.send_signal(signal.SIGINT)
-        _, messages = process.communicate(timeout=60)
+        _, messages = process.communicate()
     finally:
         process.kill()
         process.wait()
@@ -151,12 +150,10 @@ def test_ctrl_c_ends_the_demo_with_its_files_complete(profile: str, tmp_path: Pa
     )
     data = tmp_path / "daqiri-demo"
     try:
-        for _ in range(1000):
-            if any(file.stat().st_size > 10_000 for file in data.glob("captures/**/*.pcap")):
-                break
-            time.sleep(0.1)
+        files = partial(data.glob, "captures/**/*.pcap")
+        wait_for_command(process, lambda: any(file.stat().st_size > 10_000 for file in files()))
         os.killpg(process.pid, signal.SIGINT)
-        _, messages = process.communicate(timeout=60)
+        _, messages = process.communicate()
         assert process.returncode == 1, messages
         assert "interrupted" in messages
         assert "Traceback" not in messages
@@ -185,7 +182,6 @@ def test_ctrl_c_ends_a_transmission(tmp_path: Path) -> None:
     (tmp_path / "slow.pcap").write_bytes(header + b"".join(packets))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
         receiver.bind(("127.0.0.1", 0))
-        receiver.settimeout(100)
         (tmp_path / "client.yaml").write_text(
             CLIENT.format(address=f"udp://127.0.0.1:{receiver.getsockname()[1]}")
         )
@@ -196,9 +192,10 @@ def test_ctrl_c_ends_a_transmission(tmp_path: Path) -> None:
             text=True,
         )
         try:
+            wait_for_command(process, lambda: select.select([receiver], [], [], 0)[0])
             assert len(receiver.recv(2048)) == 100
             process.send_signal(signal.SIGINT)
-            _, messages = process.communicate(timeout=60)
+            _, messages = process.communicate()
         finally:
             process.kill()
             process.wait()

@@ -1,7 +1,11 @@
 """Waiting for conditions."""
 
+import subprocess
 import time
 from collections.abc import Callable
+from typing import Any
+
+import pytest
 
 
 def eventually(condition: Callable[[], object], timeout: float = 30.0) -> bool:
@@ -17,3 +21,16 @@ def eventually(condition: Callable[[], object], timeout: float = 30.0) -> bool:
 def wait_for(condition: Callable[[], object], timeout: float = 20.0) -> None:
     """Wait until a condition holds; an error after `timeout` seconds."""
     assert eventually(condition, timeout), f"not within {timeout:g} s"
+
+
+def wait_for_command(command: subprocess.Popen[Any], condition: Callable[[], object]) -> None:
+    """Wait until a condition holds, as long as a command runs.
+
+    It needs seconds of a processor to begin, of which it gets a small share on a busy machine: the
+    test's own limit ends the wait for one that hangs.
+    """
+    while not condition():
+        if command.poll() is not None:
+            said = command.stderr.read() if command.stderr else ""
+            pytest.fail(f"the command ended with {command.returncode}: {said}")
+        time.sleep(0.1)

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from packet_bytes import packets_of, rows
-from waiting import eventually
+from waiting import eventually, wait_for_command
 
 from daqiri_ophyd.devices import make_daq
 from daqiri_ophyd.engine import (
@@ -673,6 +673,7 @@ def test_frames_of_a_reorder_plan(
         assert (counters.complete, counters.late, counters.duplicate) == (100, 0, 0)
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "chosen",
     [
@@ -695,13 +696,13 @@ def test_a_capture_and_a_replay_from_the_command_line(
     with ended(capturing):
         # The first time, a catalog is created.
         recording = partial((tmp_path / "data/captures").rglob, ".*.part")
-        assert eventually(lambda: any(recording()), timeout=150.0)
+        wait_for_command(capturing, lambda: any(recording()))
         cable.call(put_on_the_wire, [made_frames(1, dst_port=5001).tobytes()])
         sending = cable.call(start, [*command, "send", "near", str(file)])
         with ended(sending):
-            _, problem = sending.communicate(timeout=60.0)
+            _, problem = sending.communicate()
             assert sending.returncode == 0, problem
-        text, problem = capturing.communicate(timeout=60.0)
+        text, problem = capturing.communicate()
         assert capturing.returncode == 0, problem
     result = json.loads(text)
     assert (result["received"], result["dropped"]) == (300, 0)

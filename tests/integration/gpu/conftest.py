@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from networks import cable, has_af_xdp, networks  # noqa: F401 - fixtures; also for `.ci/gpu`
 
 Config = dict[str, Any]
 Run = Callable[..., tuple[str, list[str]]]

@@ -1,6 +1,7 @@
 """Frames in GPU memory: made there, recorded from there, and never accessed by the CPU."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -158,15 +159,20 @@ def test_another_gpu_is_used_where_the_region_names_it(with_driver: Run, tmp_pat
     assert len(files) == 1
 
 
-def test_a_host_without_a_driver_is_told() -> None:
+def test_a_host_without_a_driver_is_told(tmp_path: Path) -> None:
+    # The loader finds this first, also on a host that has one.
+    (tmp_path / "libcuda.so.1").touch()
     program = f"from daqiri_ophyd.engine import Engine; Engine.open({with_frames()!r})"
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", program],
+        env={**os.environ, "LD_LIBRARY_PATH": f"{tmp_path}"},
+        capture_output=True,
+        text=True,
     )
     assert (
-        "memory region 'frames': kind 'device' needs CUDA, and this host has no NVIDIA driver"
-        in (done.stderr)
-    )
+        "memory region 'frames': kind 'device' needs CUDA, and this host has no NVIDIA driver "
+        f"({tmp_path}/libcuda.so.1: "
+    ) in done.stderr
 
 
 @pytest.mark.gpu

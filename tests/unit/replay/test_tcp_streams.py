@@ -1,6 +1,7 @@
 """Byte streams in captures of TCP ports."""
 
 from collections.abc import Callable
+from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
 import dpkt
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from daqiri_ophyd import profiles
 from daqiri_ophyd.engine import load_config
-from daqiri_ophyd.replay import Chunk, Replay, ReplayError, schedule, segment_size
+from daqiri_ophyd.replay import Chunk, Replay, ReplayError, _tcp, schedule, segment_size
 
 RAW_IP = 101
 
@@ -97,6 +98,23 @@ def test_one_of_several_connections_can_be_selected(write_pcap):
     source = Replay([file], select={"tcp_src": 40_000}, **port)
     assert pieces(source) == [b"aa", b"aaa"]
     assert schedule(source).tolist() == [0, 5]
+
+
+@pytest.mark.parametrize(
+    ("ipv4", "ipv6", "text"),
+    [
+        ("192.0.2.1", "::", "192.0.2.1:7"),
+        ("0.0.0.0", "2001:db8::1", "[2001:db8::1]:7"),
+        ("0.0.0.0", "::ffff:192.0.2.1", "[::ffff:192.0.2.1]:7"),
+    ],
+)
+def test_addresses_are_written_as_the_kernel_writes_them(ipv4, ipv6, text):
+    columns = {}
+    for end in ("src", "dst"):
+        columns[f"ipv4_{end}"] = np.array([int(IPv4Address(ipv4))], np.uint32)
+        columns[f"ipv6_{end}"] = np.array([list(IPv6Address(ipv6).packed)], np.uint8)
+        columns[f"{end}_port"] = np.array([7], np.uint16)
+    assert _tcp._ends_text(columns, 0) == f"{text} to {text}"
 
 
 def test_a_gap_in_the_stream_is_no_error(write_pcap):
