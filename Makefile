@@ -1,6 +1,6 @@
 # make demo · test · bench · lint · docs · build · clean: each sets up what it needs.
 # With a GPU: gpu-test, gpu-bench. Also: asan, tsan (sanitizer runs of the C++ tests), vm (tests with a kernel of their own),
-# fuzz (FUZZ_SECONDS=300), format, lock.
+# fuzz (FUZZ_SECONDS=300), tools (installs what these need), format, lock.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
@@ -17,6 +17,9 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Images of Python set it; each of many processes would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 FUZZ_SECONDS ?= 300
+# How far clang's analyzer follows one function. Few reach this, and few of these end before its
+# default of 225000, which takes twice the time.
+ANALYZER_NODES ?= 75000
 # In order, integration before unit: else files of few tests, which are the long ones, come last,
 # and a processor has nothing to do.
 PYTEST_ORDER := --dist loadfile --no-loadscope-reorder
@@ -30,7 +33,7 @@ native_files := CMakeLists.txt $(shell find native/include native/src native/pyt
 	native/CMakeLists.txt
 cpp_files = $(shell find native -name '*.h' -o -name '*.cpp')
 
-.PHONY: build demo test bench gpu-test gpu-bench lint docs vm asan tsan fuzz format lock clean
+.PHONY: build demo test bench gpu-test gpu-bench lint docs vm asan tsan fuzz tools format lock clean
 
 build: $(VENV)/.built
 
@@ -68,9 +71,8 @@ lint: build $(VENV)/.dependencies-dev
 	cd build/layout && SKBUILD_EDITABLE_SKIP=$(CURDIR)/$(NATIVE) $(CURDIR)/$(BIN)/lint-imports \
 		--config $(CURDIR)/pyproject.toml --cache-dir $(CURDIR)/build/import-linter
 	@cmake --preset tidy -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python \
-		-Dpybind11_DIR=$$($(BIN)/python -m pybind11 --cmakedir) >build/configure.log
-	$(BIN)/python $(BIN)/run-clang-tidy.py -clang-tidy-binary $(BIN)/clang-tidy -p build/tidy -quiet \
-		'/native/(src|python)/'
+		-Dpybind11_DIR=$$($(BIN)/python -m pybind11 --cmakedir) >build/configure-tidy.log
+	.ci/tidy build/tidy $(BIN)/clang-tidy $(ANALYZER_NODES)
 
 # Anew: pages that are no longer there would be looked at, too.
 docs: build $(VENV)/.dependencies-docs $(VENV)/.dependencies-dev build/.system-docs
@@ -82,17 +84,20 @@ docs: build $(VENV)/.dependencies-docs $(VENV)/.dependencies-dev build/.system-d
 vm: build $(VENV)/.dependencies-dev build/.system-vm build/vm/boot build/guest/disk.img
 	$(BIN)/pytest -m vm tests/vm
 
-# Saved inputs of fuzz targets are read with a header of Clang.
-tsan: build/.system-fuzz
-asan tsan: build/.system-build build/.system-test
-	@cmake --preset $@ >build/configure.log
+asan tsan: build/.system-build build/.system-test build/.system-sanitize
+	@cmake --preset $@ >build/configure-$@.log
 	cmake --build --preset $@
 	ctest --preset $@ -j $(CTEST_JOBS)
 
-fuzz: build/.system-build build/.system-fuzz
-	@cmake --preset $@ >build/configure.log
+# The engine's objects are those of asan.
+fuzz: build/.system-build build/.system-test build/.system-sanitize
+	@cmake --preset asan >build/configure-asan.log
 	cmake --build --preset $@
-	.ci/fuzz build/fuzz/fuzz $(FUZZ_SECONDS)
+	.ci/fuzz build/asan/fuzz $(FUZZ_SECONDS)
+
+# What targets other than build and bench install, at once.
+tools: build/.system-test build/.system-docs build/.system-sanitize $(VENV)/.dependencies-dev \
+	$(VENV)/.dependencies-docs
 
 format: $(VENV)/.dependencies-dev
 	$(BIN)/ruff check --fix-only -q
@@ -114,8 +119,9 @@ build/guest/disk.img: .ci/guest-disk | build/.system-vm
 	@.ci/guest-disk $@
 
 build/.system-%: packages.apt .ci/packages
-	@.ci/packages $* packages.apt
-	@mkdir -p build && touch $@
+	@mkdir -p build
+	@flock build .ci/packages $* packages.apt
+	@touch $@
 
 $(BIN)/python: | build/.system-build
 	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit(f"$(PYTHON) is Python {v[0]}.{v[1]}; daqiri-ophyd needs 3.11 or newer. Try: make PYTHON=/path/to/python3.11")'
@@ -125,7 +131,7 @@ $(BIN)/python: | build/.system-build
 # Dependencies first and apart: one that comes as source needs the isolation that our build forgoes.
 $(VENV)/.dependencies-%: pyproject.toml requirements.lock .ci/dependencies .ci/install | $(BIN)/python
 	@echo "Installing Python packages ($*)"
-	@.ci/install $(BIN)/python $*
+	@flock $(VENV) .ci/install $(BIN)/python $*
 	@touch $@
 
 # Editable: a change in Python needs nothing, a change in C++ comes through here. The backend also
