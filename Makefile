@@ -1,6 +1,7 @@
 # make demo · test · bench · lint · docs · build · clean: each sets up what it needs.
 # With a GPU: gpu-test, gpu-bench. Also: unit-oldest, unit-newest (unit tests with these of the Pythons in pyproject.toml),
-# asan, tsan (sanitizer runs of the C++ tests), vm (tests with a kernel of their own), fuzz (FUZZ_SECONDS=300), format, lock.
+# asan, tsan (sanitizer runs of the C++ tests), vm (tests with a kernel of their own), fuzz (FUZZ_SECONDS=300),
+# tools (installs what these need), format, lock.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
@@ -11,12 +12,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := build/native
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
-# Tests of threads, sockets and files mostly wait.
-CTEST_JOBS := $(shell expr 2 '*' $(CMAKE_BUILD_PARALLEL_LEVEL))
+# Tests of threads, sockets, files and other processes wait much of their time.
+TEST_JOBS := $(shell expr 2 '*' $(CMAKE_BUILD_PARALLEL_LEVEL))
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Images of Python set it; each of many processes would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 FUZZ_SECONDS ?= 300
+# How far clang's analyzer follows one function: its own default. CI follows the longest ones less far,
+# which takes two thirds of the time.
+ANALYZER_NODES ?= 225000
 # In order, integration before unit: else files of few tests, which are the long ones, come last,
 # and a processor has nothing to do.
 PYTEST_ORDER := --dist loadfile --no-loadscope-reorder
@@ -30,8 +34,8 @@ native_files := CMakeLists.txt $(shell find native/include native/src native/pyt
 	native/CMakeLists.txt
 cpp_files = $(shell find native -name '*.h' -o -name '*.cpp')
 
-.PHONY: build demo test unit unit-oldest unit-newest bench gpu-test gpu-bench lint docs vm asan tsan fuzz format lock \
-	clean
+.PHONY: build demo test unit unit-oldest unit-newest bench gpu-test gpu-bench lint docs vm asan tsan fuzz tools format \
+	lock clean
 
 build: $(VENV)/.built
 
@@ -41,8 +45,8 @@ demo: build
 test: build $(VENV)/.dependencies-dev build/.system-test
 	@cmake -S . -B $(NATIVE) -DDAQIRI_BUILD_TESTS=ON >build/configure.log
 	cmake --build $(NATIVE)
-	ctest --test-dir $(NATIVE) -j $(CTEST_JOBS) --output-on-failure --no-tests=error
-	$(BIN)/pytest -n $(CMAKE_BUILD_PARALLEL_LEVEL) $(PYTEST_ORDER) $(PYTEST_ARGS)
+	ctest --test-dir $(NATIVE) -j $(TEST_JOBS) --output-on-failure --no-tests=error
+	$(BIN)/pytest -n $(TEST_JOBS) $(PYTEST_ORDER) $(PYTEST_ARGS)
 
 unit: build $(VENV)/.dependencies-test
 	$(BIN)/pytest -n $(CMAKE_BUILD_PARALLEL_LEVEL) $(PYTEST_ORDER) tests/unit $(PYTEST_ARGS)
@@ -76,9 +80,8 @@ lint: build $(VENV)/.dependencies-dev
 	cd build/layout && SKBUILD_EDITABLE_SKIP=$(CURDIR)/$(NATIVE) $(CURDIR)/$(BIN)/lint-imports \
 		--config $(CURDIR)/pyproject.toml --cache-dir $(CURDIR)/build/import-linter
 	@cmake --preset tidy -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python \
-		-Dpybind11_DIR=$$($(BIN)/python -m pybind11 --cmakedir) >build/configure.log
-	$(BIN)/python $(BIN)/run-clang-tidy.py -clang-tidy-binary $(BIN)/clang-tidy -p build/tidy -quiet \
-		'/native/(src|python)/'
+		-Dpybind11_DIR=$$($(BIN)/python -m pybind11 --cmakedir) >build/configure-tidy.log
+	.ci/tidy build/tidy $(BIN)/clang-tidy $(ANALYZER_NODES)
 
 # Anew: pages that are no longer there would be looked at, too.
 docs: build $(VENV)/.dependencies-docs $(VENV)/.dependencies-dev build/.system-docs
@@ -90,17 +93,20 @@ docs: build $(VENV)/.dependencies-docs $(VENV)/.dependencies-dev build/.system-d
 vm: build $(VENV)/.dependencies-dev build/.system-vm build/vm/boot build/guest/disk.img
 	$(BIN)/pytest -m vm tests/vm
 
-# Saved inputs of fuzz targets are read with a header of Clang.
-tsan: build/.system-fuzz
-asan tsan: build/.system-build build/.system-test
-	@cmake --preset $@ >build/configure.log
+asan tsan: build/.system-build build/.system-test build/.system-sanitize
+	@cmake --preset $@ >build/configure-$@.log
 	cmake --build --preset $@
-	ctest --preset $@ -j $(CTEST_JOBS)
+	ctest --preset $@ -j $(TEST_JOBS)
 
-fuzz: build/.system-build build/.system-fuzz
-	@cmake --preset $@ >build/configure.log
+# The engine's objects are those of asan.
+fuzz: build/.system-build build/.system-test build/.system-sanitize
+	@cmake --preset asan >build/configure-asan.log
 	cmake --build --preset $@
-	.ci/fuzz build/fuzz/fuzz $(FUZZ_SECONDS)
+	.ci/fuzz build/asan/fuzz $(FUZZ_SECONDS)
+
+# What targets other than build and bench install, at once.
+tools: build/.system-test build/.system-docs build/.system-sanitize $(VENV)/.dependencies-dev \
+	$(VENV)/.dependencies-docs
 
 format: $(VENV)/.dependencies-dev
 	$(BIN)/ruff check --fix-only -q
@@ -122,8 +128,9 @@ build/guest/disk.img: .ci/guest-disk | build/.system-vm
 	@.ci/guest-disk $@
 
 build/.system-%: packages.apt .ci/packages
-	@.ci/packages $* packages.apt
-	@mkdir -p build && touch $@
+	@mkdir -p build
+	@flock build .ci/packages $* packages.apt
+	@touch $@
 
 $(BIN)/python: | build/.system-build
 	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit(f"$(PYTHON) is Python {v[0]}.{v[1]}; daqiri-ophyd needs 3.11 or newer. Try: make PYTHON=/path/to/python3.11")'
@@ -133,7 +140,7 @@ $(BIN)/python: | build/.system-build
 # Dependencies first and apart: one that comes as source needs the isolation that our build forgoes.
 $(VENV)/.dependencies-%: pyproject.toml requirements.lock .ci/dependencies .ci/install | $(BIN)/python
 	@echo "Installing Python packages ($*)"
-	@.ci/install $(BIN)/python $*
+	@flock $(VENV) .ci/install $(BIN)/python $*
 	@touch $@
 
 # Editable: a change in Python needs nothing, a change in C++ comes through here. The backend also

@@ -60,18 +60,18 @@ TEST_CASE("a server's connection is its first client's, while that is there", "[
   CHECK((alice.receive(10) == stream_of(10, 1)));
   SECTION("it has gone") {
     alice.reset();
-    REQUIRE(eventually([&] { return server.first() == second; }));
+    REQUIRE(eventually([&, second = second] { return server.first() == second; }));
     CHECK(server.why(first) == "the peer has closed the connection");
   }
   SECTION("it has finished sending, which one that has not comes before") {
     alice.finish();
-    REQUIRE(eventually([&] { return server.first() == second; }));
+    REQUIRE(eventually([&, second = second] { return server.first() == second; }));
     // The client still reads.
     CHECK(server.why(first).empty());
     REQUIRE(send_packets(tx, {stream_of(10, 2)}, first));
     CHECK((alice.receive(10) == stream_of(10, 2)));
     bob.reset();
-    REQUIRE(eventually([&] { return server.first() == first; }));
+    REQUIRE(eventually([&, first = first] { return server.first() == first; }));
     alice.reset();
   }
   bob.reset();
@@ -96,7 +96,7 @@ TEST_CASE("packets for no one in particular go to a client that is there", "[tcp
   REQUIRE(send_packets(tx, {stream_of(10, 2)}));
   CHECK((bob.receive(10) == stream_of(10, 2)));
   bob.reset();
-  REQUIRE(eventually([&] { return !server.why(second).empty(); }));
+  REQUIRE(eventually([&, second = second] { return !server.why(second).empty(); }));
   CHECK(server.why(0).empty());
   REQUIRE(send_packets(tx, {stream_of(10, 3)}));
   CHECK((alice.receive(10) == stream_of(10, 3)));
