@@ -155,10 +155,15 @@ UNPRIVILEGED = """
 import os, sys
 from daqiri_ophyd.engine import DaqiriError, Engine, load_config
 from daqiri_ophyd.host import check_host
+def status():
+    config = load_config(sys.argv[1]).to_dict()
+    return check_host(config, only=["capabilities"])["capabilities"].status
+# Imports what it needs, from folders that others may not read.
+status()
 os.setgroups([])
 os.setgid(65534)
 os.setuid(65534)
-print(check_host(load_config(sys.argv[1]).to_dict(), only=["capabilities"])["capabilities"].status)
+print(status())
 try:
     Engine.open(sys.argv[1]).close()
     print("opened")
@@ -374,11 +379,16 @@ class Keep(logging.Handler):
     def emit(self, record):
         said.append(record.getMessage())
 logging.getLogger("daqiri_ophyd").addHandler(Keep())
+def check():
+    config = load_config(sys.argv[1]).to_dict()
+    return check_host(config, only=["socket-buffers"])["socket-buffers"]
+# Imports what it needs, from folders that others may not read.
+check()
 os.setgroups([])
 os.setgid(65534)
 os.setuid(65534)
 Engine.open(sys.argv[1]).close()
-result = check_host(load_config(sys.argv[1]).to_dict(), only=["socket-buffers"])["socket-buffers"]
+result = check()
 [rmem] = [f for f in result.findings if f.subject == "rmem_max"]
 print(any("bytes of receive buffer requested for" in text for text in said), rmem.status)
 """
