@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from catalog_servers import KEY, FacilityServer
+from preloaded_processes import run_preloaded
 
 from daqiri_ophyd.catalog import Catalog, capture_files
 from daqiri_ophyd.cli._stimulus import udp_stimulus
@@ -86,10 +87,9 @@ def test_a_signal_ends_a_capture_with_file_and_run_complete(
     assert f"ended by {number.name}; the captured files are complete" in messages
     assert "Traceback" not in messages
     require_complete_run(data, f"ended by {number.name}")
-    again = subprocess.run(
-        [*COMMAND, "replay", "-1", "--speed", "1000", "--json"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=100, check=True,
-    )  # fmt: skip
+    command = ["-m", "daqiri_ophyd.cli", "replay", "-1", "--speed", "1000", "--json"]
+    again = run_preloaded(*command, cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
     assert json.loads(again.stdout)["sent"] > NOT_BEFORE
 
 
@@ -146,10 +146,9 @@ def test_a_second_ctrl_c_ends_the_wait_for_a_server_that_does_not_answer(
         uid = journal.name.partition(".")[0]
         assert f"Run {uid} is not stored in the catalog" in messages
         server.process.send_signal(signal.SIGCONT)
-        done = subprocess.run(
-            [*COMMAND, "catalog", "recover", *there, "--json"],
-            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=200, check=True,
-        )  # fmt: skip
+        command = ["-m", "daqiri_ophyd.cli", "catalog", "recover", *there, "--json"]
+        done = run_preloaded(*command, cwd=tmp_path, env=environment)
+        assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)[uid]["reason"] == "it had ended, and is stored now"
         with Catalog.connect(server.uri, KEY, readable=[data / "captures"]) as catalog:
             run = catalog.client[uid]
