@@ -11,6 +11,9 @@ from pathlib import Path
 import httpx
 import pytest
 from free_ports import free_port
+from preloaded_processes import Preloaded
+
+from daqiri_ophyd.catalog._database import create_database
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "facility-catalog.md"
 KEY = "0123456789abcdef"
@@ -22,25 +25,47 @@ def snippet(name: str) -> str:
 
 
 class FacilityServer:
-    """`tiled serve config` on a free port of the loopback interface."""
+    """`tiled serve config` on a free port of the loopback interface.
 
-    def __init__(self, directory: Path, captures: Path) -> None:
+    Its database is created here, and it starts with Tiled imported; `as_documented`, neither.
+    """
+
+    def __init__(self, directory: Path, captures: Path, *, as_documented: bool = False) -> None:
         (directory / "data").mkdir(parents=True, exist_ok=True)
         text = snippet("tiled.yml").replace("/srv/tiled", str(directory))
+        if not as_documented:
+            create = "init_if_not_exists: true"
+            assert create in text
+            text = text.replace(create, "init_if_not_exists: false")
+            if not (directory / "catalog.db").exists():
+                create_database(directory / "catalog.db")
         (directory / "tiled.yml").write_text(text.replace("/data/captures", str(captures)))
+        self.as_documented = as_documented
         self.directory = directory
         self.port = free_port("tcp")
         self.uri = f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
+        command = ["-m", "tiled", "serve", "config", "tiled.yml"]
+        command += ["--host", "127.0.0.1", "--port", str(self.port)]
+        environment = {**os.environ, "TILED_SINGLE_USER_API_KEY": KEY}
         with (self.directory / "log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "tiled", "serve", "config", "tiled.yml"]
-                + ["--host", "127.0.0.1", "--port", str(self.port)],
-                cwd=self.directory,
-                env={**os.environ, "TILED_SINGLE_USER_API_KEY": KEY},
-                stdout=log,
-                stderr=log,
+            self.process = (
+                subprocess.Popen(
+                    [sys.executable, *command],
+                    cwd=self.directory,
+                    env=environment,
+                    stdout=log,
+                    stderr=log,
+                )
+                if self.as_documented
+                else Preloaded(
+                    *command,
+                    cwd=self.directory,
+                    env=environment,
+                    stdout=log.fileno(),
+                    stderr=log.fileno(),
+                )
             )
         deadline = time.monotonic() + 200
         while time.monotonic() < deadline and self.process.poll() is None:
@@ -79,12 +104,7 @@ class Holder:
     """Another process that has the catalog open until its input ends."""
 
     def __init__(self, directory: Path, captures: Path) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", HOLDER, str(directory), str(captures)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        self.process = Preloaded("-c", HOLDER, directory, captures)
         self.uri = self.process.stdout.readline().strip()
 
     def kill(self) -> None:

@@ -11,10 +11,14 @@ from typing import Any
 import pytest
 from bluesky import RunEngine
 from networks import cable, has_af_xdp, networks  # noqa: F401 - fixtures
+from quick_catalogs import collect_cycles_seldom, keep_what_catalogs_share
 from run_documents import Documents
 
 from daqiri_ophyd.catalog import Catalog
 from daqiri_ophyd.devices import Daq, make_daq
+
+keep_what_catalogs_share()
+collect_cycles_seldom()
 
 
 @pytest.fixture(scope="session")

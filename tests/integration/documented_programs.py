@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from preloaded_processes import Preloaded
+
 COMMANDS = re.compile(r"^(% not run: \S[^\n]*\n)?```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -51,8 +53,9 @@ def run_program(code: str, folder: Path, *options: str) -> tuple[int, str]:
     program.write_text(code)
     bin_folder = Path(sys.executable).parent
     with (folder / "printed").open("w+") as printed:
-        process = subprocess.Popen(
-            [sys.executable, *options, str(program)],
+        process = Preloaded(
+            *options,
+            program,
             cwd=folder,
             env={
                 **os.environ,
@@ -60,8 +63,8 @@ def run_program(code: str, folder: Path, *options: str) -> tuple[int, str]:
                 "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}",
                 "PYTHONUNBUFFERED": "1",
             },
-            stdout=printed,
-            stderr=subprocess.STDOUT,
+            stdout=printed.fileno(),
+            stderr=printed.fileno(),
             start_new_session=True,
         )
         try:

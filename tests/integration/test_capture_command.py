@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import yaml
 from free_ports import free_port
+from preloaded_processes import run_preloaded
 
 from daqiri_ophyd import profiles
 from daqiri_ophyd.catalog import Catalog, capture_files
@@ -160,14 +161,15 @@ def test_nothing_is_left_of_a_capture_whose_file_to_send_is_none(
 
 
 @pytest.mark.usefixtures("made_catalog")
-def test_all_queues_are_captured_in_files_of_their_own(tmp_path: Path, start: Start) -> None:
+def test_all_queues_are_captured_in_files_of_their_own(tmp_path: Path) -> None:
     stimulus = tmp_path / "stimulus.pcap"
     packets = udp_stimulus(200, 100, [5500, 5501])
     write_pcap(stimulus, packets, np.arange(200) * 1000, link_type=1)
-    process = start("loopback", "--queue", "all", "--send", stimulus)
-    output, messages = process.communicate(timeout=200)
-    assert process.returncode == 0, messages
-    result = json.loads(output)
+    command = ["-m", "daqiri_ophyd.cli", "capture", "loopback", "--queue", "all"]
+    done = run_preloaded(*command, "--send", stimulus, "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith("listening on ")
+    result = json.loads(done.stdout)
     assert result["received"] == 200
     assert len(result["files"]) == 2
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from documented_programs import commands_of, run_command, run_program
 from page_blocks import program
+from preloaded_processes import run_preloaded
 
 GUIDES = Path(__file__).parents[2] / "docs" / "how-to"
 
@@ -34,7 +35,8 @@ def test_the_programs_of_a_guide_run(tmp_path: Path, guide: str) -> None:
 def test_the_run_of_the_demonstration_is_read_and_replayed_as_a_guide_says(
     tmp_path: Path, guide: str
 ) -> None:
-    run_command("daqiri-ophyd demo --packets 2000", tmp_path)
+    done = run_preloaded("-m", "daqiri_ophyd.cli", "demo", "--packets", 2000, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
     run_guide(guide, tmp_path)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from catalog_servers import KEY, FacilityServer
+from preloaded_processes import run_preloaded
 from waiting import wait_for_command
 
 from daqiri_ophyd.catalog import Catalog, capture_files
@@ -142,10 +143,9 @@ def test_a_second_ctrl_c_ends_the_wait_for_a_server_that_does_not_answer(
         uid = journal.name.partition(".")[0]
         assert f"Run {uid} is not stored in the catalog" in messages
         server.process.send_signal(signal.SIGCONT)
-        done = subprocess.run(
-            [*COMMAND, "catalog", "recover", *there, "--json"],
-            cwd=tmp_path, env=environment, capture_output=True, text=True, check=True,
-        )  # fmt: skip
+        command = ["-m", "daqiri_ophyd.cli", "catalog", "recover", *there, "--json"]
+        done = run_preloaded(*command, cwd=tmp_path, env=environment)
+        assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)[uid]["reason"] == "it had ended, and is stored now"
         with Catalog.connect(server.uri, KEY, readable=[data / "captures"]) as catalog:
             run = catalog.client[uid]

@@ -17,6 +17,7 @@ import tiled.client.utils
 from bluesky import plan_stubs as bps
 from bluesky import plans as bp
 from bluesky import preprocessors as bpp
+from preloaded_processes import Preloaded
 
 from daqiri_ophyd.catalog import Catalog, _backlog, _backup, capture_files, recover_runs
 
@@ -260,7 +261,7 @@ def test_a_forked_child_leaves_the_storing_to_its_parent(stuck, gate, device, ru
 SCRIPT = """
 import os, signal, sys, threading
 from pathlib import Path
-sys.path.insert(0, {folder!r})
+sys.path[:0] = [{folder!r}, str(Path({folder!r}).parent)]
 from conftest import SoftCapture
 from test_catalog_background import Gate, before_requests
 from bluesky import RunEngine, plans as bp
@@ -289,11 +290,16 @@ def test_a_process_stores_runs_when_it_ends_or_leaves_them_to_be_recovered(
     tmp_path, catalog, captures, end, code
 ):
     catalog.close()
-    process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT.format(folder=str(Path(__file__).parent)), tmp_path, end],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+    arguments = ["-c", SCRIPT.format(folder=str(Path(__file__).parent)), str(tmp_path), end]
+    process = (
+        Preloaded(*arguments)
+        if end == "kill"
+        else subprocess.Popen(  # an interpreter ends
+            [sys.executable, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
     )
     try:
         uid = process.stdout.readline().strip()

@@ -2,13 +2,12 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from bluesky import plans as bp
 from event_model import NumpyEncoder
+from preloaded_processes import run_preloaded
 
 HOW_TO = Path(__file__).parents[3] / "docs" / "how-to" / "facility-catalog.md"
 
@@ -30,13 +29,7 @@ def test_documents_through_a_pipe(
         lambda name, doc: lines.append(json.dumps([name, doc], cls=NumpyEncoder) + "\n")
     )
     (uid,) = run_engine(bp.count([device], 3) if kind == "step" else fly_plan(device))
-    done = subprocess.run(
-        [sys.executable, "-c", program.replace(address, catalog.uri)],
-        input="".join(lines),
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
+    done = run_preloaded("-c", program.replace(address, catalog.uri), given="".join(lines))
     assert done.returncode == 0, done.stderr
     (stream,) = catalog.client[uid]
     rows = catalog.client[uid][stream].base["soft_files"].read()

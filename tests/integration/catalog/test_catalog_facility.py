@@ -19,7 +19,7 @@ from daqiri_ophyd.documents import sidecar_path
 @pytest.fixture(scope="module")
 def server(tmp_path_factory) -> Iterator[FacilityServer]:
     directory = tmp_path_factory.mktemp("facility")
-    server = FacilityServer(directory / "tiled", directory / "captures")
+    server = FacilityServer(directory / "tiled", directory / "captures", as_documented=True)
     server.start()
     yield server
     server.stop()

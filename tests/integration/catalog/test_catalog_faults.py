@@ -2,14 +2,13 @@
 
 import json
 import logging
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tiled.client.utils
 from bluesky import plans as bp
+from preloaded_processes import run_preloaded
 
 from daqiri_ophyd.catalog import BackupError, Catalog, CatalogError, capture_files, ingest_backup
 
@@ -155,7 +154,7 @@ def test_backup_that_is_not_whole(catalog, tmp_path, content, message):
 
 # Runs in new namespaces, with a really full file system and a user without root permissions.
 SCRIPT = """
-import sys
+import shutil, subprocess, sys
 from pathlib import Path
 import tiled.client.utils
 tiled.client.utils.TILED_RETRY_ATTEMPTS = 2
@@ -163,9 +162,16 @@ sys.path.insert(0, {conftest!r})
 from conftest import SoftCapture
 from bluesky import RunEngine, plans as bp
 from daqiri_ophyd.catalog import Catalog
+from preloaded_processes import enter_namespaces
 
-root, fault = Path(sys.argv[1]), sys.argv[2]
+root, empty_catalog, fault = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 disk = root / "disk"
+if fault.startswith("full"):
+    enter_namespaces(user=0, mounts=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", disk], check=True)
+else:
+    enter_namespaces(user=1000)
+shutil.copytree(empty_catalog, disk / "catalog")
 backup = disk / "backup" if fault == "full, with the backup" else root / "backup"
 catalog = Catalog.open(disk / "catalog", [root / "captures"], backup_directory=backup)
 device = SoftCapture("soft", root / "captures")
@@ -196,20 +202,8 @@ catalog.close()
 
 def run_script(tmp_path: Path, empty_catalog: Path, fault: str):
     (tmp_path / "disk").mkdir()
-    (tmp_path / "script.py").write_text(SCRIPT.format(conftest=str(Path(__file__).parent)))
-    arguments = [sys.executable, str(tmp_path / "script.py"), str(tmp_path), fault]
-    copy = 'cp -r "$0" "$1/disk/catalog"; shift; exec "$@"'
-    if fault.startswith("full"):
-        namespace = ["unshare", "--mount", "--map-root-user"]
-        copy = 'mount -t tmpfs -o size=8m tmpfs "$1/disk"; ' + copy
-    else:
-        namespace = ["unshare", "--user", "--map-user=1000"]
-    done = subprocess.run(
-        [*namespace, "sh", "-ec", copy, str(empty_catalog), str(tmp_path), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
+    script = SCRIPT.format(conftest=str(Path(__file__).parent))
+    done = run_preloaded("-c", script, tmp_path, empty_catalog, fault)
     assert done.returncode == 0, done.stderr
     assert "Logging error" not in done.stderr
     return done

@@ -5,13 +5,13 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from bluesky import plans as bp
 from catalog_servers import KEY, FacilityServer
 from event_model import sanitize_doc
+from preloaded_processes import Preloaded
 
 from daqiri_ophyd.catalog import Catalog, capture_files, recover_runs
 from daqiri_ophyd.catalog._backup import Journal
@@ -24,19 +24,14 @@ PROCESS = Path(__file__).with_name("killed_process.py")
 def kill(data, number=signal.SIGKILL, *, kind="fly", uri="", roll_packets=100, batch_size=10_000):
     """Kill a process while a file is being written."""
     options = {"kind": kind, "uri": uri, "roll_packets": roll_packets, "batch_size": batch_size}
-    process = subprocess.Popen(
-        [sys.executable, str(PROCESS), str(data), json.dumps(options)],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    process = Preloaded(PROCESS, data, json.dumps(options))
     try:
         while "recording" not in (line := process.stdout.readline()):
             assert line, "it ended"
     finally:
-        os.kill(process.pid, number)
-        os.kill(process.pid, signal.SIGCONT)
-        assert process.wait(60) == -number
-        process.stdout.close()
+        process.send_signal(number)
+        process.send_signal(signal.SIGCONT)
+        assert process.wait() == -number
 
 
 def kill_in_a_fly_scan(data, empty_catalog, roll_packets, batch_size=10_000):

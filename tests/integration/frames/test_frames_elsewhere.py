@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pytest
 from bluesky import RunEngine
 from bluesky import plans as bp
 from run_documents import Documents
@@ -29,22 +28,22 @@ from bluesky_tiled_plugins import TiledWriter
 from tiled.client import from_uri
 from tiled.server.simple import SimpleTiledServer
 
-folder, files = map(Path, sys.argv[1:])
-with SimpleTiledServer(folder / "server", readable_storage=[files]) as server:
+server_folder, files, *folders = map(Path, sys.argv[1:])
+with SimpleTiledServer(server_folder, readable_storage=[files]) as server:
     client = from_uri(server.uri)
-    writer = TiledWriter(client)
-    documents = json.loads((folder / "documents.json").read_text())
-    for name, doc in documents:
-        writer(name, doc)
-    run = client[documents[0][1]["uid"]]
-    stream = run["primary"]
-    for key in ("", "_batch", "_timestamp", "_missing"):
-        np.save(folder / f"read{key}.npy", stream.base["KEY" + key].read())
-    assert stream.read()["KEY"].shape == stream.base["KEY"].shape
+    for folder in folders:
+        writer = TiledWriter(client)
+        documents = json.loads((folder / "documents.json").read_text())
+        for name, doc in documents:
+            writer(name, doc)
+        run = client[documents[0][1]["uid"]]
+        stream = run["primary"]
+        for key in ("", "_batch", "_timestamp", "_missing"):
+            np.save(folder / f"read{key}.npy", stream.base["KEY" + key].read())
+        assert stream.read()["KEY"].shape == stream.base["KEY"].shape
 """.replace("KEY", KEY)
 
 
-@pytest.mark.parametrize("num_frames", [1, 2])
 def test_a_stock_server_stores_and_reads_images(
     run_engine: RunEngine,
     documents: Documents,
@@ -52,24 +51,28 @@ def test_a_stock_server_stores_and_reads_images(
     source: Source,
     tmp_path: Path,
     captures: Path,
-    num_frames: int,
 ) -> None:
-    detector.num_frames.put(num_frames)
     source.start()
-    run_engine(bp.count([detector], 3))
-    (tmp_path / "documents.json").write_text(json.dumps(documents))
+    folders = {num_frames: tmp_path / f"{num_frames}" for num_frames in (1, 2)}
+    for num_frames, folder in folders.items():
+        documents.clear()
+        detector.num_frames.put(num_frames)
+        run_engine(bp.count([detector], 3))
+        folder.mkdir()
+        (folder / "documents.json").write_text(json.dumps(documents))
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(tmp_path), str(captures)],
+        [sys.executable, "-c", SCRIPT, tmp_path / "server", captures, *folders.values()],
         capture_output=True,
         text=True,
         timeout=200,
     )
     assert done.returncode == 0, done.stderr
-    read = {key: np.load(tmp_path / f"read{key}.npy") for key in ("", "_batch", "_timestamp")}
-    of_row = (num_frames,) if num_frames > 1 else ()
-    assert read[""].shape == (3, *of_row, *SHAPE)
-    assert (read[""].dtype, read["_batch"].dtype) == (np.uint16, np.uint32)
-    np.testing.assert_array_equal(read[""], images(read["_batch"]))
+    for num_frames, folder in folders.items():
+        read = {key: np.load(folder / f"read{key}.npy") for key in ("", "_batch", "_timestamp")}
+        of_row = (num_frames,) if num_frames > 1 else ()
+        assert read[""].shape == (3, *of_row, *SHAPE)
+        assert (read[""].dtype, read["_batch"].dtype) == (np.uint16, np.uint32)
+        np.testing.assert_array_equal(read[""], images(read["_batch"]))
 
 
 def test_databroker_and_capture_files_find_frames(

@@ -1,10 +1,7 @@
 """Rows of files of frames that the run of a killed process lacks."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +11,7 @@ import pytest
 from bluesky import RunEngine
 from bluesky import plan_stubs as bps
 from bluesky import preprocessors as bpp
+from preloaded_processes import Preloaded
 from run_documents import Documents, until
 
 from daqiri_ophyd.catalog import Catalog
@@ -115,10 +113,7 @@ def test_frames_of_a_process_that_was_killed_are_in_its_run(
     kind: str,
     roll: int,
 ) -> None:
-    command = [sys.executable, str(PROCESS), str(tmp_path), str(empty_catalog), kind, str(roll)]
-    paths = os.environ | {"PYTHONPATH": str(PROCESS.parents[1])}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=paths)
-    assert process.stdout is not None
+    process = Preloaded(PROCESS, tmp_path, empty_catalog, kind, roll)
     try:
         assert process.stdout.readline() == "recording\n"
     finally:

@@ -1,6 +1,7 @@
 """A GPU driver that runs on any host."""
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -78,8 +79,19 @@ def loopback(kind: str = "host_pinned", num_bufs: int = 64) -> Config:
     }
 
 
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for what is compiled once for all tests, also those of other processes."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    folder /= "compiled"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
 @pytest.fixture
-def with_driver(tmp_path: Path) -> Run:
+def with_driver(tmp_path: Path, compiled: Path) -> Run:
     """Run a program with a driver that gives such answers: what it prints, what was asked for.
 
     Without a compiler's folder, the driver is the compiler, too. With an answer of cuFile's there
@@ -89,8 +101,14 @@ def with_driver(tmp_path: Path) -> Run:
     def build(name: str, library: Path, answers: dict[str, int]) -> Path:
         source = Path(__file__).with_name(name)
         defines = [f"-D{key}={value}" for key, value in answers.items()]
-        command = ["gcc", "-shared", "-fPIC", "-Wall", *defines, source, "-o", library]
-        subprocess.run(command, check=True)
+        built = compiled / "_".join([name, *map(str, answers.values())])
+        if not built.exists():
+            # Under its name when it is complete: another process may do the same.
+            part = tmp_path / "part"
+            command = ["gcc", "-shared", "-fPIC", "-Wall", *defines, source, "-o", part]
+            subprocess.run(command, check=True)
+            part.rename(built)
+        shutil.copyfile(built, library)
         return source
 
     def run(program: str, compiler: Path | None = None, **answers: int) -> tuple[str, list[str]]:
@@ -112,6 +130,7 @@ def with_driver(tmp_path: Path) -> Run:
                 **os.environ,
                 "LD_LIBRARY_PATH": folders,
                 "DRIVER_LOG": f"{log}",
+                "DRIVER_COMPILED": f"{compiled}",
                 "ON_HOST": f"{source.with_name('on_host.h')}",
             },
             capture_output=True,

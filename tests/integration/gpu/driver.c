@@ -409,7 +409,7 @@ int nvrtcCreateProgram(void** program, const char* source, const char* name, int
   *program = &note;
   for (const char* at = source; *at; ++at) hash = 33 * hash + *at;
   snprintf(source_file, sizeof source_file, "%s.%llx.cpp", getenv("DRIVER_LOG"), hash);
-  snprintf(library, sizeof library, "%s.%llx.so", getenv("DRIVER_LOG"), hash);
+  snprintf(library, sizeof library, "%s/%llx.so", getenv("DRIVER_COMPILED"), hash);
 #if ON_HOST
   FILE* file = fopen(source_file, "w");
   if (strncmp(source, "#define", 7) != 0) {
@@ -435,11 +435,12 @@ int nvrtcCompileProgram(void* program, int count, const char* const* options) {
 #if ON_HOST
   char command[4096];
   snprintf(command, sizeof command,
-           "test -e %s || g++ -shared -fPIC -fno-strict-aliasing -w %s -o %s 2> %s.log", library,
-           source_file, library, library);
+           "test -e %s || { g++ -shared -fPIC -fno-strict-aliasing -w %s -o %s.so 2> %s.log &&"
+           " mv %s.so %s; }",
+           library, source_file, source_file, source_file, source_file, library);
   if (system(command) != 0) {
-    strcat(library, ".log");
-    FILE* file = fopen(library, "r");
+    strcat(source_file, ".log");
+    FILE* file = fopen(source_file, "r");
     text[fread(text, 1, sizeof text - 1, file)] = 0;
     fclose(file);
     return 6;

@@ -3,7 +3,6 @@
 import json
 import shutil
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from bluesky.utils import FailedStatus
+from preloaded_processes import run_preloaded
 
 from daqiri_ophyd import plans
 from daqiri_ophyd.catalog import Catalog, capture_files
@@ -111,17 +111,7 @@ def test_what_was_captured_until_the_disk_was_full_is_in_the_catalog(tmp_path, e
     shutil.copytree(empty_catalog, tmp_path / "catalog")
     folder = tmp_path / "captures"
     folder.mkdir()
-    # Runs in new namespaces, with a really full file system and without root permissions.
-    done = subprocess.run(
-        [
-            *("unshare", "--mount", "--map-root-user", "sh", "-ec"),
-            'mount -t tmpfs -o size=1m tmpfs "$1/captures"; exec "$0" "$2" "$1" "$3"',
-            *(sys.executable, tmp_path, PROCESS, kind),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
+    done = run_preloaded(PROCESS, tmp_path, kind)
     assert done.returncode == 0, done.stderr
     folder.rmdir()
     (tmp_path / "copy").rename(folder)

@@ -1,0 +1,222 @@
+"""Python programs in processes of their own that start with the large packages imported.
+
+Importing Bluesky and Tiled takes seconds of a processor, which a test pays for nothing unless the
+start of an interpreter is what it tests. The processes are forked from a server that each test
+process starts once; a server has no threads, engines or event loops. Functions that are registered
+with atexit are not called.
+"""
+
+import ctypes
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Mapping
+from multiprocessing import get_context, reduction
+from pathlib import Path
+from typing import Any
+
+from quick_catalogs import collect_cycles_seldom, keep_what_catalogs_share
+
+__all__ = ["Preloaded", "enter_namespaces", "run_preloaded"]
+
+_CONTEXT = get_context("forkserver")
+_CONTEXT.set_forkserver_preload(
+    [
+        "adbc_driver_duckdb.dbapi",
+        "aiosqlite",
+        "anyio._backends._asyncio",
+        "bluesky.plans",
+        "bluesky_tiled_plugins",
+        "databroker",
+        "h5py",
+        "httptools",
+        "ophyd.sim",
+        "ophyd_async.core",
+        "pint",
+        "tiled.catalog.alembic_constants",
+        "tiled.client",
+        "tiled.commandline._serve",
+        "tiled.commandline.main",
+        "tiled.server.app",
+        "tiled.server.simple",
+        "uvicorn.lifespan.on",
+        "uvicorn.protocols.http.auto",
+        "uvicorn.protocols.websockets.auto",
+        "zarr",
+        "daqiri_ophyd.catalog",
+        "daqiri_ophyd.catalog._server",
+        "daqiri_ophyd.cli._main",
+        "daqiri_ophyd.devices",
+        "daqiri_ophyd.plans",
+        "daqiri_ophyd.profiles",
+    ]
+)
+
+
+class _Descriptor:
+    """A file descriptor that a process gets a copy of."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _own, (reduction.DupFd(self.number),)
+
+
+def _own(copy: Any) -> int:
+    return copy.detach()
+
+
+def _run(
+    arguments: list[str],
+    folder: Path,
+    environment: dict[str, str],
+    streams: tuple[int, int, int],
+    leads_session: bool,
+) -> None:
+    if leads_session:
+        os.setsid()
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    sys.stdin = open(0, closefd=False)
+    if environment.get("PYTHONUNBUFFERED"):
+        sys.stdout.reconfigure(write_through=True)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    keep_what_catalogs_share()
+    collect_cycles_seldom()
+    if arguments[:2] == ["-W", "error"]:
+        warnings.simplefilter("error")
+        arguments = arguments[2:]
+    match arguments:
+        case ["-c", code, *_]:
+            sys.argv = ["-c", *arguments[2:]]
+            exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
+        case ["-m", module, *_]:
+            sys.argv = [module, *arguments[2:]]
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+        case [program, *_]:
+            sys.argv = arguments
+            sys.path.insert(0, str(Path(program).parent))
+            runpy.run_path(program, run_name="__main__")
+
+
+class Preloaded:
+    """What ``python`` does with such arguments, by the names of `subprocess.Popen`.
+
+    Parameters
+    ----------
+    *arguments
+        Those of ``python``: ``-W error`` or nothing; ``-c`` and a program, ``-m`` and a module,
+        or a file; then the program's own.
+    cwd, env, start_new_session
+        As for `subprocess.Popen`.
+    stdout, stderr
+        The descriptor of a file; by default `communicate` returns what is printed.
+    """
+
+    def __init__(
+        self,
+        *arguments: object,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        stdout: int | None = None,
+        stderr: int | None = None,
+        start_new_session: bool = False,
+    ) -> None:
+        read_in, write_in = os.pipe()
+        read_out, write_out = os.pipe()
+        self.stdin = open(write_in, "w")
+        self.stdout = open(read_out)
+        self._errors = tempfile.TemporaryFile("w+")
+        streams = (
+            read_in,
+            write_out if stdout is None else stdout,
+            self._errors.fileno() if stderr is None else stderr,
+        )
+        self._process = _CONTEXT.Process(
+            target=_run,
+            args=(
+                list(map(str, arguments)),
+                cwd or Path.cwd(),
+                dict(os.environ if env is None else env),
+                tuple(map(_Descriptor, streams)),
+                start_new_session,
+            ),
+            daemon=True,  # at the latest, it ends with the tests
+        )
+        self._process.start()
+        os.close(read_in)
+        os.close(write_out)
+        assert self._process.pid is not None
+        self.pid = self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def wait(self, timeout: float = 60) -> int:
+        """Return the exit code; the streams are closed then."""
+        self._process.join(timeout)
+        if self.returncode is None:
+            raise subprocess.TimeoutExpired("a preloaded process", timeout)
+        for stream in (self.stdin, self.stdout, self._errors):
+            stream.close()
+        return self.returncode
+
+    def communicate(self, given: str = "", timeout: float = 60) -> tuple[str, str]:
+        """Return what is printed until it ends, apart from what was returned or read before."""
+        if self.stdout.closed:
+            return "", ""
+        self.stdin.write(given)
+        self.stdin.close()
+        printed = self.stdout.read()
+        self._process.join(timeout)
+        if self.returncode is None:
+            raise subprocess.TimeoutExpired("a preloaded process", timeout)
+        self._errors.seek(0)
+        errors = self._errors.read()
+        self.wait()
+        return printed, errors
+
+
+def run_preloaded(
+    *arguments: object, given: str = "", timeout: float = 200, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end, like `subprocess.run` with its output captured."""
+    process = Preloaded(*arguments, **options)
+    printed, errors = process.communicate(given, timeout)
+    assert process.returncode is not None
+    return subprocess.CompletedProcess(
+        list(map(str, arguments)), process.returncode, printed, errors
+    )
+
+
+def enter_namespaces(*, user: int, mounts: bool = False) -> None:
+    """Become another user in a namespace, as with ``unshare``; with mounts of this process only."""
+    clone_newns, clone_newuser = 0x00020000, 0x10000000
+    own_user, own_group = os.getuid(), os.getgid()
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(clone_newuser | clone_newns * mounts) != 0:
+        raise OSError(ctypes.get_errno(), "a namespace cannot be made")
+    Path("/proc/self/uid_map").write_text(f"{user} {own_user} 1")
+    if mounts:
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/gid_map").write_text(f"0 {own_group} 1")
+        subprocess.run(["mount", "--make-rprivate", "/"], check=True)
