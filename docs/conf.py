@@ -156,9 +156,7 @@ def edit_docstring(
     if what == "module" and package == "daqiri_ophyd" and options.get("members"):
         lines.clear()
     if what == "data":
-        # Plans have one of another package.
-        roots = (f"{package}.", "daqiri_ophyd.replay.")
-        modules = [module for module in sys.modules if f"{module}.".startswith(roots)]
+        modules = [module for module in sys.modules if f"{module}.".startswith(f"{package}.")]
         texts = (ModuleAnalyzer.for_module(module).find_attr_docs() for module in modules)
         lines[:] = next(text["", last] for text in texts if ("", last) in text)
 

@@ -10,11 +10,13 @@ from daqiri_ophyd import profiles
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
-# Modules with a separate section, modules for checks only, and a type of documents.
+# Modules with a separate section, modules for checks only, a type of documents, and what another
+# package describes.
 LEFT_OUT = {
     "documents": {"StreamAsset"},
     "engine": {"events", "frames"},
     "host": {"Context", "Needs"},
+    "plans": {"Packets", "packet_source"},
 }
 PACKAGES = sorted(page.stem for page in (REFERENCE / "python").glob("*.md") if page.stem != "index")
 
