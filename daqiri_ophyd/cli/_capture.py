@@ -178,4 +178,4 @@ def _store(
             )
         finally:
             # A plan may fail before it begins, for example because of the file to send.
-            early.in_run = bool(receiver.capture.files)
+            early.in_run.update(receiver.capture.files)

@@ -1,10 +1,11 @@
 """A recording that begins before Bluesky is imported, which takes seconds."""
 
 import re
+import signal
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -39,14 +40,14 @@ class EarlyRecording:
         Its recording.
     interrupts : HeldInterrupts
         Signals since it began.
-    in_run : bool
-        Whether the files belong to a run.
+    in_run : set of Path
+        Files that belong to a run.
     """
 
     engine: Engine
     recording: QueueRecording
     interrupts: HeldInterrupts
-    in_run: bool = False
+    in_run: set[Path] = field(default_factory=set)
 
 
 @contextmanager
@@ -89,33 +90,50 @@ def begin_recording(
     # As the templates of a device's capture are by default.
     directory = captures / f"{datetime.now():%Y/%m/%d}" / uuid.uuid4().hex[:8]
     prefix = re.sub(r"[^A-Za-z0-9_.-]", "_", interface)
+    address = part.socket_config.local_addr if part.socket_config else part.address
+    where = f" ({address})" if address and address != interface else ""
     with Engine.open(config) as engine:
         directory.mkdir(parents=True)
-        recording = QueueRecording.start(
-            engine.port(interface), names, directory, prefix, limits=limits, options=_OPTIONS
-        )
+        try:
+            recording = QueueRecording.start(
+                engine.port(interface), names, directory, prefix, limits=limits, options=_OPTIONS
+            )
+        except BaseException:
+            with suppress(OSError):
+                directory.rmdir()
+            raise
         early = EarlyRecording(engine, recording, HeldInterrupts())
         try:
             with early.interrupts:
-                address = part.socket_config.local_addr if part.socket_config else part.address
-                where = f" ({address})" if address and address != interface else ""
-                print_message(f"listening on {interface}{where}, queue {', '.join(names)}")
+                _say(f"listening on {interface}{where}, queue {', '.join(names)}")
                 yield early
         finally:
-            recording.stop()
-            if not early.in_run:
-                _tell(recording)
+            # Another Ctrl-C would interrupt the completion of the files.
+            before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+            try:
+                recording.stop()
+                _tidy(early)
+            finally:
+                signal.signal(signal.SIGINT, before)
 
 
-def _tell(recording: QueueRecording) -> None:
-    """Say where packets are that belong to no run; remove empty files."""
-    if packets := sum(file.packets for file in recording.files()):
-        print_message(
-            f"{packets:,} packets that were captured meanwhile are in {recording.directory}, in "
-            "no run"
+def _say(text: str) -> None:
+    """Print a message, if somebody reads it: a closed terminal or pipe ends no capture."""
+    with suppress(OSError, SystemExit):
+        print_message(text)
+
+
+def _tidy(early: EarlyRecording) -> None:
+    """Say where packets are that belong to no run; remove files if none has a packet."""
+    recording = early.recording
+    others = [file for file in recording.files() if file.path not in early.in_run]
+    if packets := sum(file.packets for file in others):
+        _say(
+            f"{packets:,} packets that were captured are in {recording.directory}, in no run: "
+            f"{', '.join(file.path.name for file in others)}"
         )
-        return
-    for path in recording.directory.iterdir():
-        path.unlink()
-    with suppress(OSError):
-        recording.directory.rmdir()
+    elif not early.in_run:
+        with suppress(OSError):
+            for path in recording.directory.iterdir():
+                path.unlink()
+            recording.directory.rmdir()

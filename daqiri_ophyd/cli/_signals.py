@@ -2,24 +2,39 @@
 
 import os
 import signal
+import time
+from contextlib import suppress
 from types import FrameType
 from typing import Any, Self
 
 __all__ = ["HeldInterrupts", "end_on_signals", "ended_by"]
 
+# A second signal within this time is part of the first, s: shells may send two.
+_TOGETHER_S = 1.0
+# Longest time that a signal is held, s; systemd kills a service that has not ended after 90 s.
+_LONGEST_HELD_S = 60.0
+
 _received: signal.Signals | None = None
+_received_at = 0.0
+_held: "HeldInterrupts | None" = None
 _terminals: list[int] = []
 
 
 class HeldInterrupts:
-    """Notes the first Ctrl-C, SIGTERM or SIGHUP in a ``with`` block; the second Ctrl-C raises."""
+    """Notes the first Ctrl-C, SIGTERM or SIGHUP in a ``with`` block, for a command to act on.
+
+    A later one, or 60 s, raises `KeyboardInterrupt`.
+    """
 
     def __init__(self) -> None:
         self.noted = False
-        self._before: Any = None
+        self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        self._before = signal.signal(signal.SIGINT, self._note)
+        global _held
+        _held = self
+        for number, handler in ((signal.SIGINT, self._note), (signal.SIGALRM, self._give_up)):
+            self._before[number] = signal.signal(number, handler)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -27,14 +42,23 @@ class HeldInterrupts:
 
     def release(self) -> None:
         """Handle signals as before the block. Idempotent."""
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
-            self._before = None
+        global _held
+        _held = None
+        if self._before:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        while self._before:
+            signal.signal(*self._before.popitem())
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self.noted:
             raise KeyboardInterrupt
         self.noted = True
+        signal.setitimer(signal.ITIMER_REAL, _LONGEST_HELD_S)
+        with suppress(OSError):
+            os.write(2, b"ends as soon as the run is stored; another signal ends it at once\n")
+
+    def _give_up(self, number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
 
 
 def end_on_signals() -> None:
@@ -51,10 +75,11 @@ def ended_by() -> signal.Signals | None:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    global _received
-    if _received is not None:
+    global _received, _received_at
+    now = time.monotonic()
+    if _received is not None and (_held is None or now - _received_at < _TOGETHER_S):
         return  # A second signal would interrupt the completion of the files.
-    _received = signal.Signals(number)
+    _received, _received_at = signal.Signals(number), now
     if number == signal.SIGHUP:
         _leave_terminal()
     # A plan has its own handler for Ctrl-C; a shell's background job may ignore it.

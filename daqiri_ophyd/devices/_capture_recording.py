@@ -149,14 +149,17 @@ class RecordingCapture(CaptureSettings):
         super().refuse_change(signal)
 
     def adopt(self, recording: QueueRecording) -> None:
-        """Continue a recording that already runs, at the next start, instead of a new one.
+        """Continue a recording that already runs, at the next ``kickoff``, instead of a new one.
+
+        ``kickoff`` raises `CaptureError` if the recording has other settings than this capture. The
+        recording is then left to the caller, as it is without a ``kickoff`` until ``unstage``.
 
         Parameters
         ----------
         recording : QueueRecording
             Recording of the port's selected queues, with the settings of this capture. Its files
             are the first of the capture; `path`, `file_prefix` and path providers do not apply to
-            them. If it is not started, the caller still has to stop it.
+            them.
         """
         self._adopted = recording
 
@@ -234,6 +237,10 @@ class RecordingCapture(CaptureSettings):
         options["start_flow"] = self.start_flow_id()
         limits = {name: getattr(self, name).get() for name in _ROLL_SETTINGS if rolling}
         limits |= {"max_packets": self.num_packets.get(), "max_seconds": self.acquire_time.get()}
+        if self._adopted is not None and not rolling:
+            raise CaptureError(
+                f"{self.name}: only a fly scan can continue a recording. Kick it off."
+            )
         recording = self._take_adopted(names, {**limits, **options})
         if recording is None:
             place = self._begin_files()
@@ -285,11 +292,17 @@ class RecordingCapture(CaptureSettings):
         self, queues: Sequence[str], settings: Mapping[str, Any]
     ) -> QueueRecording | None:
         """Return the adopted recording, if any; raise if it is not what the settings ask for."""
-        recording, self._adopted = self._adopted, None
+        recording = self._adopted
         if recording is None:
             return None
+        if recording.port is not self.daq.port(self.port_name):
+            raise CaptureError(
+                f"{self.name}: the recording to continue is that of port {recording.port.name!r} "
+                f"of another engine or another port. Start it on port {self.port_name!r} of the "
+                f"open engine of {self.daq.name}."
+            )
         found = {"queues": list(recording.queues), **recording.settings}
-        for name, value in {"queues": list(queues), **settings}.items():
+        for name, value in {"queues": list(queues), "first_number": 0, **settings}.items():
             if found.get(name) != value:
                 raise CaptureError(
                     f"{self.name}: the recording to continue has {name} {found.get(name)!r}, and "
@@ -298,6 +311,7 @@ class RecordingCapture(CaptureSettings):
         self._require_collected()
         self._use(PathInfo(recording.directory, recording.prefix))
         self._run = None if self.daq.start_document is None else self.daq.start_document["uid"]
+        self._adopted = None
         return recording
 
     def _in_order(self, call: Callable[[Any], None], value: Any) -> None:

@@ -141,8 +141,10 @@ class EngineOwner(TypedDevice):
         DaqiriError
             If it cannot be opened on this host; the message names the missing resource.
         RuntimeError
-            If an engine is given and another one is open.
+            If an engine is given that is closed, or another one is open.
         """
+        if engine is not None and engine.closed:
+            raise RuntimeError(f"The engine given to {self.name} is closed. Give an open one.")
         if self.is_open and engine is None:
             return self
         with self._opening:

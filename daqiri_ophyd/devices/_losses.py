@@ -18,7 +18,7 @@ def lost_by_reason(dropped: Mapping[str, int]) -> dict[str, int]:
 
 
 class LossWatch:
-    """Counts the packets that a queue has lost since the watch was created.
+    """Counts the packets that a queue has lost since a moment.
 
     Parameters
     ----------

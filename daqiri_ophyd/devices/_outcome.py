@@ -18,7 +18,7 @@ class CaptureStoppedError(CaptureError):
 
 
 class Outcome:
-    """Decides whether a capture that begins now succeeds.
+    """Decides whether a capture succeeds.
 
     Parameters
     ----------

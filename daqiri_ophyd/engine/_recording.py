@@ -13,6 +13,8 @@ from ._recorder import RecordedFile, Recorder, RecorderGroup
 
 __all__ = ["QueueRecording", "file_prefixes", "queue_names"]
 
+_LIMITS = ("max_packets", "max_seconds", "roll_packets", "roll_bytes", "roll_seconds")
+
 
 def queue_names(text: str, known: Sequence[str]) -> list[str]:
     """Return the names of receive queues in a text.
@@ -57,6 +59,8 @@ class QueueRecording:
 
     Parameters
     ----------
+    port : Port
+        The port of the queues.
     recorders : tuple of Recorder
         Running recorders, one for each queue; several are those of a `RecorderGroup`.
     queues : tuple of str
@@ -66,13 +70,14 @@ class QueueRecording:
     prefix : str
         First part of the file names; see `file_prefixes`.
     settings : dict
-        Limits and options, as for `RxQueue.record`.
+        All limits, the options and ``first_number``, as for `RxQueue.record`.
     flushed : int
         Packets that the queues had discarded on request before `start` flushed them.
     before : tuple of dict
         Drops of each queue by reason, after it was flushed.
     """
 
+    port: Port
     recorders: tuple[Recorder, ...]
     queues: tuple[str, ...]
     directory: Path
@@ -108,7 +113,8 @@ class QueueRecording:
         first_number : int
             Number of the first files.
         limits, options : dict
-            As for `RxQueue.record`; those of ``limits`` apply to all queues together.
+            As for `RxQueue.record`; those of ``limits`` apply to all queues together. A limit that
+            is left out is 0: none.
 
         Raises
         ------
@@ -120,6 +126,7 @@ class QueueRecording:
         for receiver in receivers:
             receiver.flush()
         before = tuple(dict(receiver.counters().dropped) for receiver in receivers)
+        limits = {**dict.fromkeys(_LIMITS, 0), **limits}
         given = dict(limits) if len(queues) == 1 else {"group": RecorderGroup(**limits)}
         recorders: list[Recorder] = []
         try:
@@ -130,8 +137,10 @@ class QueueRecording:
         except BaseException:
             _discard(recorders)
             raise
-        settings = {**limits, **options}
-        return cls(tuple(recorders), tuple(queues), directory, prefix, settings, flushed, before)
+        settings = {"first_number": first_number, **limits, **options}
+        return cls(
+            port, tuple(recorders), tuple(queues), directory, prefix, settings, flushed, before
+        )
 
     def stop(self) -> None:
         """Record the packets that the queues hold, and complete the files. Idempotent."""

@@ -135,7 +135,7 @@ def test_packets_of_a_run_that_cannot_be_stored_stay_on_disk(
     _, messages = process.communicate(timeout=200)
     assert process.returncode == 1
     assert nowhere in messages
-    assert f"{PACKETS} packets that were captured meanwhile are in {tmp_path}" in messages
+    assert f"{PACKETS} packets that were captured are in {tmp_path}" in messages
     require_as_sent(list((tmp_path / "daqiri-data" / "captures").rglob("*.pcap")))
 
 
