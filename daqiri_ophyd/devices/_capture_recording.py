@@ -239,7 +239,7 @@ class RecordingCapture(CaptureSettings):
         limits |= {"max_packets": self.num_packets.get(), "max_seconds": self.acquire_time.get()}
         if self._adopted is not None and not rolling:
             raise CaptureError(
-                f"{self.name}: only a fly scan can continue a recording. Kick it off."
+                f"{self.name}: a step scan cannot continue a recording; kick it off instead."
             )
         recording = self._take_adopted(names, {**limits, **options})
         if recording is None:
@@ -297,9 +297,9 @@ class RecordingCapture(CaptureSettings):
             return None
         if recording.port is not self.daq.port(self.port_name):
             raise CaptureError(
-                f"{self.name}: the recording to continue is that of port {recording.port.name!r} "
-                f"of another engine or another port. Start it on port {self.port_name!r} of the "
-                f"open engine of {self.daq.name}."
+                f"{self.name}: the recording to continue is of port {recording.port.name!r} of an "
+                f"engine; start it on port {self.port_name!r} of the open engine of "
+                f"{self.daq.name}."
             )
         found = {"queues": list(recording.queues), **recording.settings}
         for name, value in {"queues": list(queues), "first_number": 0, **settings}.items():

@@ -137,9 +137,15 @@ class QueueRecording:
         except BaseException:
             _discard(recorders)
             raise
-        settings = {"first_number": first_number, **limits, **options}
         return cls(
-            port, tuple(recorders), tuple(queues), directory, prefix, settings, flushed, before
+            port,
+            tuple(recorders),
+            tuple(queues),
+            directory,
+            prefix,
+            {"first_number": first_number, **limits, **options},
+            flushed,
+            before,
         )
 
     def stop(self) -> None:

@@ -1,5 +1,7 @@
 """`capture` records at once, and stores the run when Bluesky and the catalog are there."""
 
+import contextlib
+import fcntl
 import json
 import signal
 import socket
@@ -137,6 +139,38 @@ def test_packets_of_a_run_that_cannot_be_stored_stay_on_disk(
     assert nowhere in messages
     assert f"{PACKETS} packets that were captured are in {tmp_path}" in messages
     require_as_sent(list((tmp_path / "daqiri-data" / "captures").rglob("*.pcap")))
+
+
+def test_signals_end_a_capture_whose_catalog_does_not_open(
+    tmp_path: Path, start: Start, config: Path, port: int
+) -> None:
+    """Another process has the directory, and its server does not start."""
+    folder = tmp_path / "daqiri-data" / "catalog"
+    folder.mkdir(parents=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        process = start(config, "--seconds", "1000")
+        send(port)
+        for _ in range(1000):
+            process.send_signal(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.2)
+                break
+        _, messages = process.communicate(timeout=200)
+    # The latest signal may come while the interpreter ends.
+    assert process.returncode in (128 + signal.SIGTERM, -signal.SIGTERM)
+    assert f"{PACKETS} packets that were captured are in {tmp_path}" in messages
+    require_as_sent(list((tmp_path / "daqiri-data" / "captures").rglob("*.pcap")))
+
+
+@pytest.mark.usefixtures("made_catalog")
+def test_messages_that_cannot_be_written_end_no_capture(tmp_path: Path, config: Path) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*COMMAND, "capture", config, "--seconds", "0.1", "--json"],
+            cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=full, timeout=200,
+        )  # fmt: skip
+    assert len(json.loads(done.stdout)["files"]) == 1
 
 
 def test_nothing_is_left_of_a_capture_without_packets_that_cannot_be_stored(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from bluesky import RunEngine
+from bluesky import plans as bp
 from bluesky.utils import FailedStatus
 from run_documents import Documents
 
@@ -85,6 +86,38 @@ def test_other_queues_are_refused(daq: Daq, started: Any, run_engine: RunEngine)
         run_engine(plans.capture(capture, num_packets=100))
 
 
+def test_recordings_of_other_engines_are_refused(
+    make: Callable[..., Daq], started: Any, run_engine: RunEngine
+) -> None:
+    capture = make().port0.capture
+    capture.adopt(started(100))
+    with pytest.raises(CaptureError, match="start it on port 'port0' of the open engine"):
+        run_engine(plans.capture(capture, num_packets=100))
+
+
+def test_files_that_do_not_begin_with_number_0_are_refused(
+    daq: Daq, captures: Path, run_engine: RunEngine
+) -> None:
+    daq.open()
+    captures.mkdir()
+    settings: dict[str, Any] = {"limits": {"max_packets": 100}, "options": OPTIONS}
+    recording = QueueRecording.start(
+        daq.port("port0"), ["frames"], captures, "early", first_number=3, **settings
+    )
+    daq.port0.capture.adopt(recording)
+    with pytest.raises(CaptureError, match="has first_number 3, and the setting is 0"):
+        run_engine(plans.capture(daq.port0.capture, num_packets=100))
+    recording.stop()
+
+
+def test_a_step_scan_continues_no_recording(daq: Daq, started: Any, run_engine: RunEngine) -> None:
+    capture = daq.port0.capture
+    capture.num_packets.put(100)
+    capture.adopt(started(100))
+    with pytest.raises(CaptureError, match="a step scan cannot continue a recording"):
+        run_engine(bp.count([capture]))
+
+
 def test_packets_lost_before_the_run_fail_it(
     make: Callable[..., Daq], captures: Path, run_engine: RunEngine
 ) -> None:
@@ -123,4 +156,6 @@ def test_a_recording_that_is_not_continued_is_logged(
 def test_a_second_engine_is_refused(daq: Daq) -> None:
     daq.open()
     with Engine.open(daq.config) as other, pytest.raises(RuntimeError, match="already open"):
+        daq.open(other)
+    with pytest.raises(RuntimeError, match="is closed"):
         daq.open(other)
