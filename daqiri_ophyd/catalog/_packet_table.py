@@ -6,8 +6,9 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv4Address
 from pathlib import Path
+from socket import AF_INET6, inet_ntop
 from typing import Any
 
 import numpy as np
@@ -301,5 +302,5 @@ def _ip_texts(
     made[four] = _texts(ipv4[four], lambda number: str(IPv4Address(int(number))))
     if six.any():
         whole = np.ascontiguousarray(ipv6[six]).view("V16").ravel()
-        made[six] = _texts(whole, lambda address: str(IPv6Address(address.tobytes())))
+        made[six] = _texts(whole, lambda address: inet_ntop(AF_INET6, address.tobytes()))
     return made

@@ -1,8 +1,8 @@
 """``daqiri-ophyd pcap info``, ``pcap check`` and ``pcap repair``."""
 
-import ipaddress
 from dataclasses import asdict
 from pathlib import Path
+from socket import AF_INET, AF_INET6, inet_ntop
 from typing import Annotated, Any
 
 import numpy as np
@@ -199,9 +199,10 @@ def _summed(
 
 
 def _address(version: int, high: int, low: int) -> str:
+    # As the kernel writes it; the text of ipaddress differs between Pythons.
     if version == 4:
-        return str(ipaddress.IPv4Address(low))
-    return str(ipaddress.IPv6Address(high << 64 | low)) if version == 6 else ""
+        return inet_ntop(AF_INET, low.to_bytes(4, "big"))
+    return inet_ntop(AF_INET6, (high << 64 | low).to_bytes(16, "big")) if version == 6 else ""
 
 
 def _print_info(name: str, found: dict[str, Any]) -> None:
