@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import typer.rich_utils
 
 from daqiri_ophyd.cli import _main
 from daqiri_ophyd.cli._stimulus import udp_stimulus
@@ -73,7 +74,7 @@ def test_commands_import_what_they_use(imported: list[set[str]]) -> None:
 def test_the_list_of_commands_has_the_first_line_of_the_help_of_each(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TERMINAL_WIDTH", "1000")
+    monkeypatch.setattr(typer.rich_utils, "MAX_WIDTH", 1000)
     assert _main._run([]) in (0, 2)
     listed = capsys.readouterr().out
     for name, summary in _main.COMMANDS.items():
