@@ -12,20 +12,11 @@ from bluesky.utils import FailedStatus
 from run_documents import Documents
 
 from daqiri_ophyd import plans
+from daqiri_ophyd.cli._early_recording import _OPTIONS as OPTIONS
 from daqiri_ophyd.devices import CaptureError, Daq
 from daqiri_ophyd.engine import Engine, QueueRecording
 
 from .conftest import packets
-
-OPTIONS = {
-    "format": "pcap",
-    "nanosecond": True,
-    "packet_data_offset": 0,
-    "writer": "buffered",
-    "on_error": "stop",
-    "durable": False,
-    "start_flow": None,
-}
 
 
 @pytest.fixture
