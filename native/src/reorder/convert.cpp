@@ -111,7 +111,8 @@ struct Copy {
   static constexpr std::size_t BLOCK_INPUT = BLOCK;
   [[gnu::always_inline]] static void move(std::byte* to, const std::byte* from,
                                           std::size_t bytes) noexcept {
-    using Line [[gnu::vector_size(64), gnu::aligned(1), gnu::may_alias]] = char;
+    // In an alias, Clang ignores aligned(1), and GCC, where it stands before the =, acts as if.
+    typedef char Line __attribute__((vector_size(64), aligned(1), may_alias));  // NOLINT(*-use-using)
     static_assert(alignof(Line) == 1);
     constexpr std::size_t STEP = 4;
     std::size_t at = 0;
