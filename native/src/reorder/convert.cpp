@@ -111,8 +111,12 @@ struct Copy {
   static constexpr std::size_t BLOCK_INPUT = BLOCK;
   [[gnu::always_inline]] static void move(std::byte* to, const std::byte* from,
                                           std::size_t bytes) noexcept {
-    // In an alias, Clang ignores aligned(1), and GCC, where it stands before the =, acts as if.
-    typedef char Line __attribute__((vector_size(64), aligned(1), may_alias));  // NOLINT(*-use-using)
+    // A payload begins at any byte. Either compiler ignores aligned(1) where the other wants it.
+#ifdef __clang__
+    using Line [[gnu::vector_size(64), gnu::aligned(1), gnu::may_alias]] = char;
+#else
+    using Line = char __attribute__((vector_size(64), aligned(1), may_alias));
+#endif
     static_assert(alignof(Line) == 1);
     constexpr std::size_t STEP = 4;
     std::size_t at = 0;
