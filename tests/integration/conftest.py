@@ -23,7 +23,7 @@ collect_cycles_seldom()
 
 @pytest.fixture(scope="session")
 def empty_catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A catalog directory as the first opening leaves it; making its tables takes seconds."""
+    """A catalog directory as the first opening leaves it."""
     directory = tmp_path_factory.mktemp("empty") / "catalog"
     Catalog.open(directory).close()
     return directory
@@ -31,7 +31,7 @@ def empty_catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def made_catalog(tmp_path: Path, empty_catalog: Path) -> None:
-    """The catalogs of the commands, which take seconds to create."""
+    """The catalogs of the commands."""
     for folder in ("daqiri-demo", "daqiri-data"):
         shutil.copytree(empty_catalog, tmp_path / folder / "catalog")
 
