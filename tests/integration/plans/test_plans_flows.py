@@ -6,6 +6,7 @@ import time
 import pytest
 from bluesky import plan_stubs as bps
 from bluesky import plans as bp
+from waiting import wait_for
 
 from daqiri_ophyd import plans
 from daqiri_ophyd.devices import make_daq
@@ -188,6 +189,7 @@ def test_a_plan_drops_all_traffic_of_a_port(daq, run_engine, send):
         yield from bps.stage(daq)
         yield from bps.mv(port.drop_all_traffic, True)
         send(daq, 10)
+        wait_for(lambda: received.read()["daq_port0_rx_frames_received"]["value"] == 10)
         yield from bps.mv(port.drop_all_traffic, False)
         send(daq, 5)
         yield from bps.unstage(daq)
