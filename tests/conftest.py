@@ -91,6 +91,11 @@ def closes_its_files() -> Iterator[None]:
                 frame.f_locals  # noqa: B018 - before Python 3.13, a copy, renewed when it is read
         error = error.__context__
     gc.collect()
+    gc.freeze()  # what is left is not this test's; the next need not look through it again
+
+
+def pytest_sessionfinish() -> None:
+    gc.unfreeze()  # what modules and the session left open is reported, too
 
 
 @pytest.fixture(scope="session")

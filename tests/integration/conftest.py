@@ -26,7 +26,6 @@ def empty_catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A catalog directory as the first opening leaves it."""
     directory = tmp_path_factory.mktemp("empty") / "catalog"
     Catalog.open(directory).close()
-    collect_cycles_seldom()  # opening a catalog imports the server
     return directory
 
 
