@@ -70,12 +70,13 @@ def make_daq(
     """
     read = config if isinstance(config, NetworkConfig) else load_config(config)
     ports = {interface.name: interface for interface in read.interfaces}
-    regions = [region["name"] for region in region_table(read.to_dict())]
+    document = read.to_dict()
+    regions = [region["name"] for region in region_table(document)]
     components = {"regions": _group("MemoryRegions", MemoryRegion, "", regions, "region")}
-    if gpus := [str(index) for index in gpu_indices(read.to_dict())]:
+    if gpus := [str(index) for index in gpu_indices(document)]:
         labels = {"daqiri", "detectors"}
         components["gpus"] = _group("Gpus", Gpu, "", gpus, "gpu", kind=Kind.omitted, labels=labels)
-    flows = flow_table(read.to_dict())
+    flows = flow_table(document)
     for port, attribute in attribute_names(ports, "port", Daq, components).items():
         components[attribute] = Cpt(_port_class(ports[port], flows[port]), port=port)
     cls = create_device_from_components("Daq", base_class=Daq, **components)
