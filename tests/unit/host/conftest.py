@@ -26,10 +26,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("host_name", names)
 
 
+def read_host(name: str) -> dict[str, Any]:
+    # By libyaml: a third of the time of these tests was Python's own reader.
+    return yaml.load((HOSTS / f"{name}.yaml").read_text(), yaml.CSafeLoader)
+
+
 @pytest.fixture
 def describe() -> Callable[[str], dict[str, Any]]:
     """Return the description of a host by name, to be changed at will."""
-    return lambda name: yaml.safe_load((HOSTS / f"{name}.yaml").read_text())
+    return read_host
 
 
 @pytest.fixture(scope="session")
@@ -38,7 +43,7 @@ def make_described() -> Callable[[Path, str], Path]:
 
     def make(folder: Path, name: str) -> Path:
         folder.mkdir()
-        return write_host(folder, yaml.safe_load((HOSTS / f"{name}.yaml").read_text()))
+        return write_host(folder, read_host(name))
 
     return make
 
