@@ -91,6 +91,9 @@ void Workers::run(Worker& worker, const std::stop_token& stop) noexcept {
     if (work(worker) > 0) {
       last = monotonic_ns();
     } else if (stop.stop_requested()) {
+      // Copies may have come between the look above and the request.
+      while (work(worker) > 0) {
+      }
       return;
     } else if (never_sleep_ || monotonic_ns() - last < SPIN_NS) {
       cpu_relax();
