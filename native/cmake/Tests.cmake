@@ -17,7 +17,7 @@ if(Catch2_VERSION VERSION_GREATER_EQUAL 3)
 endif()
 
 # A quarter of what tests take to compile is to read these.
-file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/test_headers.cpp "")
+file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/test_headers.cpp CONTENT "")
 add_executable(test_headers ${CMAKE_CURRENT_BINARY_DIR}/test_headers.cpp)
 target_link_libraries(test_headers PRIVATE daqiri_static test_flags)
 target_precompile_headers(test_headers PRIVATE <catch2/catch.hpp> "${CMAKE_CURRENT_SOURCE_DIR}/src/session/session.h")
