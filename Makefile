@@ -19,7 +19,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 FUZZ_SECONDS ?= 300
 # How far clang's analyzer follows one function: its own default. CI follows the longest ones less far, which
-# takes half of the time.
+# takes less time.
 ANALYZER_NODES ?= 225000
 # In order, integration before unit: else files of few tests, which are the long ones, come last,
 # and a processor has nothing to do.
@@ -52,8 +52,8 @@ test: build $(VENV)/.dependencies-dev build/.system-test
 unit: build $(VENV)/.dependencies-test
 	$(BIN)/pytest -n $(CMAKE_BUILD_PARALLEL_LEVEL) $(PYTEST_ORDER) tests/unit $(PYTEST_ARGS)
 
-# Each in a virtual environment and a build folder of its own; None, which optimises nothing, compiles in
-# half the time.
+# Each in a virtual environment and a build folder of its own; None, which optimises nothing, compiles
+# sooner.
 unit-oldest unit-newest:
 	@python=$$(.ci/python $(@:unit-%=%)) && $(MAKE) unit PYTHON=$$python VENV=build/$@ \
 		NATIVE=build/$@/native BUILD_TYPE=None

@@ -111,7 +111,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 def pytest_sessionfinish() -> None:
-    gc.unfreeze()  # what modules and the session left open is reported, too
+    gc.unfreeze()  # what modules and the session left open is looked for, too
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ if(Catch2_VERSION VERSION_GREATER_EQUAL 3)
   target_include_directories(test_flags INTERFACE cmake/catch2_v3)
 endif()
 
-# A quarter of what tests take to compile is to read these.
+# A sixth of what tests take to compile was to read these in each file.
 file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/test_headers.cpp CONTENT "")
 add_executable(test_headers ${CMAKE_CURRENT_BINARY_DIR}/test_headers.cpp)
 target_link_libraries(test_headers PRIVATE daqiri_static test_flags)
