@@ -68,7 +68,7 @@ class Documents(list):
 
 def until(condition: Callable[[], object]) -> MsgGenerator[None]:
     """Let the RunEngine continue until a condition holds."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < end
         yield from bps.sleep(0.01)

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import yaml
 from free_ports import free_port
+from waiting import wait_for
 
 from daqiri_ophyd.documents import read_sidecar
 from daqiri_ophyd.engine import (
@@ -27,13 +28,6 @@ from daqiri_ophyd.engine.frames import udp_frames
 
 PACKETS = 3000
 PROFILES = Path(__file__).parents[2] / "profiles"
-
-
-def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.002)
 
 
 def tshark(path: Path, *fields: str) -> list[list[str]]:
@@ -85,7 +79,7 @@ def test_a_recorded_queue_is_what_was_sent(loopback: Engine, tmp_path: Path) -> 
     sent = frames()
     with loopback.port(0).rx_queue(0).record(tmp_path, "run", roll_packets=1000) as recorder:
         loopback.port(0).tx_queue(0).send(sent)
-        until(lambda: recorder.snapshot().packets == PACKETS)
+        wait_for(lambda: recorder.snapshot().packets == PACKETS)
     files = recorder.files()
     assert [file.packets for file in files] == [1000, 1000, 1000]
     assert sorted(os.listdir(tmp_path)) == [
@@ -120,7 +114,7 @@ def test_a_udp_capture_has_addresses_and_ports(udp: tuple[Engine, int], tmp_path
     payloads = [bytes([n % 256]) * (1 + n % 500) for n in range(500)]
     with engine.port("receiver").rx_queue(0).record(tmp_path, nanosecond=False) as recorder:
         engine.port("sender").tx_queue(0).send(payloads)
-        until(lambda: recorder.snapshot().packets == 500)
+        wait_for(lambda: recorder.snapshot().packets == 500)
     (file,) = recorder.files()
     assert file.bytes == sum(28 + len(payload) for payload in payloads)
     rows = tshark(
@@ -141,7 +135,7 @@ def test_a_udp_capture_has_addresses_and_ports(udp: tuple[Engine, int], tmp_path
 
 def received(queue: RxQueue, count: int) -> list:
     bursts = []
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while sum(len(burst) for burst in bursts) < count:
         assert time.monotonic() < end
         if (burst := queue.receive(0.5)) is not None:
@@ -202,10 +196,10 @@ def test_a_removed_directory_is_told_and_reception_goes_on(
         for name in os.listdir(folder):
             (folder / name).unlink()
         folder.rmdir()
-        until(lambda: recorder.snapshot().error != "")
+        wait_for(lambda: recorder.snapshot().error != "")
         assert "capture_000000.pcap was removed" in recorder.snapshot().error
         loopback.port(0).tx_queue(0).send(frames(300))
-        until(lambda: recorder.snapshot().dropped == 300)
+        wait_for(lambda: recorder.snapshot().dropped == 300)
         with pytest.raises(GenericFailureError, match="was removed"):
             recorder.roll()
     assert recorder.files() == []
@@ -239,5 +233,5 @@ def test_a_file_that_takes_the_place_of_a_recording_stays(loopback: Engine, tmp_
     other.write_text("not ours")
     with queue.record(tmp_path) as recorder:
         other.rename(tmp_path / "capture_000000.pcap")
-        until(lambda: recorder.snapshot().error != "")
+        wait_for(lambda: recorder.snapshot().error != "")
     assert (tmp_path / "capture_000000.pcap").read_text() == "not ours"

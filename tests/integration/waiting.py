@@ -18,7 +18,7 @@ def eventually(condition: Callable[[], object], timeout: float = 30.0) -> bool:
     return True
 
 
-def wait_for(condition: Callable[[], object], timeout: float = 20.0) -> None:
+def wait_for(condition: Callable[[], object], timeout: float = 60.0) -> None:
     """Wait until a condition holds; an error after `timeout` seconds."""
     assert eventually(condition, timeout), f"not within {timeout:g} s"
 

@@ -80,7 +80,7 @@ class SoftCapture(Device):
     def trigger(self) -> DeviceStatus:
         self.stream.discard()
         self.write_file()
-        status = DeviceStatus(self, timeout=10)
+        status = DeviceStatus(self, timeout=60)
         status.set_finished()
         return status
 
@@ -89,7 +89,7 @@ class SoftCapture(Device):
         return super().read()
 
     def kickoff(self) -> DeviceStatus:
-        self._flight = DeviceStatus(self, timeout=30)
+        self._flight = DeviceStatus(self, timeout=60)
 
         def fly() -> None:
             for _ in range(self.files_in_flight):
@@ -99,7 +99,7 @@ class SoftCapture(Device):
             self._flight.set_finished()
 
         threading.Thread(target=fly).start()
-        status = DeviceStatus(self, timeout=10)
+        status = DeviceStatus(self, timeout=60)
         status.set_finished()
         return status
 

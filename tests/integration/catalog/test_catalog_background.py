@@ -82,9 +82,9 @@ def test_the_loop_runs_and_the_scan_ends_while_a_store_is_stuck(
         gate.reached.wait(LIMIT)
         ticked = threading.Event()
         run_engine.loop.call_soon_threadsafe(ticked.set)
-        ran.append(ticked.wait(10))
+        ran.append(ticked.wait(60))
 
-    device.before_read = lambda: gate.reached.wait(10)  # the first request is under way
+    device.before_read = lambda: gate.reached.wait(60)  # the first request is under way
     asking = threading.Thread(target=ask_the_loop)
     asking.start()
     (uid,) = run_engine(bp.count([device], 3))

@@ -45,7 +45,7 @@ def test_a_consumer_that_keeps_up_loses_nothing(
         thread = threading.Thread(target=consume)
         thread.start()
         assert tx.send(sent) == len(sent)
-        thread.join(40)
+        thread.join(60)
         after = rx.counters()
     assert (after.received, after.delivered, after.dropped_total) == (50_000, 50_000, 0)
     assert after.received_bytes == sent.nbytes
@@ -97,7 +97,7 @@ def test_without_a_consumer_the_sender_waits(
             with burst:
                 assert np.array_equal(burst.gather(), sent[got : got + len(burst)])
                 got += len(burst)
-        sender.join(20)
+        sender.join(60)
         assert rx.counters().dropped_total == 0
 
 
@@ -172,7 +172,7 @@ def test_a_slow_consumer(
         assert tx.send(sent) == len(sent)
         wait_until_idle(engine)
         engine.close()
-        thread.join(40)
+        thread.join(60)
         assert not thread.is_alive()
     counters = rx.counters()
     # The sender waits for it.

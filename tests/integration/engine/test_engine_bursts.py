@@ -172,7 +172,7 @@ def test_views_pass_between_threads(loopback: Loopback, made_frames: Frames) -> 
     assert engine.ports[0].tx[0].wait_sent(20)
     engine.close()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
     del engine
     gc.collect()

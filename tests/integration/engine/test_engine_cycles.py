@@ -139,7 +139,7 @@ def cycle(number: int, config: dict[str, Any], packets: NDArray[np.uint8], folde
             while recorder.snapshot().packets == 0:
                 assert recorder.snapshot().running
                 recorder.wait(0.01)
-    sender.join(20)
+    sender.join(60)
     assert not sender.is_alive()
     counters, sent = rx.counters(), tx.counters()
     assert counters.received == counters.delivered + counters.held + counters.dropped_total

@@ -173,7 +173,7 @@ def test_close_wakes_who_waits(loopback: Build) -> None:
     for thread in closers:
         thread.start()
     for thread in (*threads, *closers):
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
     assert len(errors) == 3
 

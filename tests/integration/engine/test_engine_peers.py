@@ -59,7 +59,7 @@ def test_a_peer_that_is_killed_and_comes_back(
                                 break
                 finally:
                     child.send_signal(signal.SIGKILL)
-                    child.wait(20)
+                    child.wait(60)
             wait_until_idle(engine)
             for burst in rx.bursts(0.05):
                 firsts = burst.gather()[:, :8].copy().view(">u8")[:, 0]

@@ -28,7 +28,7 @@ WaitUntilIdle = Callable[[Engine], None]
 
 def wait_for_end(recorder: Recorder) -> None:
     while recorder.snapshot().running:
-        assert recorder.wait(20)
+        assert recorder.wait(60)
 
 
 def test_files_hold_what_was_sent(
@@ -101,7 +101,7 @@ def test_a_recording_that_begins_ends_a_wait(
         thread = threading.Thread(target=wait)
         thread.start()
         with rx.record(tmp_path):
-            thread.join(20)
+            thread.join(60)
             assert not thread.is_alive()
         assert "being recorded" in str(errors[0])
 
@@ -179,13 +179,13 @@ def test_waiting_for_news(
             assert not recorder.wait(0.0)
             assert not recorder.wait(0.05)
             recorder.roll()
-            assert recorder.wait(20)
+            assert recorder.wait(60)
             assert not recorder.wait(0.05)
             timer = threading.Timer(0.1, recorder.roll)
             timer.start()
             assert recorder.wait(None)
             timer.join()
-        assert recorder.wait(20)
+        assert recorder.wait(60)
         with pytest.raises(InvalidParameterError, match="timeout is -1"):
             recorder.wait(-1.0)
 
@@ -206,7 +206,7 @@ def test_news_through_a_pump(loopback: Build, tmp_path: Path) -> None:
             for number in (1, 2, 3):
                 recorder.roll()
                 # Waiting here as well does not take events from the pump.
-                assert recorder.wait(20)
+                assert recorder.wait(60)
                 with changed:
                     assert changed.wait_for(lambda n=number: n in seen[-1:], 20), seen
         pump.remove(recorder.fileno())

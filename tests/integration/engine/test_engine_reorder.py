@@ -185,7 +185,7 @@ def test_packets_are_recorded_beside_their_frames(
         ):
             port.tx[0].send(sent)
             got = [next(frames).data.tobytes() for _ in range(4)]
-            assert recorder.wait(20.0)
+            assert recorder.wait(60)
     assert got == [each.tobytes() for each in sent[:, 42 + 4 :].reshape(4, -1)]
     with PcapFile(recorder.files()[0].path) as pcap:
         assert [packet.tobytes() for packet in pcap] == [packet.tobytes() for packet in sent]

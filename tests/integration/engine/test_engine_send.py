@@ -259,7 +259,7 @@ def test_closing_the_engine_ends_a_send(loopback: Loopback, made_frames: Frames)
     while tx.counters().submitted < 128:
         thread.join(0.01)
     engine.close()
-    thread.join(20)
+    thread.join(60)
     assert not thread.is_alive()
     assert "after 128 of 1000 packets" in str(errors[0])
     after = tx.counters()

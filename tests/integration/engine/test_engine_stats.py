@@ -87,7 +87,7 @@ def test_counters_are_copied_once_a_period(loopback: Any) -> None:
         assert not first.flags.writeable
         port.tx[0].send(udp_frames(100))
         assert port.tx[0].wait_sent(5.0)
-        deadline = time.monotonic() + 10.0
+        deadline = time.monotonic() + 60
         while (now := engine.counters)["tx"][port.name][port.tx[0].name]["sent"] < 100:
             assert time.monotonic() < deadline
             time.sleep(0.01)
@@ -121,7 +121,7 @@ def test_flows_are_found_and_counted(loopback: Any) -> None:
         port.tx[0].send(udp_frames(100))
         port.tx[0].send(udp_frames(30)[:, :50])  # the flow's too
         assert port.tx[0].wait_sent(5.0)
-        deadline = time.monotonic() + 10.0
+        deadline = time.monotonic() + 60
         while port.rx[0].counters().received < 130:
             assert time.monotonic() < deadline
             time.sleep(0.01)

@@ -158,7 +158,7 @@ def test_a_recording_has_the_payloads_and_the_headers(
         with rx.record(tmp_path, max_packets=300) as recorder:
             tx.send(sent)
             while recorder.snapshot().running:
-                assert recorder.wait(20)
+                assert recorder.wait(60)
         (file,) = recorder.files()
         with PcapFile(file.path) as pcap:
             assert pcap.link_type == LINKTYPE_RAW
@@ -190,6 +190,6 @@ def test_several_threads_wait_and_close_wakes_them(udp: Build) -> None:
         thread.start()
     engine.close()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
     assert ended == [[]] * 4

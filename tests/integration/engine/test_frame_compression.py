@@ -126,7 +126,7 @@ def test_compressed_frames_are_forgotten_and_moved_to_the_next_file(
                 recorder.acquire(end - first)
                 port.tx[0].send(made.packets_of(first, data[first:end]))
                 while recorder.snapshot().acquired != end - first:
-                    assert recorder.wait(20.0)
+                    assert recorder.wait(60)
 
             acquire(0, 12)
             recorder.rewind(5)

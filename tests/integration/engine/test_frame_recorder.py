@@ -306,7 +306,7 @@ def test_exactly_so_many_frames_are_acquired(source: Source, tmp_path: Path) -> 
             assert recorder.snapshot().acquired == 0
             source.send(5)
             while recorder.snapshot().acquired != n:
-                assert recorder.wait(20.0)
+                assert recorder.wait(60)
             path = tmp_path / "frames_000000.h5"
             flushed = recorder.snapshot().flushed
             with h5py.File(path, swmr=True) as file:

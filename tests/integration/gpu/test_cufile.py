@@ -321,7 +321,7 @@ def test_a_gpu_writes_frames(disk: Path, layout: Any, payload: int) -> None:
                 )
                 port.tx[0].send(packets, timeout=20)
             while recorder.snapshot().running:
-                recorder.wait(20)
+                recorder.wait(60)
         found = recorder.snapshot()
     assert (found.frames, found.error) == (NUMBER, "")
     (file,) = disk.glob("*.h5")

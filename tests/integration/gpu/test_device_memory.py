@@ -76,7 +76,7 @@ with Engine.open(CONFIG) as engine:
                 time.sleep(0.001)
             port.tx[0].send(packets(batch), timeout=20)
         engine.close()
-        recorder.wait(20)
+        recorder.wait(60)
     preview = plan.preview()
     same = preview is not None and np.array_equal(preview.data, data[preview.batch][:, 8:])
     found = recorder.snapshot()

@@ -139,7 +139,7 @@ with Engine.open(CONFIG) as engine:
             while recorder.snapshot().frames < number:
                 time.sleep(0.001)
         engine.close()
-        recorder.wait(20)
+        recorder.wait(60)
     preview = plan.preview()
     found = recorder.snapshot()
     print(json.dumps([found.frames, found.error, same(preview.data, preview.batch - 1)]))

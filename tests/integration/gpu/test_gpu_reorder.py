@@ -111,7 +111,7 @@ with Engine.open({config!r}) as engine:
             port.tx[0].send([bytes(header) + payload.tobytes()])
             frame = next(made)
             same = np.array_equal(frame.data.ravel(), payload)
-        recorder.wait(20)
+        recorder.wait(60)
         print(same, plan.counters().lost, recorder.snapshot().packets)
 """
 

@@ -107,7 +107,7 @@ recorder = port.reorder["images"].record({f"{tmp_path}"!r}, writer={writer!r},
 for batch in range(3):
     port.tx[0].send(packets(batch), timeout=20)
 engine.close()
-recorder.wait(20)
+recorder.wait(60)
 print(json.dumps([recorder.snapshot().frames, recorder.snapshot().error, held()]))
 """
     answers = {"CUFILE_MAJOR": 2} if writer == "cufile" else {}

@@ -13,6 +13,7 @@ from bluesky import plan_stubs as bps
 from bluesky import plans as bp
 from bluesky.utils import FailedStatus, RunEngineInterrupted
 from free_ports import free_port
+from waiting import wait_for
 
 from daqiri_ophyd import plans, profiles
 from daqiri_ophyd.devices import make_daq
@@ -20,13 +21,6 @@ from daqiri_ophyd.devices import make_daq
 # More than receive queues, transmit queues and sockets together can hold.
 FLOOD = {"count": 2_000_000, "size": 900}
 OWN = {"count": 200, "size": 500, "rate": 2000}
-
-
-def wait_for(condition: Callable[[], object], seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "nothing happened"
-        time.sleep(0.01)
 
 
 class Line:

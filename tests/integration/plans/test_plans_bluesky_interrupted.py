@@ -38,7 +38,7 @@ class Scan(NamedTuple):
 
 
 def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < end, "nothing happened"
         time.sleep(0.005)

@@ -22,7 +22,7 @@ SLOW = {"count": 400, "size": 100, "rate": 500}
 
 def pause_when(run_engine, condition) -> threading.Thread:
     def watch() -> None:
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while not condition() and time.monotonic() < end:
             time.sleep(0.01)
         run_engine.request_pause()
@@ -305,7 +305,7 @@ def test_two_suspensions_close_together_lose_nothing(daq, run_engine, documents)
     gap = asyncio.Event
 
     def suspend_twice() -> None:
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while recorded(capture) < 100 and time.monotonic() < end:
             time.sleep(0.01)
         for _ in range(2):

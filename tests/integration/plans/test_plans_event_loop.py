@@ -31,7 +31,7 @@ class Opening:
         self.count += 1
         went_on = threading.Event()
         self._loop.call_soon_threadsafe(went_on.set)
-        assert went_on.wait(10), "the loop was blocked"
+        assert went_on.wait(60), "the loop was blocked"
         if self.error is not None and config is not self.spared:
             raise self.error
         return self._open(config)
@@ -128,11 +128,11 @@ def test_flows_are_configured_once_where_the_plan_is_paused_meanwhile(
 
     def close_late(engine) -> None:
         began.set()
-        assert resumed.wait(10)
+        assert resumed.wait(60)
         close(engine)
 
     def pause() -> None:
-        assert began.wait(10)
+        assert began.wait(60)
         run_engine.request_pause()
 
     with monkeypatch.context() as patched:
@@ -154,7 +154,7 @@ def slow_close(run_engine, monkeypatch) -> None:
     run_engine.msg_hook = lambda msg: msg.command in ("wait", "sleep") and waiting.set()
 
     def close_late(engine) -> None:
-        assert waiting.wait(10), "the plan did not go on"
+        assert waiting.wait(60), "the plan did not go on"
         close(engine)
 
     monkeypatch.setattr(Engine, "close", close_late)
@@ -212,7 +212,7 @@ def test_the_status_of_a_key_that_a_script_sets_ends_with_the_change(daq):
     with daq:
         before = daq.engine
         status = images.udp_dst.set(6000)
-        status.wait(30)
+        status.wait(60)
         assert before.closed
         assert daq.is_open
         assert str(status) == "daq_port0_flows_images_udp_dst: changing done"
@@ -234,8 +234,8 @@ def test_a_change_that_comes_while_an_earlier_one_is_looked_at_is_opened_with(da
     monkeypatch.setattr(daq, "_changed", change_meanwhile)
     opened = daq._requests.add(Request(opened=True))
     daq._requests.begin()
-    opened.done.result(30)
-    later[0].wait(30)
+    opened.done.result(60)
+    later[0].wait(60)
     assert images.udp_dst.get() == 6000
     assert daq.engine.config.to_dict() == daq.configuration_dict
 

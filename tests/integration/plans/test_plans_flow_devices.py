@@ -369,7 +369,7 @@ def test_keys_that_threads_set_at_once_are_all_there(daq):
 
         with ThreadPoolExecutor(len(changes)) as threads:
             for done in [threads.submit(change, *one) for one in changes]:
-                done.result(timeout=30)
+                done.result(timeout=60)
         assert [key.get() for key, _ in changes] == [value for _, value in changes]
         assert flow_table(daq.engine.config.to_dict()) == daq.flows
 
@@ -393,7 +393,7 @@ def test_an_engine_that_is_read_while_flows_change_has_the_new_ones(daq):
                 assert flow_table(daq.engine.config.to_dict()) == daq.flows
         finally:
             end.set()
-        reading.result(timeout=30)
+        reading.result(timeout=60)
 
 
 def test_a_truth_value_of_numpy_is_not_a_port(daq):
@@ -416,9 +416,9 @@ def test_an_engine_that_opens_while_its_monitor_ends_is_monitored(daq, monkeypat
 
     monkeypatch.setattr(ticker, "remove", remove_late)
     daq.close()
-    assert opened.wait(10)
+    assert opened.wait(60)
     send(daq, 50)
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while seen[-1] != 50 and time.monotonic() < end:
         time.sleep(0.01)
     assert seen[-1] == 50
@@ -428,7 +428,7 @@ def test_an_engine_that_opens_while_its_monitor_ends_is_monitored(daq, monkeypat
 def test_a_subscriber_of_a_key_may_change_another_key(make, wait):
     def follow(value, **_) -> None:
         if wait:
-            other.set(value).wait(30)
+            other.set(value).wait(60)
         else:
             other.put(value)
 
@@ -440,7 +440,7 @@ def test_a_subscriber_of_a_key_may_change_another_key(make, wait):
     # On a thread that the end of the tests does not wait for.
     changing = threading.Thread(target=lambda: images.udp_dst.put(6000), daemon=True)
     changing.start()
-    changing.join(30)
+    changing.join(60)
     assert not changing.is_alive()
     assert (images.udp_dst.get(), images.udp_src.get()) == (6000, 6000)
     assert daq.engine.config.to_dict() == daq.configuration_dict

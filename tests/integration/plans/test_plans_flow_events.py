@@ -164,11 +164,11 @@ def test_a_plan_that_is_paused_while_flows_change(
 
     def change_late(config) -> None:
         began.set()
-        assert resumed.wait(10)
+        assert resumed.wait(60)
         change(config)
 
     def pause() -> None:
-        assert began.wait(10)
+        assert began.wait(60)
         run_engine.request_pause()
 
     @bpp.run_decorator() if run else lambda plan: plan

@@ -132,7 +132,7 @@ def test_devices_follow_the_later_of_two_changes(daq, monkeypatch):
         return table
 
     def change_later() -> None:
-        assert began.wait(10)
+        assert began.wait(60)
         daq.change_flows({"port0": {"more": None}})
         go_on.set()
 
@@ -142,7 +142,7 @@ def test_devices_follow_the_later_of_two_changes(daq, monkeypatch):
     for thread in (first, second):
         thread.start()
     for thread in (first, second):
-        thread.join(30)
+        thread.join(60)
     monkeypatch.undo()
     assert [flow["name"] for flow in daq.flows["port0"]] == ["images", "other"]
     assert daq.port0.flows.component_names == ("images", "other")

@@ -19,7 +19,7 @@ BURST = {"count": 50, "size": 100, "udp_dst": 6000}
 
 def capture_of(daq, queue: str):
     daq.port0.capture.queues.put(queue)
-    return plans.capture(daq.port0.capture, 50, tx=daq.port0.tx.out, packets=BURST, timeout=2.0)
+    return plans.capture(daq.port0.capture, 50, tx=daq.port0.tx.out, packets=BURST, timeout=30.0)
 
 
 def test_configured_flows_steer(daq, run_engine, documents):
@@ -169,7 +169,7 @@ def test_what_is_followed_is_what_is_read(daq, send):
         now = time.time_ns()
         send(daq, 100)
         sender.lateness_histogram.subscribe(lambda **_: None, run=False)
-        deadline = time.monotonic() + 10.0
+        deadline = time.monotonic() + 60
         while receiver.received.get() < 100 or daq.engine.counters["time_ns"] < now + 10**9:
             assert time.monotonic() < deadline
             time.sleep(0.01)
@@ -214,7 +214,7 @@ def test_regions_tell_their_free_buffers(daq, send):
     seen: list[int] = []
     rx.free.subscribe(lambda value, **_: seen.append(value))
     send(daq, 640)  # ten bursts, which are not received
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not seen or seen[-1] != before - 640:
         assert time.monotonic() < end, (before, seen)
         time.sleep(0.01)

@@ -21,7 +21,7 @@ class Gate:
     def open(self, configuration):
         if os.getpid() == self._process:
             self.asked.set()
-            assert self.allowed.wait(20)
+            assert self.allowed.wait(60)
         return Engine.open(configuration)
 
     close = staticmethod(Engine.close)
@@ -36,7 +36,7 @@ def use(daq) -> bool:
     with daq:
         queue = daq.tx_queue("port0", "out")
         assert queue.send([bytes(60)] * 3) == 3 and queue.wait_sent(10)
-    return not daq.is_open and ticked.wait(20)
+    return not daq.is_open and ticked.wait(60)
 
 
 @pytest.mark.usefixtures("fixed_flows")  # a change opens an engine
@@ -53,7 +53,7 @@ def test_a_forked_child_opens_an_engine_of_its_own(make, monkeypatch, changes):
     else:
         opening = threading.Thread(target=daq.open)
         opening.start()
-    assert gate.asked.wait(20)
+    assert gate.asked.wait(60)
     child = os.fork()
     if child == 0:
         code = 1
@@ -63,8 +63,8 @@ def test_a_forked_child_opens_an_engine_of_its_own(make, monkeypatch, changes):
             os._exit(code)
     gate.allowed.set()
     if opening is None:
-        done.result(20)
+        done.result(60)
     else:
-        opening.join(20)
+        opening.join(60)
     assert daq.is_open
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -120,8 +120,8 @@ def test_a_check_that_cannot_be_made_fails_with_the_cause(run_engine, documents,
 
 
 def test_the_platform_is_a_setting(readiness):
-    readiness.platform.set("spark").wait(timeout=10)
-    readiness.trigger().wait(timeout=30)
+    readiness.platform.set("spark").wait(timeout=60)
+    readiness.trigger().wait(timeout=60)
     assert readiness.metadata()["platform"] == "spark"
     assert readiness.read()["readiness_state"]["value"] == "fail"
     with pytest.raises(ValueError, match="accepted are 'auto', 'generic'"):

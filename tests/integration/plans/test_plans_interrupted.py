@@ -14,6 +14,7 @@ import pytest
 from bluesky import plan_stubs as bps
 from bluesky import plans as bp
 from bluesky.utils import FailedStatus, RunEngineInterrupted
+from waiting import wait_for
 
 from daqiri_ophyd import plans, profiles
 from daqiri_ophyd.devices import make_daq
@@ -30,13 +31,6 @@ def numbers(files: list[Path]) -> list[int]:
             offsets, _ = frames.udp_payload(pcap)
             found += [int.from_bytes(pcap.data[at : at + 8].tobytes(), "big") for at in offsets]
     return found
-
-
-def wait_for(condition: Callable[[], object], seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "nothing happened"
-        time.sleep(0.01)
 
 
 def interrupt(run_engine, plan, when: Callable[[], object]) -> None:
@@ -73,7 +67,7 @@ def flight(daq):
     """A slow transmission that is captured, and the number captured so far."""
     capture, tx = daq.port0.capture, daq.port0.tx.out
     plan = plans.capture(
-        capture, 600, roll_packets=100, tx=tx, packets=SLOW, flush_period=0.05, timeout=5.0
+        capture, 600, roll_packets=100, tx=tx, packets=SLOW, flush_period=0.05, timeout=30.0
     )
     return plan, lambda: captured(capture) > 150
 
@@ -418,7 +412,7 @@ def test_control_c(tmp_path, captures, ending):
         if ending == "abort":
             read_until("stop abort Ctrl-C")
             read_until("idle None None")
-        process.wait(30)
+        process.wait(60)
     finally:
         process.kill()
         with process:

@@ -50,7 +50,7 @@ def test_subscribers_may_read_the_device(daq, run_engine, send):
         for signal in (queue.received, queue.delivered, queue.held):
             signal.subscribe(lambda **_: seen.append(queue.read()[queue.received.name]["value"]))
         send(daq, 10)
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while 10 not in seen:
             assert time.monotonic() < end
             time.sleep(0.01)

@@ -134,7 +134,7 @@ def test_a_pause_while_bluesky_collects_is_an_error(daq, run_engine, documents, 
         yield from bpp.rewindable_wrapper(flight(), False)
 
     def pause():
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while not documents.files() and time.monotonic() < end:
             time.sleep(0.01)
         run_engine.request_pause()

@@ -144,7 +144,7 @@ def test_raw_captures_are_stored_and_not_replayed(daq, run_engine, catalog):
     capture, tx = daq.port0.capture, daq.port0.tx.out
     capture.format.put("raw")
     (uid,) = run_engine(
-        plans.capture(capture, 400, roll_packets=100, tx=tx, packets=BURST, timeout=5.0)
+        plans.capture(capture, 400, roll_packets=100, tx=tx, packets=BURST, timeout=30.0)
     )
     run = catalog.client[uid]
     files = capture_files(run)

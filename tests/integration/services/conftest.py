@@ -101,7 +101,7 @@ class Service:
         for process in reversed(self._processes):
             process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(20)
+                process.wait(60)
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()

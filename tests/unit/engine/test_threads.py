@@ -85,7 +85,7 @@ def together(*actions: Callable[[], object]) -> None:
     raised: list[BaseException] = []
 
     def run(action: Callable[[], object]) -> None:
-        start.wait(30)
+        start.wait(60)
         try:
             action()
         except BaseException as error:
