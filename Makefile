@@ -12,8 +12,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := build/native
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
-# Tests of threads, sockets, files and other processes wait much of their time.
-TEST_JOBS := $(shell expr 3 '*' $(CMAKE_BUILD_PARALLEL_LEVEL))
+# Tests of threads, sockets, files and other processes wait much of their time. A test process with a
+# catalog and its server takes a GiB.
+TEST_JOBS := $(shell awk -v processors=$(CMAKE_BUILD_PARALLEL_LEVEL) '/^MemAvailable/ \
+	{n = 3 * processors; fit = int($$2 / 1048576); if (fit < n) n = fit; print n < 1 ? 1 : n}' /proc/meminfo)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Images of Python set it; each of many processes would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -97,14 +99,14 @@ vm: build $(VENV)/.dependencies-dev build/.system-vm build/vm/boot build/guest/d
 	$(BIN)/pytest -m vm tests/vm
 
 asan tsan: build/.system-build build/.system-test build/.system-sanitize
-	@cmake --preset $@ >build/configure-$@.log
-	cmake --build --preset $@
+	@flock build/.system-sanitize cmake --preset $@ >build/configure-$@.log
+	flock build/.system-sanitize cmake --build --preset $@
 	ctest --preset $@ -j $(TEST_JOBS)
 
 # The engine's objects are those of asan.
 fuzz: build/.system-build build/.system-test build/.system-sanitize
-	@cmake --preset asan >build/configure-asan.log
-	cmake --build --preset $@
+	@flock build/.system-sanitize cmake --preset asan >build/configure-asan.log
+	flock build/.system-sanitize cmake --build --preset $@
 	.ci/fuzz build/asan/fuzz $(FUZZ_SECONDS)
 
 # What targets other than build and bench install, at once.

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -72,7 +72,34 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.skip(reason=reason))
 
 
-LEFT_FILES_OPEN = pytest.StashKey[bool]()
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def forget_failures() -> None:
+    """Clear the variables of the functions that failed, which hold files open."""
+    errors, seen = [getattr(sys, "last_value", None)], set()
+    while errors:
+        error = errors.pop()
+        if error is None or id(error) in seen:
+            continue
+        seen.add(id(error))
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            with contextlib.suppress(RuntimeError):  # it runs
+                frame.clear()
+                frame.f_locals  # noqa: B018 - before Python 3.13, a copy, renewed when it is read
+        errors += [error.__context__, error.__cause__, *getattr(error, "exceptions", ())]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def closes_what_it_shares() -> Iterator[None]:
+    """Report what the tests of a module leave open in the last of them."""
+    before = open_files()
+    yield
+    if open_files() > before:
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(autouse=True)
@@ -80,38 +107,16 @@ def closes_its_files(request: pytest.FixtureRequest) -> Iterator[None]:
     """Report files and sockets that a test leaves open in that test, not in a later one.
 
     Those that a cycle, or the traceback of a failure, holds would be closed at some later time, and
-    Python warns of them then.
+    Python warns of them then. A collection looks only at what was made since the last one: all
+    objects are millions, and half of the tests look.
     """
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_files()
     yield
-    if len(os.listdir("/proc/self/fd")) <= before:
-        return
-    error = getattr(sys, "last_value", None)  # why the test failed
-    while error is not None:
-        for frame, _ in traceback.walk_tb(error.__traceback__):
-            with contextlib.suppress(RuntimeError):  # it runs
-                frame.clear()
-                frame.f_locals  # noqa: B018 - before Python 3.13, a copy, renewed when it is read
-        error = error.__context__
-    gc.collect()
-    request.node.stash[LEFT_FILES_OPEN] = True
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Let tests look for what they leave open among their own objects only.
-
-    All objects are millions, and half of the tests look.
-    """
-    found = yield
-    if item.stash.get(LEFT_FILES_OPEN, False):
-        gc.collect()  # its fixtures and its error are gone only now
+    if open_files() > before:
+        forget_failures()
+        request.node.funcargs.clear()  # they ended before this
+        gc.collect()
         gc.freeze()
-    return found
-
-
-def pytest_sessionfinish() -> None:
-    gc.unfreeze()  # what modules and the session left open is looked for, too
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,9 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from preloaded_processes import Preloaded
 
@@ -44,7 +46,21 @@ def run_command(command: str, folder: Path, *accepted: int) -> str:
     return done.stdout
 
 
-def run_program(code: str, folder: Path, *options: str) -> tuple[int, str]:
+def start(arguments: list[str], **options: Any) -> subprocess.Popen[bytes]:
+    """Start Python by itself, whose end is part of what is tested."""
+    return subprocess.Popen([sys.executable, *arguments], **options)
+
+
+def start_preloaded(arguments: list[str], **options: Any) -> Preloaded:
+    return Preloaded(*arguments, **options)
+
+
+def run_program(
+    code: str,
+    folder: Path,
+    *options: str,
+    start: Callable[..., subprocess.Popen[bytes] | Preloaded] = start_preloaded,
+) -> tuple[int, str]:
     """Run a program in a folder; return its exit code, and what it and its children printed.
 
     Children that it leaves behind are killed.
@@ -53,9 +69,8 @@ def run_program(code: str, folder: Path, *options: str) -> tuple[int, str]:
     program.write_text(code)
     bin_folder = Path(sys.executable).parent
     with (folder / "printed").open("w+") as printed:
-        process = Preloaded(
-            *options,
-            program,
+        process = start(
+            [*options, str(program)],
             cwd=folder,
             env={
                 **os.environ,

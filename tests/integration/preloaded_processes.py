@@ -2,10 +2,11 @@
 
 Importing Bluesky and Tiled takes seconds of a processor, which a test pays for nothing unless the
 start of an interpreter is what it tests. The processes are forked from a server that each test
-process starts once; a server has no threads, engines or event loops. Functions that are registered
-with atexit are not called.
+process starts once; a server runs no engine and no event loop. Functions that are registered with
+atexit are not called.
 """
 
+import contextlib
 import ctypes
 import os
 import runpy
@@ -13,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Mapping
 from multiprocessing import get_context, reduction
@@ -181,18 +183,27 @@ class Preloaded:
         return self.returncode
 
     def communicate(self, given: str = "", timeout: float = 60) -> tuple[str, str]:
-        """Return what is printed until it ends, apart from what was returned or read before."""
+        """Return what is printed until it ends, apart from what was returned or read before.
+
+        It is killed when the time is over.
+        """
         if self.stdout.closed:
             return "", ""
-        self.stdin.write(given)
-        self.stdin.close()
+        late = threading.Event()
+        timer = threading.Timer(timeout, lambda: (late.set(), self.kill()))
+        timer.start()
+        with contextlib.suppress(BrokenPipeError):  # it ended, and its errors say why
+            self.stdin.write(given)
+        with contextlib.suppress(BrokenPipeError):
+            self.stdin.close()
         printed = self.stdout.read()
-        self._process.join(timeout)
-        if self.returncode is None:
-            raise subprocess.TimeoutExpired("a preloaded process", timeout)
+        self._process.join()
+        timer.cancel()
         self._errors.seek(0)
         errors = self._errors.read()
         self.wait()
+        if late.is_set():
+            raise subprocess.TimeoutExpired("a preloaded process", timeout, printed, errors)
         return printed, errors
 
 

@@ -2,25 +2,29 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
-from documented_programs import commands_of, run_command, run_program
+from documented_programs import commands_of, run_command, run_program, start
 from page_blocks import program
 from preloaded_processes import run_preloaded
 
 GUIDES = Path(__file__).parents[2] / "docs" / "how-to"
 
 
-def run_guide(name: str, folder: Path) -> None:
+def run_guide(name: str, folder: Path, **options: Any) -> None:
     """Run the blocks of a guide as one program."""
-    exit_code, printed = run_program(program(GUIDES / name), folder, "-W", "error")
+    exit_code, printed = run_program(program(GUIDES / name), folder, "-W", "error", **options)
     assert exit_code == 0, printed
+
+
+def test_the_program_of_a_guide_runs_and_ends_in_an_interpreter_of_its_own(tmp_path: Path) -> None:
+    run_guide("change-flows.md", tmp_path, start=start)
 
 
 @pytest.mark.parametrize(
     "guide",
     [
-        "change-flows.md",
         "make-frames-of-packets.md",
         "prepare-a-fly-scan.md",
         "send-on-a-schedule.md",

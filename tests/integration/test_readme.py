@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from documented_programs import commands_of, run_command, run_program
+from documented_programs import commands_of, run_command, run_program, start
 
 ROOT = Path(__file__).parents[2]
 README, FRONT_PAGE = ROOT / "README.md", ROOT / "docs" / "index.md"
@@ -39,7 +39,7 @@ def test_the_commands_of_the_front_page_lead_to_an_image_in_the_catalog(tmp_path
     (command,) = commands_of(FRONT_PAGE)
     assert command.startswith(".venv/bin/")
     run_command(command.removeprefix(".venv/bin/"), tmp_path)
-    exit_code, printed = run_program(programs(FRONT_PAGE)[0], tmp_path)
+    exit_code, printed = run_program(programs(FRONT_PAGE)[0], tmp_path, start=start)
     assert exit_code == 0, printed
     (shown,) = re.findall(r"```text\n(.*?)```", FRONT_PAGE.read_text(), re.DOTALL)
     assert printed == shown

@@ -88,12 +88,11 @@ void Workers::run(Worker& worker, const std::stop_token& stop) noexcept {
   configure_thread(worker.core, "daqiri-move-" + worker.core);
   std::uint64_t last = monotonic_ns();
   for (;;) {
+    // Before the look: copies may come between a look and the request.
+    const bool stopped = stop.stop_requested();
     if (work(worker) > 0) {
       last = monotonic_ns();
-    } else if (stop.stop_requested()) {
-      // Copies may have come between the look above and the request.
-      while (work(worker) > 0) {
-      }
+    } else if (stopped) {
       return;
     } else if (never_sleep_ || monotonic_ns() - last < SPIN_NS) {
       cpu_relax();

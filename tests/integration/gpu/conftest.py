@@ -1,5 +1,6 @@
 """A GPU driver that runs on any host."""
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -101,7 +102,7 @@ def with_driver(tmp_path: Path, compiled: Path) -> Run:
     def build(name: str, library: Path, answers: dict[str, int]) -> Path:
         source = Path(__file__).with_name(name)
         defines = [f"-D{key}={value}" for key, value in answers.items()]
-        built = compiled / "_".join([name, *map(str, answers.values())])
+        built = compiled / hashlib.sha256(f"{name} {defines}".encode()).hexdigest()
         if not built.exists():
             # Under its name when it is complete: another process may do the same.
             part = tmp_path / "part"
