@@ -12,7 +12,7 @@ import pytest
 from bluesky import RunEngine
 from networks import cable, has_af_xdp, networks  # noqa: F401 - fixtures
 from quick_catalogs import collect_cycles_seldom, keep_what_catalogs_share
-from run_documents import Documents
+from run_documents import Documents, new_run_engine
 
 from daqiri_ophyd.catalog import Catalog
 from daqiri_ophyd.devices import Daq, make_daq
@@ -71,10 +71,10 @@ def documents() -> Documents:
 
 
 @pytest.fixture
-def run_engine(documents: Documents) -> RunEngine:
-    engine = RunEngine({}, context_managers=[])
-    engine.subscribe(documents.take)
-    return engine
+def run_engine(documents: Documents) -> Iterator[RunEngine]:
+    with new_run_engine() as engine:
+        engine.subscribe(documents.take)
+        yield engine
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ __all__ = ["collect_cycles_seldom", "keep_what_catalogs_share"]
 
 
 def collect_cycles_seldom() -> None:
-    """Let the collector leave what is imported, a million objects, alone, and wait for more work.
+    """Let the collector leave what is imported alone, and wait for more work.
 
     It takes a third of the time that opening a catalog takes otherwise.
     """

@@ -2,15 +2,27 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import event_model
+from bluesky import RunEngine
 from bluesky import plan_stubs as bps
 from bluesky.utils import MsgGenerator
 
 from daqiri_ophyd.documents import COUNTER_MIMETYPE
+
+
+@contextmanager
+def new_run_engine(**options: Any) -> Iterator[RunEngine]:
+    """A RunEngine whose thread and event loop end with the block; by itself, they never do."""
+    engine = RunEngine({}, context_managers=[], **options)
+    yield engine
+    engine.loop.call_soon_threadsafe(engine.loop.stop)
+    engine._th.join()
+    engine.loop.close()
 
 
 class Documents(list):

@@ -7,6 +7,7 @@ import pty
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,14 @@ COMMAND = [sys.executable, "-m", "daqiri_ophyd.cli"]
 NOT_BEFORE = 100  # packets
 # Commands take their time on a busy machine; this ends one that hangs.
 pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.fixture(autouse=True)
+def commands_may_be_hung_up() -> Iterator[None]:
+    """With ``nohup make test``, SIGHUP is ignored, which commands would inherit."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from bluesky import RunEngine
 from bluesky import plan_stubs as bps
 from bluesky import preprocessors as bpp
 from ophyd import Component, Device, DeviceStatus, Signal
+from run_documents import new_run_engine
 
 from daqiri_ophyd.catalog import Catalog
 from daqiri_ophyd.documents import PCAP_MIMETYPE, CaptureStream, capture_data_key, sidecar_path
@@ -152,8 +153,9 @@ def fly_plan():
 
 
 @pytest.fixture
-def run_engine() -> RunEngine:
-    return RunEngine({}, context_managers=[])
+def run_engine() -> Iterator[RunEngine]:
+    with new_run_engine() as engine:
+        yield engine
 
 
 @pytest.fixture

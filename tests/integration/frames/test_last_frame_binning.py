@@ -10,7 +10,7 @@ from bluesky import plan_stubs as bps
 from bluesky import plans as bp
 from bluesky import preprocessors as bpp
 from numpy.typing import NDArray
-from run_documents import until
+from run_documents import new_run_engine, until
 
 from daqiri_ophyd.devices import CaptureError, Daq, FrameDetector
 
@@ -89,9 +89,7 @@ def test_frames_of_one_axis_have_no_means(make: Callable[..., Daq]) -> None:
 
 
 def test_descriptors_tell_what_events_have(daq: Daq, source: Source) -> None:
-    engine = RunEngine({}, context_managers=[])
     documents: list[Any] = []
-    engine.subscribe(lambda name, doc: documents.append((name, doc)))
     plan = daq.port0.reorder.images
     signal = plan.last_frame
 
@@ -111,7 +109,9 @@ def test_descriptors_tell_what_events_have(daq: Daq, source: Source) -> None:
         yield from bp.count([plan])
 
     source.start(0.02)
-    engine(runs())
+    with new_run_engine() as run_engine:
+        run_engine.subscribe(lambda name, doc: documents.append((name, doc)))
+        run_engine(runs())
     source.stop()
     *described, counted = (doc for name, doc in documents if name == "descriptor")
     descriptors = {doc["uid"]: doc for doc in described}

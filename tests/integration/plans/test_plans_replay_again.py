@@ -3,6 +3,7 @@
 import inspect
 import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from bluesky import plan_stubs as bps
 from bluesky.utils import FailedStatus
 from event_model import compose_run
 from free_ports import free_port
+from run_documents import new_run_engine
 
 from daqiri_ophyd import plans, profiles
 from daqiri_ophyd.catalog import RunNotFoundError, capture_files, find_run
@@ -25,10 +27,10 @@ BURST = {"count": 300, "size": 200, "rate": 20_000}
 
 
 @pytest.fixture
-def run_engine(documents) -> RunEngine:
-    engine = RunEngine({}, context_managers=[], call_returns_result=True)
-    engine.subscribe(documents.take)
-    return engine
+def run_engine(documents) -> Iterator[RunEngine]:
+    with new_run_engine(call_returns_result=True) as engine:
+        engine.subscribe(documents.take)
+        yield engine
 
 
 def contents(files: list[Path], segment_size: int | None) -> list[bytes] | bytes:
