@@ -15,7 +15,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 # Tests of threads, sockets, files and other processes wait much of their time. A test process with a
 # catalog and its server takes a GiB.
 TEST_JOBS := $(shell awk -v processors=$(CMAKE_BUILD_PARALLEL_LEVEL) '/^MemAvailable/ \
-	{n = 3 * processors; fit = int($$2 / 1048576); if (fit < n) n = fit; print n < 1 ? 1 : n}' /proc/meminfo)
+	{n = int(5 * processors / 2); fit = int($$2 / 1048576); if (fit < n) n = fit; print n < 1 ? 1 : n}' /proc/meminfo)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Images of Python set it; each of many processes would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
