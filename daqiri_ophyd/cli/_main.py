@@ -81,8 +81,8 @@ def main(argv: list[str] | None = None) -> None:
     argv
         Arguments without the program name; None: those of the process.
     """
-    # What a command imports, up to a million objects, stays. To look for garbage among it at each 700
-    # new objects, as by default, takes a sixth of the time that Bluesky and Tiled take to import.
+    # What a command imports, up to a million objects, stays. To look for garbage among it at each
+    # 700 new ones, as by default, takes a sixth of the time that Bluesky and Tiled take to import.
     gc.set_threshold(100_000, 50, 100)
     # Failures are reported as one message; the library's log of them would repeat it.
     logging.getLogger("bluesky").setLevel(logging.CRITICAL)
