@@ -1,15 +1,11 @@
 """A GPU driver that runs on any host."""
 
-import contextlib
-import functools
 import hashlib
-import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -95,58 +91,8 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-class Programs:
-    """Python programs in processes that are forked with the engine imported.
-
-    The loader looks for libraries where the process that forks them did when it started: in a
-    folder that is filled anew for each program, and in a compiler's.
-    """
-
-    def __init__(self, folder: Path, compiler: Path | None) -> None:
-        self.folder = folder
-        folders = f"{folder}:{compiler or ''}".rstrip(":")
-        self._server = subprocess.Popen(
-            [sys.executable, Path(__file__).with_name("forked_programs.py")],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "LD_LIBRARY_PATH": folders},
-            start_new_session=True,
-        )
-
-    def run(self, program: str, printed: Path, errors: Path, **environment: str) -> int:
-        """Run a program; return its exit code."""
-        assert self._server.stdin is not None and self._server.stdout is not None
-        request = [program, str(printed), str(errors), environment]
-        try:
-            print(json.dumps(request), file=self._server.stdin, flush=True)
-            return int(self._server.stdout.readline())
-        except BaseException:  # out of time: the next answer would be of this program
-            self.close()
-            raise
-
-    def close(self) -> None:
-        with self._server, contextlib.suppress(ProcessLookupError):
-            os.killpg(self._server.pid, signal.SIGKILL)
-
-
-@pytest.fixture(scope="session")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Programs]]:
-    """Programs that find a driver in a folder of this process, with a compiler or without."""
-    folder = tmp_path_factory.mktemp("driver")
-    with contextlib.ExitStack() as ended:
-
-        @functools.cache
-        def start(compiler: Path | None) -> Programs:
-            programs = Programs(folder, compiler)
-            ended.callback(programs.close)
-            return programs
-
-        yield start
-
-
 @pytest.fixture
-def with_driver(tmp_path: Path, compiled: Path, programs: Callable[..., Programs]) -> Run:
+def with_driver(tmp_path: Path, compiled: Path) -> Run:
     """Run a program with a driver that gives such answers: what it prints, what was asked for.
 
     Without a compiler's folder, the driver is the compiler, too. With an answer of cuFile's there
@@ -167,29 +113,34 @@ def with_driver(tmp_path: Path, compiled: Path, programs: Callable[..., Programs
         return source
 
     def run(program: str, compiler: Path | None = None, **answers: int) -> tuple[str, list[str]]:
-        log, printed, errors = (tmp_path / name for name in ("log", "printed", "errors"))
+        log = tmp_path / "log"
         log.write_text("")
-        started = programs(compiler)
-        for path in started.folder.iterdir():  # of the program before
-            path.unlink()
         of_cufile = {key: answers.pop(key) for key in [*answers] if key.startswith("CUFILE")}
-        library = started.folder / "libcuda.so.1"
+        library = tmp_path / "libcuda.so.1"
         source = build("driver.c", library, ANSWERS | answers)
         if of_cufile:
-            build("cufile.c", started.folder / "libcufile.so.0", CUFILE_ANSWERS | of_cufile)
+            build("cufile.c", tmp_path / "libcufile.so.0", CUFILE_ANSWERS | of_cufile)
+        fake = tmp_path / "libnvrtc.so.13"
+        fake.unlink(missing_ok=True)
         if compiler is None:
-            (started.folder / "libnvrtc.so.13").symlink_to(library)
-        code = started.run(
-            program,
-            printed,
-            errors,
-            DRIVER_LOG=f"{log}",
-            DRIVER_COMPILED=f"{compiled}",
-            ON_HOST=f"{source.with_name('on_host.h')}",
+            fake.symlink_to(library)
+        folders = f"{tmp_path}:{compiler or ''}".rstrip(":")
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env={
+                **os.environ,
+                "LD_LIBRARY_PATH": folders,
+                "DRIVER_LOG": f"{log}",
+                "DRIVER_COMPILED": f"{compiled}",
+                "ON_HOST": f"{source.with_name('on_host.h')}",
+            },
+            capture_output=True,
+            text=True,
+            timeout=250,
         )
-        assert code == 0, errors.read_text()
+        assert done.returncode == 0, done.stderr
         asked = log.read_text().split()
         assert "freed-too-early" not in asked
-        return printed.read_text().strip(), asked
+        return done.stdout.strip(), asked
 
     return run
