@@ -192,6 +192,7 @@ def test_a_plan_drops_all_traffic_of_a_port(daq, run_engine, send):
         wait_for(lambda: received.read()["daq_port0_rx_frames_received"]["value"] == 10)
         yield from bps.mv(port.drop_all_traffic, False)
         send(daq, 5)
+        wait_for(lambda: received.read()["daq_port0_rx_frames_received"]["value"] == 15)
         yield from bps.unstage(daq)
 
     run_engine(plan())
