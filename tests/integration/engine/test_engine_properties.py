@@ -95,7 +95,7 @@ def interfere(how: str, engine: Engine, stopping: threading.Event) -> None:
 
 def wait_received(engine: Engine, tx: TxQueue) -> None:
     """Wait for sent packets: closing an engine may not leave enough time on a busy machine."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + 20
     while sum(rx.counters().received for rx in engine.ports[0].rx) < tx.counters().sent:
         if time.monotonic() > end:
             return  # the checks report what is missing
@@ -119,7 +119,7 @@ def run(
         thread.start()
     try:
         if traffic["close_after"] is None:
-            sender.join(60)
+            sender.join(40)
             assert tx.wait_sent(20)
             wait_received(engine, tx)
         else:
@@ -128,7 +128,7 @@ def run(
         stopping.set()
         engine.close()
         for thread in (sender, *others):
-            thread.join(60)
+            thread.join(20)
     for consumer in consumers:
         consumer.drain()
     return consumers, tx

@@ -284,7 +284,7 @@ def made_by_engine(config: Config, packets: list[Bytes]) -> tuple[list[Made], di
             for first in range(0, len(packets), step):
                 part = packets[first : first + step]
                 assert sender.tx[0].send(part, timeout=20.0) == len(part)
-                end = time.monotonic() + 60
+                end = time.monotonic() + 20
                 while plan.counters().packets < first + len(part):
                     assert time.monotonic() < end, plan.counters()
                     time.sleep(0.0002)

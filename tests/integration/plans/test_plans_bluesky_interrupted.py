@@ -1,7 +1,6 @@
 """Step and fly scans that are suspended, paused and ended, over all engines."""
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -13,6 +12,7 @@ from bluesky.utils import MsgGenerator, RunEngineInterrupted
 from checked_runs import check, events_of, settings_of
 from ophyd import Signal
 from ophyd.sim import SynAxis
+from waiting import wait_for
 
 from daqiri_ophyd import plans
 from daqiri_ophyd.devices import Capture, Daq, TxQueue
@@ -35,13 +35,6 @@ class Scan(NamedTuple):
     plan: MsgGenerator[Any]
     sent: int  # packets that a complete run captures
     steps: bool
-
-
-def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end, "nothing happened"
-        time.sleep(0.005)
 
 
 def recorded(capture: Capture) -> int:
@@ -113,7 +106,7 @@ def payload_bytes(scan: Scan, files) -> int:
 
 def interrupt(run_engine, scan: Scan, ready, *, defer: bool = False) -> None:
     def watch() -> None:
-        until(ready)
+        wait_for(ready)
         run_engine.request_pause(defer=defer)
 
     watcher = threading.Thread(target=watch)
@@ -138,9 +131,9 @@ def test_a_suspended_scan_goes_on(scan, ready, run_engine, documents, captures):
         suspended.set()
 
     def watch() -> None:
-        until(ready)
+        wait_for(ready)
         beam_is_off.put(1)
-        until(suspended.is_set)
+        wait_for(suspended.is_set)
         beam_is_off.put(0)
 
     run_engine.install_suspender(SuspendBoolHigh(beam_is_off, pre_plan=note))

@@ -11,6 +11,7 @@ from bluesky import preprocessors as bpp
 from bluesky.utils import FailedStatus, RunEngineInterrupted
 from ophyd.sim import SynAxis, det, motor
 from run_documents import until
+from waiting import eventually
 
 from daqiri_ophyd import plans
 from daqiri_ophyd.devices import CaptureError
@@ -22,9 +23,7 @@ SLOW = {"count": 400, "size": 100, "rate": 500}
 
 def pause_when(run_engine, condition) -> threading.Thread:
     def watch() -> None:
-        end = time.monotonic() + 60
-        while not condition() and time.monotonic() < end:
-            time.sleep(0.01)
+        eventually(condition, 60)
         run_engine.request_pause()
 
     watcher = threading.Thread(target=watch)
@@ -305,9 +304,7 @@ def test_two_suspensions_close_together_lose_nothing(daq, run_engine, documents)
     gap = asyncio.Event
 
     def suspend_twice() -> None:
-        end = time.monotonic() + 60
-        while recorded(capture) < 100 and time.monotonic() < end:
-            time.sleep(0.01)
+        eventually(lambda: recorded(capture) >= 100, 60)
         for _ in range(2):
             release = gap()
             run_engine.request_suspend(release.wait)

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from bluesky.utils import FailedStatus
 from catalog_servers import KEY, FacilityServer, Holder
 from free_ports import free_port
 from ophyd.sim import SynAxis
+from waiting import eventually
 
 from daqiri_ophyd import plans, profiles
 from daqiri_ophyd.catalog import Catalog, capture_files
@@ -227,9 +227,7 @@ def test_a_peer_that_goes_ends_the_run_with_the_cause(
     capture = daq.receiver.capture
 
     def send() -> None:
-        deadline = time.monotonic() + 60
-        while capture.progress is None and time.monotonic() < deadline:
-            time.sleep(0.01)
+        eventually(lambda: capture.progress is not None, 60)
         Peer(kind, port).end(number)
 
     sender = threading.Thread(target=send)

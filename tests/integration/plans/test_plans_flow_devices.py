@@ -3,7 +3,6 @@
 import contextlib
 import json
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -14,6 +13,7 @@ from bluesky import plans as bp
 from bluesky import preprocessors as bpp
 from free_ports import free_port
 from run_documents import until
+from waiting import eventually
 
 from daqiri_ophyd import plans, profiles
 from daqiri_ophyd.devices import make_daq
@@ -418,9 +418,7 @@ def test_an_engine_that_opens_while_its_monitor_ends_is_monitored(daq, monkeypat
     daq.close()
     assert opened.wait(60)
     send(daq, 50)
-    end = time.monotonic() + 60
-    while seen[-1] != 50 and time.monotonic() < end:
-        time.sleep(0.01)
+    eventually(lambda: seen[-1] == 50, 60)
     assert seen[-1] == 50
 
 

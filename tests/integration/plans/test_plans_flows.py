@@ -169,10 +169,9 @@ def test_what_is_followed_is_what_is_read(daq, send):
         now = time.time_ns()
         send(daq, 100)
         sender.lateness_histogram.subscribe(lambda **_: None, run=False)
-        deadline = time.monotonic() + 60
-        while receiver.received.get() < 100 or daq.engine.counters["time_ns"] < now + 10**9:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_for(
+            lambda: receiver.received.get() >= 100 and daq.engine.counters["time_ns"] >= now + 10**9
+        )
         for device in (sender, receiver):
             copied, fresh = device.take_copied(daq.engine.counters), device.take_values()
             for values in (copied, fresh):

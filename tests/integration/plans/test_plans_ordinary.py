@@ -11,6 +11,7 @@ from bluesky.preprocessors import SupplementalData
 from bluesky.utils import FailedStatus, RunEngineInterrupted
 from ophyd.sim import det
 from run_documents import until
+from waiting import wait_for
 
 from daqiri_ophyd import plans
 from daqiri_ophyd.engine import PcapFile
@@ -50,10 +51,7 @@ def test_subscribers_may_read_the_device(daq, run_engine, send):
         for signal in (queue.received, queue.delivered, queue.held):
             signal.subscribe(lambda **_: seen.append(queue.read()[queue.received.name]["value"]))
         send(daq, 10)
-        end = time.monotonic() + 60
-        while 10 not in seen:
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        wait_for(lambda: 10 in seen)
 
 
 # --- Kinds and stage signatures

@@ -1,13 +1,13 @@
 """Prepared captures that fail, are paused or are ended, and their results."""
 
 import threading
-import time
 
 import pytest
 from bluesky import plan_stubs as bps
 from bluesky import preprocessors as bpp
 from bluesky.utils import FailedStatus, RunEngineInterrupted
 from run_documents import until
+from waiting import eventually
 
 from daqiri_ophyd.devices import CaptureError
 
@@ -134,9 +134,7 @@ def test_a_pause_while_bluesky_collects_is_an_error(daq, run_engine, documents, 
         yield from bpp.rewindable_wrapper(flight(), False)
 
     def pause():
-        end = time.monotonic() + 60
-        while not documents.files() and time.monotonic() < end:
-            time.sleep(0.01)
+        eventually(lambda: documents.files(), 60)
         run_engine.request_pause()
 
     watcher = threading.Thread(target=pause)

@@ -3,13 +3,13 @@
 import json
 import math
 import threading
-import time
 
 import pytest
 from bluesky import plan_stubs as bps
 from bluesky import plans as bp
 from bluesky.utils import FailedStatus
 from ophyd.sim import motor
+from waiting import wait_for
 
 from daqiri_ophyd import plans
 from daqiri_ophyd.devices import CaptureError, reductions
@@ -69,10 +69,7 @@ def test_reductions_are_columns_of_a_fly_scan(daq, capture, run_engine, document
     assert [row[f"{NAME}_count"] for row in rows] == [100.0] * 3
     assert [row[f"{NAME}_packets"] for row in rows] == [100] * 3
     assert all(name.startswith(f"{NAME}-reductions") for name in threads)
-    end = time.monotonic() + 60
-    while any("reductions" in thread.name for thread in threading.enumerate()):
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    wait_for(lambda: not any("reductions" in thread.name for thread in threading.enumerate()))
 
 
 def test_each_queue_has_its_reductions(daq, capture, run_engine, documents):

@@ -1,7 +1,6 @@
 """Several captures in one stream: a row has the files and counters of all."""
 
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -9,7 +8,7 @@ from bluesky import plan_stubs as bps
 from bluesky import preprocessors as bpp
 from bluesky.utils import FailedStatus, RunEngineInterrupted
 from run_documents import Documents, until
-from waiting import wait_for
+from waiting import eventually, wait_for
 
 from daqiri_ophyd import plans
 from daqiri_ophyd.catalog import capture_files
@@ -310,9 +309,7 @@ def test_a_pause_between_the_files(both, run_engine, documents, send_to):
         yield from plans.capture_during(captures, motion(), flush_period=0.0)
 
     def pause():
-        end = time.monotonic() + 60
-        while len(documents.files()) < 2 and time.monotonic() < end:
-            time.sleep(0.01)
+        eventually(lambda: len(documents.files()) >= 2, 60)
         resumed.append(True)
         run_engine.request_pause()
 
