@@ -13,9 +13,11 @@ BIN := $(VENV)/bin
 NATIVE := build/native
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 # Tests of threads, sockets, files and other processes wait much of their time. A test process with a
-# catalog and its server takes a GiB.
-TEST_JOBS := $(shell awk -v processors=$(CMAKE_BUILD_PARALLEL_LEVEL) '/^MemAvailable/ \
-	{n = int(5 * processors / 2); fit = int($$2 / 1048576); if (fit < n) n = fit; print n < 1 ? 1 : n}' /proc/meminfo)
+# catalog and its server takes a GiB, of the host's memory and of a container's.
+TEST_JOBS := $(shell awk -v processors=$(CMAKE_BUILD_PARALLEL_LEVEL) \
+	'/^MemAvailable/ {kib = $$2} /^[0-9]+$$/ && $$1 / 1024 < kib {kib = $$1 / 1024} \
+	END {n = int(5 * processors / 2); fit = int(kib / 1048576); if (fit < n) n = fit; print n < 1 ? 1 : n}' \
+	/proc/meminfo $(wildcard /sys/fs/cgroup/memory.max))
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Images of Python set it; each of many processes would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -98,6 +100,7 @@ docs: build $(VENV)/.dependencies-docs $(VENV)/.dependencies-dev build/.system-d
 vm: build $(VENV)/.dependencies-dev build/.system-vm build/vm/boot build/guest/disk.img
 	$(BIN)/pytest -m vm tests/vm
 
+# fuzz and asan share a folder, and may run at once: the lock is for that.
 asan tsan: build/.system-build build/.system-test build/.system-sanitize
 	@flock build/.system-sanitize cmake --preset $@ >build/configure-$@.log
 	flock build/.system-sanitize cmake --build --preset $@

@@ -122,9 +122,13 @@ def closes_its_files(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if open_files() > before:
         forget_failures()
-        request.node.funcargs.clear()  # they ended before this
+        request.node.funcargs.clear()  # its own ended before this
         gc.collect()
         gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    gc.unfreeze()  # what the session left open is looked for, too
 
 
 @pytest.fixture(scope="session")

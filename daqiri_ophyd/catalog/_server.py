@@ -116,8 +116,8 @@ def _listen(port: int) -> socket.socket:
         listener = socket.create_server(("127.0.0.1", port))
     except OSError:  # in use
         listener = socket.create_server(("127.0.0.1", 0))
-    # asyncio sets TCP_NODELAY only where the protocol is named, which accepted sockets inherit.
-    # Else the end of each answer would wait for the client's delayed acknowledgement, 40 ms.
+    # asyncio sets TCP_NODELAY only on sockets whose protocol is named, and accepted sockets inherit
+    # the listener's. Else the end of each answer waits 40 ms, for a delayed acknowledgement.
     return socket.socket(
         socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=listener.detach()
     )

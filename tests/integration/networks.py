@@ -34,7 +34,7 @@ class Network:
         self._thread = ThreadPoolExecutor(1)
         try:
             self.call(self._enter)
-        except PermissionError as error:
+        except OSError as error:
             self.close()
             lacks("network namespaces", error)
         self.thread_id = self.call(threading.get_native_id)

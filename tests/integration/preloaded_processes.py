@@ -192,13 +192,15 @@ class Preloaded:
         late = threading.Event()
         timer = threading.Timer(timeout, lambda: (late.set(), self.kill()))
         timer.start()
-        with contextlib.suppress(BrokenPipeError):  # it ended, and its errors say why
-            self.stdin.write(given)
-        with contextlib.suppress(BrokenPipeError):
-            self.stdin.close()
-        printed = self.stdout.read()
-        self._process.join()
-        timer.cancel()
+        try:
+            with contextlib.suppress(BrokenPipeError):  # it ended, and its errors say why
+                self.stdin.write(given)
+            with contextlib.suppress(BrokenPipeError):
+                self.stdin.close()
+            printed = self.stdout.read()
+            self._process.join()
+        finally:
+            timer.cancel()
         self._errors.seek(0)
         errors = self._errors.read()
         self.wait()

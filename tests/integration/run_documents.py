@@ -17,12 +17,18 @@ from daqiri_ophyd.documents import COUNTER_MIMETYPE
 
 @contextmanager
 def new_run_engine(**options: Any) -> Iterator[RunEngine]:
-    """A RunEngine whose thread and event loop end with the block; by itself, they never do."""
+    """A RunEngine whose thread and event loop end with the block; by itself, they never do.
+
+    Where a test left it running or paused, they stay: its plan would be torn from its loop.
+    """
     engine = RunEngine({}, context_managers=[], **options)
-    yield engine
-    engine.loop.call_soon_threadsafe(engine.loop.stop)
-    engine._th.join()
-    engine.loop.close()
+    try:
+        yield engine
+    finally:
+        if engine.state == "idle":
+            engine.loop.call_soon_threadsafe(engine.loop.stop)
+            engine._th.join(60)
+            engine.loop.close()
 
 
 class Documents(list):

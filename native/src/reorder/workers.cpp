@@ -88,7 +88,7 @@ void Workers::run(Worker& worker, const std::stop_token& stop) noexcept {
   configure_thread(worker.core, "daqiri-move-" + worker.core);
   std::uint64_t last = monotonic_ns();
   for (;;) {
-    // Before the look: copies may come between a look and the request.
+    // Read before work(): copies may come between work() and the request.
     const bool stopped = stop.stop_requested();
     if (work(worker) > 0) {
       last = monotonic_ns();
