@@ -258,7 +258,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_any_bytes_are_reported_or_refused(tmp_path: Path) -> None:
     chance = random.Random(32008)
     source = inputs(chance, tmp_path)
-    for _ in range(2 * len(CHANGES) + 6 + 60):
+    for _ in range(2 * len(CHANGES) + 6 + 30):
         require_report(next(source), tmp_path, chance.random() < 0.5)
 
 

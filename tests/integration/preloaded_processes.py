@@ -21,8 +21,6 @@ from multiprocessing import get_context, reduction
 from pathlib import Path
 from typing import Any
 
-from quick_catalogs import collect_cycles_seldom, keep_what_catalogs_share
-
 __all__ = ["Preloaded", "enter_namespaces", "run_preloaded"]
 
 _CONTEXT = get_context("forkserver")
@@ -55,6 +53,7 @@ _CONTEXT.set_forkserver_preload(
         "daqiri_ophyd.devices",
         "daqiri_ophyd.plans",
         "daqiri_ophyd.profiles",
+        "preloaded_catalogs",
     ]
 )
 
@@ -91,8 +90,8 @@ def _run(
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    keep_what_catalogs_share()
-    collect_cycles_seldom()
+    import preloaded_catalogs  # noqa: F401 - the server says nothing where it cannot import it
+
     if arguments[:2] == ["-W", "error"]:
         warnings.simplefilter("error")
         arguments = arguments[2:]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from preloaded_processes import run_preloaded
+from preloaded_processes import Preloaded, run_preloaded
 from waiting import wait_for_command
 
 from daqiri_ophyd.catalog import Catalog
@@ -119,12 +119,7 @@ def test_commands_use_the_catalog_that_a_session_has_open(
 
 @pytest.mark.usefixtures("made_catalog")
 def test_ctrl_c_ends_a_capture_with_its_file_complete(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [*COMMAND, "capture", "loopback", "--seconds", "100"],
-        cwd=tmp_path,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = Preloaded(*COMMAND[1:], "capture", "loopback", "--seconds", "100", cwd=tmp_path)
     try:
         wait_for_command(process, lambda: [*tmp_path.glob("daqiri-data/captures/**/*.pcap")])
         process.send_signal(signal.SIGINT)
@@ -145,13 +140,8 @@ def test_ctrl_c_ends_a_capture_with_its_file_complete(tmp_path: Path) -> None:
 def test_ctrl_c_ends_the_demo_with_its_files_complete(profile: str, tmp_path: Path) -> None:
     # A hundred seconds of packets, in a process group of its own: a terminal's Ctrl-C reaches the
     # sending process, too.
-    process = subprocess.Popen(
-        [*COMMAND, "demo", "--profile", profile, "--packets", "100000", "--interval-us", "1000"],
-        cwd=tmp_path,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    options = ["--profile", profile, "--packets", "100000", "--interval-us", "1000"]
+    process = Preloaded(*COMMAND[1:], "demo", *options, cwd=tmp_path, start_new_session=True)
     data = tmp_path / "daqiri-demo"
     try:
         files = partial(data.glob, "captures/**/*.pcap")

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from catalog_servers import KEY, FacilityServer
-from preloaded_processes import run_preloaded
+from preloaded_processes import Preloaded, run_preloaded
 from waiting import wait_for_command
 
 from daqiri_ophyd.catalog import Catalog, capture_files
@@ -80,7 +80,7 @@ def test_a_signal_ends_a_capture_with_file_and_run_complete(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    process = start("capture", "loopback", "--send", stimulus, cwd=tmp_path, stderr=subprocess.PIPE)
+    process = Preloaded(*COMMAND[1:], "capture", "loopback", "--send", stimulus, cwd=tmp_path)
     data = tmp_path / "daqiri-data"
     try:
         wait_for_command(process, lambda: captured(data))

@@ -3,9 +3,12 @@
 import subprocess
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from preloaded_processes import Preloaded
 
 
 def eventually(condition: Callable[[], object], timeout: float = 30.0) -> bool:
@@ -23,7 +26,9 @@ def wait_for(condition: Callable[[], object], timeout: float = 60.0) -> None:
     assert eventually(condition, timeout), f"not within {timeout:g} s"
 
 
-def wait_for_command(command: subprocess.Popen[Any], condition: Callable[[], object]) -> None:
+def wait_for_command(
+    command: "subprocess.Popen[Any] | Preloaded", condition: Callable[[], object]
+) -> None:
     """Wait until a condition holds, as long as a command runs.
 
     It needs seconds of a processor to begin, of which it gets a small share on a busy machine: the
@@ -31,6 +36,6 @@ def wait_for_command(command: subprocess.Popen[Any], condition: Callable[[], obj
     """
     while not condition():
         if command.poll() is not None:
-            said = command.stderr.read() if command.stderr else ""
+            _, said = command.communicate()
             pytest.fail(f"the command ended with {command.returncode}: {said}")
         time.sleep(0.1)

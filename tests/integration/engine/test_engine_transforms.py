@@ -279,7 +279,7 @@ def test_what_cannot_be_taken_out_is_dropped(wire: Any, receive_all: Receive, tu
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
 def test_damaged_frames_do_no_harm(loopback: Build, data: st.DataObject) -> None:

@@ -78,7 +78,7 @@ def pcap_command(name: str, *files: Path) -> int:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("kills", [8, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [5, pytest.param(100, marks=pytest.mark.slow)])
 def test_a_kill_leaves_a_prefix_that_can_be_repaired(kills: int, tmp_path: Path) -> None:
     chance = random.Random(kills)
     recorded = 0

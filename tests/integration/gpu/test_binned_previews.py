@@ -11,7 +11,7 @@ from ..binned_previews import TYPES, with_frames_of
 from .conftest import Config, Run
 from .test_frame_kernels import filled
 from .test_gpu_reorder import with_plan
-from .test_kernels import compilers_folder
+from .test_kernels import CAPABILITIES, compilers_folder, of_capability
 from .test_memory_after_close import HELD
 
 PRELUDE = f"""
@@ -54,7 +54,7 @@ def test_a_real_gpu_makes_the_means_of_numpy() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "[]\n", "")
 
 
-@pytest.mark.parametrize("capability", [8, 9, 10, 12])
+@pytest.mark.parametrize("capability", CAPABILITIES)
 def test_every_kernel_compiles(capability: int, with_driver: Run) -> None:
     program = """
 for kind in TYPES:
@@ -63,10 +63,11 @@ for kind in TYPES:
         for binning in (1, 2, 3):
             assert plan.preview(binning=binning) is None
 """
-    program = filled(PRELUDE + program, TYPES=TYPES, CONFIG=on_the_gpu())
+    types = of_capability(capability, TYPES)
+    program = filled(PRELUDE + program, TYPES=types, CONFIG=on_the_gpu())
     said, asked = with_driver(program, compilers_folder(), CAPABILITY=capability, ELF=1)
     assert said == ""
-    assert asked.count("load") == asked.count("unload") == 2 * len(TYPES)
+    assert asked.count("load") == asked.count("unload") == 2 * len(types)
     assert "wrong" not in asked
 
 

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from preloaded_processes import run_preloaded
+
 from daqiri_ophyd import profiles
 
 COLLECTION = Path(profiles.__path__[0]) / "startup"
@@ -55,12 +57,5 @@ def test_a_session(tmp_path):
     assert done.stdout.splitlines()[-2:] == ["True", "True"]
     assert "['capture', 'replay', 'capture_scan']" in done.stdout
     assert len(list((tmp_path / "data" / "captures").rglob("*.pcap"))) == 4
-    script.write_text(NEXT)
-    done = subprocess.run(
-        [sys.executable, str(script), str(COLLECTION)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
+    done = run_preloaded("-c", NEXT, COLLECTION, env=environment)
     assert done.stdout.splitlines()[-1] == "42 5", done.stderr

@@ -316,7 +316,7 @@ def test_damaged_files_get_a_message_whatever_hdf5_does_with_them(
     whole = [write(tmp_path / "c.h5").read_bytes(), kill(tmp_path / "k.h5").read_bytes()]
     chance = random.Random(32008)
     path = tmp_path / "a.h5"
-    for _ in range(40):
+    for _ in range(12):
         data = bytearray(chance.choice(whole))
         for _ in range(chance.randint(1, 30)):
             data[chance.randrange(len(data))] = chance.randrange(256)

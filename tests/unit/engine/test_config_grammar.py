@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daqiri_ophyd.engine import check_config, load_config
@@ -372,6 +372,7 @@ def leaves(node: Any, path: str = "") -> Iterator[tuple[str, list[Any], Value]]:
 
 
 @pytest.mark.parametrize("documents", [raw(), sockets()], ids=["raw", "sockets"])
+@settings(max_examples=60)
 @given(data=st.data())
 def test_what_the_documented_keys_allow_is_read_as_it_is_meant(
     documents: st.SearchStrategy[dict[str, Any]], data: st.DataObject
@@ -390,6 +391,7 @@ def test_what_the_documented_keys_allow_is_read_as_it_is_meant(
 
 
 @pytest.mark.parametrize("documents", [raw(), sockets()], ids=["raw", "sockets"])
+@settings(max_examples=60)
 @given(data=st.data())
 def test_a_mistake_is_named_with_its_place_what_was_found_and_what_is_accepted(
     documents: st.SearchStrategy[dict[str, Any]], data: st.DataObject
