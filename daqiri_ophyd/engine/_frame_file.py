@@ -14,7 +14,7 @@ from ._errors import InvalidParameterError
 
 __all__ = ["FrameFile", "cut_frames", "examine_frames"]
 
-_CODE = "from daqiri_ophyd.engine._frame_process import main; main()"
+_PROCESS = Path(__file__).with_name("_frame_process.py")
 # Long enough for a file on a slow disk.
 _SECONDS = 600
 
@@ -117,7 +117,7 @@ def cut_frames(path: str | Path, frames: int) -> None:
 
 
 def _answer(task: str, path: Path, value: str) -> dict[str, Any]:
-    command = [sys.executable, "-P", "-c", _CODE, task, str(path.absolute()), value]
+    command = [sys.executable, "-P", str(_PROCESS), task, str(path.absolute()), value]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=_SECONDS, check=False

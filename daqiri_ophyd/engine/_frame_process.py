@@ -1,7 +1,7 @@
 """A process in which HDF5 reads or cuts a file that may be broken, so that only it can crash.
 
-``python -c "from daqiri_ophyd.engine._frame_process import main; main()" examine PATH live|dead``
-or ``... cut PATH FRAMES``; prints one JSON object.
+``python _frame_process.py examine PATH live|dead`` or ``... cut PATH FRAMES``; prints one JSON
+object. It imports nothing but the extension, a quarter of what the engine takes to start.
 """
 
 import json
@@ -10,11 +10,13 @@ import sys
 
 from daqiri_ophyd import _native
 
-from ._errors import DaqiriError
-
 # A broken file may request any amount of memory, or put HDF5 into an endless loop.
 _MEMORY = 4 << 30
 _PROCESSOR_SECONDS = 60
+
+
+class RefusedError(Exception):
+    """An error of the extension."""
 
 
 def main() -> None:
@@ -24,6 +26,7 @@ def main() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_AS)
     limit = _MEMORY if most == resource.RLIM_INFINITY else min(_MEMORY, most)
     resource.setrlimit(resource.RLIMIT_AS, (limit, most))
+    _native.set_error_classes((RefusedError,) * len(_native.Status))
     task, path, value = sys.argv[1:]
     try:
         if task == "examine":
@@ -31,10 +34,14 @@ def main() -> None:
         else:
             _native.cut_frames(path, int(value))
             answer = {}
-    except DaqiriError as error:
+    except RefusedError as error:
         answer = {"refused": str(error)}
     except MemoryError:
         answer = {"refused": f"{path} is damaged: reading it needs more than {_MEMORY >> 30} GiB"}
     except UnicodeError as error:
         answer = {"refused": f"{path} is damaged: a name in it is not text ({error})"}
     sys.stdout.write(json.dumps(answer) + "\n")
+
+
+if __name__ == "__main__":
+    main()

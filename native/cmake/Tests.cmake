@@ -9,7 +9,7 @@ target_link_libraries(test_flags INTERFACE Catch2::Catch2WithMain daqiri_flags)
 target_include_directories(test_flags INTERFACE tests)
 target_compile_definitions(test_flags INTERFACE DAQIRI_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 # A test's own code need not be fast, and compiles in half the time.
-target_compile_options(test_flags INTERFACE $<$<CONFIG:Release>:-O0>)
+target_compile_options(test_flags INTERFACE $<$<CONFIG:Release>:-O1>)
 # Clang takes a name of another file that is compiled together for a shadowed one; GCC does not.
 target_compile_options(test_flags INTERFACE $<$<CXX_COMPILER_ID:Clang>:-Wno-shadow>)
 if(Catch2_VERSION VERSION_GREATER_EQUAL 3)

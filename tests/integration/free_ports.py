@@ -6,22 +6,43 @@ from typing import Literal
 
 # Below the range of ephemeral ports (ip_local_port_range), so that no other program gets the port
 # by chance before the server starts.
-_PORTS = range(15_000, 32_768)
-_random = random.SystemRandom()  # processes differ, even with a fixed seed
-_given: set[int] = set()
+_FIRST, _SIZE, _COUNT = 15_000, 256, (32_768 - 15_000) // 256
+_ports: list[int] = []
+
+
+def _reserve() -> None:
+    """Reserve a block of ports by an abstract Unix socket, until the process ends.
+
+    All tests, also those in C++ (free_port.h), have different ones.
+    """
+    # Processes differ, even with a fixed seed.
+    for block in random.SystemRandom().sample(range(_COUNT), _COUNT):
+        lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            lock.bind(f"\0daqiri-test-ports-{block}")
+        except OSError:
+            lock.close()
+            continue
+        lock.detach()
+        _ports.extend(range(_FIRST + block * _SIZE, _FIRST + (block + 1) * _SIZE))
+        return
+    raise OSError("other tests have reserved all ports")
+
+
+_reserve()  # now: a test would seem to leave the socket open
 
 
 def free_port(protocol: Literal["tcp", "udp"], host: str = "127.0.0.1") -> int:
     """Return an unused port of this host; never the same port twice."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     kind = socket.SOCK_STREAM if protocol == "tcp" else socket.SOCK_DGRAM
-    for port in _random.sample(_PORTS, len(_PORTS)):
+    while True:
+        if not _ports:
+            _reserve()
+        port = _ports.pop()
         with socket.socket(family, kind) as probe:
             try:
                 probe.bind((host, port))
             except OSError:
                 continue
-        if port not in _given:
-            _given.add(port)
-            return port
-    raise OSError(f"no {protocol} port of {host} is free in {_PORTS}")
+        return port

@@ -21,6 +21,8 @@ from multiprocessing import get_context, reduction
 from pathlib import Path
 from typing import Any
 
+from quick_catalogs import collect_cycles_seldom, keep_what_catalogs_share
+
 __all__ = ["Preloaded", "enter_namespaces", "run_preloaded"]
 
 _CONTEXT = get_context("forkserver")
@@ -53,7 +55,6 @@ _CONTEXT.set_forkserver_preload(
         "daqiri_ophyd.devices",
         "daqiri_ophyd.plans",
         "daqiri_ophyd.profiles",
-        "preloaded_catalogs",
     ]
 )
 
@@ -90,8 +91,9 @@ def _run(
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    import preloaded_catalogs  # noqa: F401 - the server says nothing where it cannot import it
-
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored where the server began with nohup
+    keep_what_catalogs_share()
+    collect_cycles_seldom()
     if arguments[:2] == ["-W", "error"]:
         warnings.simplefilter("error")
         arguments = arguments[2:]

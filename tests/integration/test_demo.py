@@ -123,7 +123,7 @@ def test_ctrl_c_ends_a_capture_with_its_file_complete(tmp_path: Path) -> None:
     try:
         wait_for_command(process, lambda: [*tmp_path.glob("daqiri-data/captures/**/*.pcap")])
         process.send_signal(signal.SIGINT)
-        _, messages = process.communicate()
+        _, messages = process.communicate(timeout=600)
     finally:
         process.kill()
         process.wait()
@@ -140,8 +140,13 @@ def test_ctrl_c_ends_a_capture_with_its_file_complete(tmp_path: Path) -> None:
 def test_ctrl_c_ends_the_demo_with_its_files_complete(profile: str, tmp_path: Path) -> None:
     # A hundred seconds of packets, in a process group of its own: a terminal's Ctrl-C reaches the
     # sending process, too.
-    options = ["--profile", profile, "--packets", "100000", "--interval-us", "1000"]
-    process = Preloaded(*COMMAND[1:], "demo", *options, cwd=tmp_path, start_new_session=True)
+    process = subprocess.Popen(
+        [*COMMAND, "demo", "--profile", profile, "--packets", "100000", "--interval-us", "1000"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     data = tmp_path / "daqiri-demo"
     try:
         files = partial(data.glob, "captures/**/*.pcap")

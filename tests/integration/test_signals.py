@@ -86,7 +86,7 @@ def test_a_signal_ends_a_capture_with_file_and_run_complete(
         wait_for_command(process, lambda: captured(data))
         process.send_signal(number)
         process.send_signal(number)  # as systemd and shells may
-        _, messages = process.communicate()
+        _, messages = process.communicate(timeout=600)
     finally:
         process.kill()
         process.wait()
