@@ -72,6 +72,14 @@ def test_a_header_that_is_nowhere_is_named(tmp_path: Path, header: str) -> None:
     assert f'src/b/b.cpp: #include "{header}"' in run.stderr
 
 
+def test_a_header_that_is_included_twice_is_named(tmp_path: Path) -> None:
+    write(tmp_path, "src/b/b.h")
+    write(tmp_path, "src/b/b.cpp", "b/b.h", "b/b.h")
+    run = check(tmp_path)
+    assert run.returncode == 1
+    assert "src/b/b.cpp includes b/b.h twice" in run.stderr
+
+
 def test_a_folder_without_sources_is_refused(tmp_path: Path) -> None:
     run = check(tmp_path)
     assert run.returncode == 1
