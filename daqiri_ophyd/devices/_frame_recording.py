@@ -341,7 +341,8 @@ class RecordingFrames(FrameSettings):
             self._next_number = self._number + 1
             if acquisition is not None and not self._flown:
                 self._note_torn()
-            if acquisition is None and snapshot.error:
+            # A status that failed by lost frames has told it, if progress was seen before the end.
+            if acquisition is None and snapshot.error and snapshot.error not in str(self._failure):
                 self._late = CaptureError(f"{self.name}: {snapshot.error}")
         if acquisition is None:
             return

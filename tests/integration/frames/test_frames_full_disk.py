@@ -3,6 +3,7 @@
 import contextlib
 import json
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from run_documents import Documents, until
 from daqiri_ophyd.catalog import Catalog
 from daqiri_ophyd.cli import _frame_file
 from daqiri_ophyd.devices import FrameDetector
+from daqiri_ophyd.devices._recording import Recording
 
 from .conftest import Source, fly, images
 
@@ -169,6 +171,7 @@ def test_a_fly_scan_goes_on_when_there_is_room_again(
         np.testing.assert_array_equal(rows[f"{KEY}_lossy"].read(), gaps)
 
 
+@pytest.mark.parametrize("seen_first", ["end", "lost frames"])
 def test_readings_before_the_disk_was_full_are_kept(
     run_engine: RunEngine,
     documents: Documents,
@@ -176,8 +179,18 @@ def test_readings_before_the_disk_was_full_are_kept(
     source: Source,
     catalog: Catalog,
     captures: Path,
+    seen_first: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     detector.num_frames.put(100)
+    if seen_first == "lost frames":  # by the ticker, before the event that the recorder has ended
+
+        def see_end(recording: Recording) -> None:
+            if threading.current_thread().name != "daqiri-events":
+                on_event(recording)
+
+        on_event = Recording._on_event
+        monkeypatch.setattr(Recording, "_on_event", see_end)
 
     def plan() -> Any:
         yield from bps.open_run()
