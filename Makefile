@@ -57,9 +57,9 @@ unit: build $(VENV)/.dependencies-test
 	$(BIN)/pytest -n $(CMAKE_BUILD_PARALLEL_LEVEL) $(PYTEST_ORDER) tests/unit $(PYTEST_ARGS)
 
 # Each in a virtual environment and a build folder of its own; None, which optimises nothing, compiles
-# sooner. Of the packages, only what is imported is compiled to bytecode.
+# sooner.
 unit-oldest unit-newest:
-	@python=$$(.ci/python $(@:unit-%=%)) && UV_COMPILE_BYTECODE=0 $(MAKE) unit PYTHON=$$python VENV=build/$@ \
+	@python=$$(.ci/python $(@:unit-%=%)) && $(MAKE) unit PYTHON=$$python VENV=build/$@ \
 		NATIVE=build/$@/native BUILD_TYPE=None
 
 bench: build $(VENV)/.dependencies-bench build/.system-bench

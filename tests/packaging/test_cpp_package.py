@@ -96,9 +96,13 @@ ONLY_CHECK = [*WARNINGS, "-Werror", "-fsyntax-only"]
 DOCUMENTED = {"daqiri.h", "common.h", "types.h", "logging.hpp", "version.h"}
 
 
-def test_every_header_compiles_alone(prefix: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def headers(prefix: Path) -> list[str]:
+    return sorted(header.name for header in (prefix / "include" / "daqiri").iterdir())
+
+
+def test_every_header_compiles_alone(headers: list[str], prefix: Path, tmp_path: Path) -> None:
     """The older language's standard headers include fewer of each other."""
-    headers = sorted(header.name for header in (prefix / "include" / "daqiri").iterdir())
     assert set(headers) > DOCUMENTED
     sources = [f"{number}.cpp" for number in range(len(headers))]
     for source, header in zip(sources, headers, strict=True):
@@ -109,12 +113,10 @@ def test_every_header_compiles_alone(prefix: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("standard", ["c++17", "c++20"])
 @pytest.mark.parametrize("compiler", ["g++", "clang++", "nvcc"])
 def test_headers_compile_without_a_warning(
-    compiler: str, standard: str, prefix: Path, tmp_path: Path
+    compiler: str, standard: str, headers: list[str], prefix: Path, tmp_path: Path
 ) -> None:
     if shutil.which(compiler) is None:
         pytest.skip(f"needs {compiler}")
-    folder = prefix / "include"
-    headers = sorted(header.name for header in (folder / "daqiri").iterdir())
     source = "all.cu" if compiler == "nvcc" else "all.cpp"
     (tmp_path / source).write_text("".join(f"#include <daqiri/{header}>\n" for header in headers))
     if compiler == "nvcc":
@@ -122,7 +124,7 @@ def test_headers_compile_without_a_warning(
         flags = ["-c", "-Werror", "all-warnings", "-Xcompiler", "-Wall,-Wextra,-Wshadow"]
     else:
         flags = ONLY_CHECK
-    run(compiler, f"-std={standard}", *flags, f"-I{folder}", source, cwd=tmp_path)
+    run(compiler, f"-std={standard}", *flags, f"-I{prefix / 'include'}", source, cwd=tmp_path)
 
 
 def test_an_older_language_is_told_of(prefix: Path, tmp_path: Path) -> None:
