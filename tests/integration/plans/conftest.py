@@ -78,6 +78,7 @@ def loopback(
     *,
     rx_buffers: int = 8192,
     tx_buffers: int = 4096,
+    tx_size: int = 1024,
     timeout_us: int = 500,
     batch: int = 64,
     drops: bool = False,
@@ -102,7 +103,7 @@ def loopback(
         "memory_regions": [
             {"name": "rx", "kind": "host", "num_bufs": rx_buffers, "buf_size": 1024},
             {"name": "spare", "kind": "host", "num_bufs": 1024, "buf_size": 1024},
-            {"name": "tx", "kind": "host", "num_bufs": tx_buffers, "buf_size": 1024},
+            {"name": "tx", "kind": "host", "num_bufs": tx_buffers, "buf_size": tx_size},
         ],
         "interfaces": [
             {

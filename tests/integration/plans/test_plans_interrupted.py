@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from bluesky import plan_stubs as bps
 from bluesky import plans as bp
+from bluesky import preprocessors as bpp
 from bluesky.utils import FailedStatus, RunEngineInterrupted
 from waiting import wait_for
 
@@ -328,6 +329,35 @@ def test_lost_packets_are_not_waited_for(make, run_engine, documents):
     (row,) = documents.rows()
     assert documents.stop["exit_status"] == "success"
     assert row["daq_port0_capture_dropped"] + row["daq_port0_capture_packets"] == 60_000
+
+
+def test_one_lost_packet_marks_its_row_and_is_not_waited_for(make, run_engine, documents):
+    daq = make(tx_size=2048)
+    capture, tx = daq.port0.capture, daq.port0.tx.out
+    capture.on_drop.put("flag")
+    capture.num_packets.put(5)
+
+    def plan():
+        yield from bps.open_run()
+        for too_long in range(3):
+            yield from bps.trigger(capture, group="reading")
+            for count, size in ((too_long, 1500), (5 - too_long, 100)):
+                if count:
+                    packets = plans.packet_source({"count": count, "size": size}, tx.link_type)
+                    yield from bps.prepare(tx, packets, wait=True)
+                    yield from bps.trigger(tx, wait=True)
+            yield from bps.wait("reading")
+            yield from bps.create()
+            yield from bps.read(capture)
+            yield from bps.save()
+        yield from bps.close_run()
+
+    run_engine(bpp.stage_wrapper(plan(), [capture, tx]))
+    name = capture.name
+    assert [
+        (row[f"{name}_packets"], row[f"{name}_dropped"], row[f"{name}_lossy"])
+        for row in documents.rows()
+    ] == [(5, 0, False), (4, 1, True), (3, 2, True)]
 
 
 def test_a_transmission_is_paused_and_stopped(daq, run_engine, documents):
