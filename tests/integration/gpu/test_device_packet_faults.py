@@ -57,6 +57,7 @@ def test_bursts_of_more_than_one_launch(with_driver: Run, tmp_path: Path, count:
     for direction in ("rx", "tx"):
         (queue,) = config["interfaces"][0][direction]["queues"]
         queue["batch_size"] = count
+    config["interfaces"][0]["rx"]["queues"][0]["timeout_us"] = 0  # full bursts
     config["memory_regions"][0]["buf_size"] = config["memory_regions"][1]["buf_size"] = 128
     said, _ = with_driver(
         f"""
