@@ -12,8 +12,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := build/native
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
-# Tests of threads, sockets, files and other processes wait much of their time. A test process with a
-# catalog and its server takes a GiB, of the host's memory and of a container's.
+# Tests of threads, sockets, files and other processes wait much of their time, those in C++ most. A
+# test process with a catalog and its server takes a GiB, of the host's memory and of a container's.
 TEST_JOBS := $(shell awk -v processors=$(CMAKE_BUILD_PARALLEL_LEVEL) \
 	'/^MemAvailable/ {kib = $$2} /^[0-9]+$$/ && $$1 / 1024 < kib {kib = $$1 / 1024} \
 	END {n = int(5 * processors / 2); fit = int(kib / 1048576); if (fit < n) n = fit; print n < 1 ? 1 : n}' \
@@ -50,7 +50,7 @@ demo: build
 test: build $(VENV)/.dependencies-dev build/.system-test
 	@cmake -S . -B $(NATIVE) -DDAQIRI_BUILD_TESTS=ON >build/configure.log
 	cmake --build $(NATIVE)
-	ctest --test-dir $(NATIVE) -j $(TEST_JOBS) --output-on-failure --no-tests=error
+	ctest --test-dir $(NATIVE) -j $$((2 * $(TEST_JOBS))) --output-on-failure --no-tests=error
 	$(BIN)/pytest -n $(TEST_JOBS) $(PYTEST_ORDER) $(PYTEST_ARGS)
 
 unit: build $(VENV)/.dependencies-test

@@ -2,12 +2,15 @@
 
 Importing Bluesky and Tiled takes seconds of a processor, which a test pays for nothing unless the
 start of an interpreter is what it tests. The processes are forked from a server that each test
-process starts once; a server runs no engine and no event loop. Functions that are registered with
-atexit are not called.
+process starts once; a server runs no engine and no event loop. A process is in the network
+namespace of the thread that starts it, and looks for shared libraries in its working directory
+first.
 """
 
+import atexit
 import contextlib
 import ctypes
+import gc
 import os
 import runpy
 import signal
@@ -17,10 +20,11 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Mapping
-from multiprocessing import get_context, reduction
+from multiprocessing import forkserver, get_context, reduction
 from pathlib import Path
 from typing import Any
 
+import pytest
 from quick_catalogs import collect_cycles_seldom, keep_what_catalogs_share
 
 __all__ = ["Preloaded", "enter_namespaces", "run_preloaded"]
@@ -59,6 +63,13 @@ _CONTEXT.set_forkserver_preload(
 )
 
 
+def _start_server() -> None:
+    # The dynamic loader reads it once, when the server starts.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LD_LIBRARY_PATH", ".", prepend=os.pathsep)
+        forkserver.ensure_running()
+
+
 class _Descriptor:
     """A file descriptor that a process gets a copy of."""
 
@@ -78,10 +89,16 @@ def _run(
     folder: Path,
     environment: dict[str, str],
     streams: tuple[int, int, int],
+    network: int,
     leads_session: bool,
 ) -> None:
     if leads_session:
         os.setsid()
+    if not os.path.samestat(os.fstat(network), os.stat("/proc/self/ns/net")):
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.setns(network, 0) != 0:
+            raise OSError(ctypes.get_errno(), "the network namespace cannot be entered")
+    os.close(network)
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
@@ -92,8 +109,17 @@ def _run(
     os.environ.clear()
     os.environ.update(environment)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored where the server began with nohup
-    keep_what_catalogs_share()
+    if "tiled.server.app" in sys.modules:
+        keep_what_catalogs_share()
     collect_cycles_seldom()
+    try:
+        _run_program(arguments)
+    finally:
+        atexit._run_exitfuncs()  # noqa: SLF001 - a child of multiprocessing leaves them out
+        gc.collect()
+
+
+def _run_program(arguments: list[str]) -> None:
     if arguments[:2] == ["-W", "error"]:
         warnings.simplefilter("error")
         arguments = arguments[2:]
@@ -143,6 +169,7 @@ class Preloaded:
             write_out if stdout is None else stdout,
             self._errors.fileno() if stderr is None else stderr,
         )
+        network = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
         self._process = _CONTEXT.Process(
             target=_run,
             args=(
@@ -150,13 +177,15 @@ class Preloaded:
                 cwd or Path.cwd(),
                 dict(os.environ if env is None else env),
                 tuple(map(_Descriptor, streams)),
+                _Descriptor(network),
                 start_new_session,
             ),
             daemon=True,  # at the latest, it ends with the tests
         )
+        _start_server()
         self._process.start()
-        os.close(read_in)
-        os.close(write_out)
+        for descriptor in (read_in, write_out, network):
+            os.close(descriptor)
         assert self._process.pid is not None
         self.pid = self._process.pid
 

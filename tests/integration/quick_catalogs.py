@@ -6,9 +6,6 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import fastapi.dependencies.utils
-import httpx._transports.default
-
 __all__ = ["collect_cycles_seldom", "keep_what_catalogs_share"]
 
 
@@ -28,6 +25,10 @@ def keep_what_catalogs_share() -> None:
     of the time that it takes to open a catalog. Most are functions of Tiled's modules. Each client
     reads the certificates of the system.
     """
+    # Here, since a host that tests the engine alone has neither.
+    import fastapi.dependencies.utils
+    import httpx._transports.default
+
     utilities = fastapi.dependencies.utils
     utilities.get_dependant = _with_known_dependants(utilities.get_dependant)
     transports = httpx._transports.default  # noqa: SLF001

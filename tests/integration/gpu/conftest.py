@@ -4,13 +4,13 @@ import hashlib
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from networks import cable, has_af_xdp, networks  # noqa: F401 - fixtures; also for `.ci/gpu`
+from preloaded_processes import run_preloaded
 
 Config = dict[str, Any]
 Run = Callable[..., tuple[str, list[str]]]
@@ -120,22 +120,22 @@ def with_driver(tmp_path: Path, compiled: Path) -> Run:
         source = build("driver.c", library, ANSWERS | answers)
         if of_cufile:
             build("cufile.c", tmp_path / "libcufile.so.0", CUFILE_ANSWERS | of_cufile)
-        fake = tmp_path / "libnvrtc.so.13"
-        fake.unlink(missing_ok=True)
-        if compiler is None:
-            fake.symlink_to(library)
-        folders = f"{tmp_path}:{compiler or ''}".rstrip(":")
-        done = subprocess.run(
-            [sys.executable, "-c", program],
+        compilers = [library] if compiler is None else compiler.glob("*.so*")
+        for file in compilers:
+            link = tmp_path / ("libnvrtc.so.13" if compiler is None else file.name)
+            link.unlink(missing_ok=True)
+            link.symlink_to(file)
+        done = run_preloaded(
+            "-c",
+            program,
+            cwd=tmp_path,
             env={
                 **os.environ,
-                "LD_LIBRARY_PATH": folders,
+                "LD_LIBRARY_PATH": f"{tmp_path}",  # of programs that it starts
                 "DRIVER_LOG": f"{log}",
                 "DRIVER_COMPILED": f"{compiled}",
                 "ON_HOST": f"{source.with_name('on_host.h')}",
             },
-            capture_output=True,
-            text=True,
             timeout=250,
         )
         assert done.returncode == 0, done.stderr

@@ -231,6 +231,8 @@ if child == 0:
     del packet
     os._exit(0)
 print(os.waitpid(child, 0)[1], asked("synchronize"))
+del packet
+burst.release()
 """
         )
     )

@@ -9,11 +9,15 @@ import pytest
 from .conftest import Run
 
 DEMO = """
-import subprocess, sys
-command = [sys.executable, "-m", "daqiri_ophyd.cli", "demo", "--profile", "gpu", "--json"]
-command += ["--writer", WRITER, "--output", FOLDER]
-done = subprocess.run(command, capture_output=True, text=True)
-print(done.stdout or done.stderr)
+import contextlib, io, runpy, sys
+sys.argv = ["daqiri-ophyd", "demo", "--profile", "gpu", "--json"]
+sys.argv += ["--writer", WRITER, "--output", FOLDER]
+with contextlib.redirect_stderr(io.StringIO()) as messages:
+    try:
+        runpy.run_module("daqiri_ophyd.cli", run_name="__main__")
+    except SystemExit as end:
+        if end.code:
+            print(messages.getvalue())
 """
 
 
