@@ -24,7 +24,6 @@ from multiprocessing import forkserver, get_context, reduction
 from pathlib import Path
 from typing import Any
 
-import pytest
 from quick_catalogs import collect_cycles_seldom, keep_what_catalogs_share
 
 __all__ = ["Preloaded", "enter_namespaces", "run_preloaded"]
@@ -64,6 +63,8 @@ _CONTEXT.set_forkserver_preload(
 
 
 def _start_server() -> None:
+    import pytest  # here, since each process imports this module
+
     # The dynamic loader reads it once, when the server starts.
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LD_LIBRARY_PATH", ".", prepend=os.pathsep)
