@@ -29,37 +29,7 @@ from quick_catalogs import collect_cycles_seldom, keep_what_catalogs_share
 __all__ = ["Preloaded", "enter_namespaces", "run_preloaded"]
 
 _CONTEXT = get_context("forkserver")
-_CONTEXT.set_forkserver_preload(
-    [
-        "adbc_driver_duckdb.dbapi",
-        "aiosqlite",
-        "anyio._backends._asyncio",
-        "bluesky.plans",
-        "bluesky_tiled_plugins",
-        "databroker",
-        "h5py",
-        "httptools",
-        "ophyd.sim",
-        "ophyd_async.core",
-        "pint",
-        "tiled.catalog.alembic_constants",
-        "tiled.client",
-        "tiled.commandline._serve",
-        "tiled.commandline.main",
-        "tiled.server.app",
-        "tiled.server.simple",
-        "uvicorn.lifespan.on",
-        "uvicorn.protocols.http.auto",
-        "uvicorn.protocols.websockets.auto",
-        "zarr",
-        "daqiri_ophyd.catalog",
-        "daqiri_ophyd.catalog._server",
-        "daqiri_ophyd.cli._main",
-        "daqiri_ophyd.devices",
-        "daqiri_ophyd.plans",
-        "daqiri_ophyd.profiles",
-    ]
-)
+_CONTEXT.set_forkserver_preload(["preloaded_packages"])
 
 
 def _start_server() -> None:
@@ -68,6 +38,7 @@ def _start_server() -> None:
     # The dynamic loader reads it once, when the server starts.
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LD_LIBRARY_PATH", ".", prepend=os.pathsep)
+        patch.setenv("PYTHONPATH", f"{Path(__file__).parent}", prepend=os.pathsep)
         forkserver.ensure_running()
 
 
