@@ -88,6 +88,13 @@ class Catalog:
         """
         register()
         directory = Path(directory).resolve()
+        try:
+            str(directory).encode()
+        except UnicodeEncodeError:
+            raise CatalogError(
+                f"The catalog directory {str(directory)!r} is not UTF-8, which databases need. "
+                "Rename it, or choose another."
+            ) from None
         given = [Path(path).absolute() for path in readable]
         # Documents may name captures in either form.
         both = list(dict.fromkeys([*given, *(path.resolve() for path in given)]))
@@ -276,7 +283,12 @@ def _find_or_make_runs(node: Any) -> CatalogOfBlueskyRuns:
     if isinstance(node, CatalogOfBlueskyRuns):
         return node
     if _RUNS not in node:
-        node.create_container(_RUNS, specs=[_RUNS_SPEC])
+        try:
+            node.create_container(_RUNS, specs=[_RUNS_SPEC])
+        except httpx.HTTPStatusError as error:
+            # Another process may have created it since.
+            if error.response.status_code != httpx.codes.CONFLICT:
+                raise
     runs = node[_RUNS]
     if not isinstance(runs, CatalogOfBlueskyRuns):
         raise CatalogError(

@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
@@ -80,7 +81,7 @@ class EmbeddedServer:
         self._server = _make_server(app)
         listener = _listen(address.port)
         self._thread = threading.Thread(
-            target=self._server.run, args=([listener],), name=f"catalog-{directory.name}"
+            target=self._serve, args=(listener,), name=f"catalog-{directory.name}"
         )
         self._thread.start()
         deadline = time.monotonic() + _STARTUP_S
@@ -95,6 +96,11 @@ class EmbeddedServer:
             time.sleep(0.01)
         self.address = replace(address, port=listener.getsockname()[1], process=os.getpid())
         self.address.write(directory)
+
+    def _serve(self, listener: socket.socket) -> None:
+        # If it cannot start, it exits; packages of the server print that with a traceback.
+        with suppress(SystemExit):
+            self._server.run([listener])
 
     def close(self) -> None:
         """Finish current requests (10 s at most), stop the threads, unlock the directory."""
@@ -151,7 +157,9 @@ def _build_app(directory: Path, readable: list[str], api_key: str) -> Any:
             cache_config=StreamingCacheConfig(uri="memory").model_dump(),
         )
     except Exception as error:
-        raise CatalogError(f"The catalog database {database} cannot be created: {error}") from error
+        # The text of SQLAlchemy's errors has the statement, too.
+        cause = getattr(error, "orig", None) or error
+        raise CatalogError(f"The catalog database {database} cannot be created: {cause}") from error
     app = build_app(tree, authentication=Authentication(single_user_api_key=api_key))
     # All servers of a process share one settings object: the last key would apply to all.
     settings = app.dependency_overrides[get_settings]().model_copy(deep=True)

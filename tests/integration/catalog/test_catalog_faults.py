@@ -2,15 +2,25 @@
 
 import json
 import logging
+import sqlite3
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
+import sqlalchemy.exc
 import tiled.client.utils
 from bluesky import plans as bp
 from preloaded_processes import run_preloaded
 
-from daqiri_ophyd.catalog import BackupError, Catalog, CatalogError, capture_files, ingest_backup
+from daqiri_ophyd.catalog import (
+    BackupError,
+    Catalog,
+    CatalogError,
+    _database,
+    capture_files,
+    ingest_backup,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -106,14 +116,29 @@ def test_directory_that_cannot_be_made():
         Catalog.open("/proc/catalog")
 
 
-def test_server_that_does_not_start_says_where_to_look(tmp_path, empty_catalog, caplog):
+def test_server_that_does_not_start_says_where_to_look(tmp_path, monkeypatch):
+    ended = []
+    monkeypatch.setattr(threading, "excepthook", ended.append)
     directory = tmp_path / "catalog"
     directory.mkdir()
     (directory / "catalog.db").write_bytes(b"not a database, by far" * 100)
     with pytest.raises(CatalogError, match=r"did not start.*server\.log"):
         Catalog.open(directory)
     assert "not a database" in (directory / "server.log").read_text()
+    assert ended == []
     assert not [h for h in logging.getLogger("uvicorn").handlers if "server.log" in str(h)]
+
+
+def test_database_that_cannot_be_created_says_why_without_its_statements(tmp_path, monkeypatch):
+    def create_database(path: Path) -> None:
+        full = sqlite3.OperationalError("database or disk is full")
+        raise sqlalchemy.exc.OperationalError("CREATE TABLE nodes (id)", {}, full)
+
+    monkeypatch.setattr(_database, "create_database", create_database)
+    with pytest.raises(
+        CatalogError, match=r"catalog\.db cannot be created: database or disk is full$"
+    ):
+        Catalog.open(tmp_path / "catalog")
 
 
 def test_connecting_nowhere_and_without_permission(catalog):

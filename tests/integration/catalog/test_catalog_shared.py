@@ -14,6 +14,7 @@ import pytest
 import tiled.client.utils
 from bluesky import plans as bp
 from catalog_servers import Holder
+from tiled.client.container import Container
 
 from daqiri_ophyd.catalog import Catalog, CatalogError, capture_files
 
@@ -33,6 +34,18 @@ def holder(directory, captures) -> Iterator[Holder]:
 @pytest.fixture(autouse=True)
 def few_retries(monkeypatch):
     monkeypatch.setattr(tiled.client.utils, "TILED_RETRY_ATTEMPTS", 1)
+
+
+def test_two_processes_may_create_the_catalog_of_runs_at_once(tmp_path, monkeypatch):
+    create = Container.create_container
+
+    def created_meanwhile(node: Container, key: str, **options) -> Container:
+        create(node, key, **options)  # as the other process does
+        return create(node, key, **options)
+
+    monkeypatch.setattr(Container, "create_container", created_meanwhile)
+    with Catalog.open(tmp_path / "new") as catalog:
+        assert len(catalog.client) == 0
 
 
 @pytest.mark.parametrize("number", [None, signal.SIGKILL])
