@@ -43,8 +43,9 @@ StreamAsset = tuple[str, "StreamResource | StreamDatum"]
 """Item of a device's ``collect_asset_docs``: name of the document type, and the document."""
 
 _PREFIX = re.compile(r"[A-Za-z0-9_.-]+")
-# Readers do not unquote the path of a file URI, and cut it at the first of these.
-_NOT_IN_URI = re.compile(r"[?#;\x00-\x1f\x7f]")
+# Readers do not unquote the path of a file URI, and cut it at the first of these. The last ones are
+# bytes that are not UTF-8, in the name of a file.
+_NOT_IN_URI = re.compile(r"[?#;\x00-\x1f\x7f\ud800-\udfff]")
 
 
 def capture_data_key(source: str) -> DataKey:

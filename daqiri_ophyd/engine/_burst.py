@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from daqiri_ophyd import _native
 
 from ._errors import InvalidParameterError
+from ._native_path import native_path
 
 __all__ = ["Burst"]
 
@@ -238,7 +239,7 @@ class Burst:
             If writing failed; the file is cut to whole records.
         """
         folder = Path(directory).absolute()
-        self._native.write_pcap(str(folder), prefix, nanosecond)
+        self._native.write_pcap(native_path(folder), prefix, nanosecond)
         return folder / f"{prefix}.pcap"
 
     def write_raw(self, directory: str | Path, prefix: str, offset: int = 0) -> None:
@@ -262,7 +263,7 @@ class Burst:
         """
         if offset < 0:
             raise InvalidParameterError(f"offset is {offset}; accepted is 0 or more")
-        self._native.write_raw(str(Path(directory).absolute()), prefix, offset)
+        self._native.write_raw(native_path(Path(directory).absolute()), prefix, offset)
 
     def release(self) -> None:
         """Return the burst to the engine. Idempotent; existing arrays keep their buffers."""

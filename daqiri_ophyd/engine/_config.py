@@ -16,6 +16,7 @@ from daqiri_ophyd import _native
 from daqiri_ophyd._native import NetworkConfig
 
 from ._errors import ConfigError, InvalidParameterError
+from ._native_path import native_path
 
 __all__ = [
     "ConfigProblem",
@@ -128,7 +129,7 @@ def read_config(
             return None, ConfigReport([ConfigProblem("error", name, 0, 0, path, message)])
         config, problems = _native.parse_config(text, name, positions=False)
     elif _is_path(source):
-        config, problems = _native.read_config(str(source))
+        config, problems = _native.read_config(native_path(Path(source)))
     elif isinstance(source, str):
         config, problems = _native.parse_config(source, file or "<text>", positions=True)
     else:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ._errors import InvalidParameterError
+from ._errors import GenericFailureError, InvalidParameterError
+from ._native_path import native_path
 
 __all__ = ["FrameFile", "cut_frames", "examine_frames"]
 
@@ -91,6 +92,8 @@ def examine_frames(path: str | Path, *, live: bool = False) -> FrameFile:
     ------
     InvalidParameterError
         If it is not a file of frames, or HDF5 cannot read it; the message names the file.
+    GenericFailureError
+        If the process that reads it cannot be started, or fails.
     """
     found = _answer("examine", Path(path), "live" if live else "dead")
     found["shape"] = tuple(found["shape"])
@@ -112,12 +115,15 @@ def cut_frames(path: str | Path, frames: int) -> None:
     ------
     InvalidParameterError
         If it cannot be changed; the message names the file.
+    GenericFailureError
+        If the process that changes it cannot be started, or fails.
     """
     _answer("cut", Path(path), str(frames))
 
 
 def _answer(task: str, path: Path, value: str) -> dict[str, Any]:
-    command = [sys.executable, "-P", str(_PROCESS), task, str(path.absolute()), value]
+    file = native_path(path.absolute())
+    command = [sys.executable, "-P", str(_PROCESS), task, file, value]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=_SECONDS, check=False
@@ -126,11 +132,19 @@ def _answer(task: str, path: Path, value: str) -> dict[str, Any]:
         raise InvalidParameterError(
             f"{path} is damaged: HDF5 did not finish reading it within {_SECONDS} s"
         ) from None
-    if done.returncode != 0:
+    except OSError as error:
+        raise GenericFailureError(
+            f"{path} cannot be read: the Python of sys.executable, {sys.executable!r}, cannot be "
+            f"started ({error.strerror})"
+        ) from error
+    if done.returncode < 0:
+        what = f"signal {signal.Signals(-done.returncode).name}"
+        raise InvalidParameterError(f"{path} is damaged: HDF5 crashed on it ({what})")
+    if done.returncode > 0:
         lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        if done.returncode < 0:
-            lines = [f"signal {signal.Signals(-done.returncode).name}"]
-        raise InvalidParameterError(f"{path} is damaged: HDF5 crashed on it ({lines[-1]})")
+        raise GenericFailureError(
+            f"{path} cannot be read: the process that reads it failed ({lines[-1]})"
+        )
     answer = json.loads(done.stdout)
     if "refused" in answer:
         raise InvalidParameterError(answer["refused"])

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from daqiri_ophyd import _native
 
 from ._errors import GenericFailureError, InvalidParameterError
+from ._native_path import shown_path
 from ._packets import Packets
 from ._unpack import open_classic
 
@@ -85,7 +86,7 @@ class PcapFile(Packets):
         try:
             file, self.wrapping = open_classic(path)
             with file:
-                mapped = _native.map_file(file.fileno(), str(path))
+                mapped = _native.map_file(file.fileno(), shown_path(path))
                 (
                     link_type,
                     self.snap_length,

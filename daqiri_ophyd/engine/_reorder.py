@@ -17,6 +17,7 @@ from daqiri_ophyd._native import DeviceArray, ReorderConfig
 from ._counters import ReorderCounters
 from ._errors import NotReadyError
 from ._frame_kernel import ProcessedPlan
+from ._native_path import native_path
 from ._recorder import Recorder, RecorderGroup, require_counts
 
 __all__ = ["Frame", "FramePreview", "Frames", "ReorderPlan", "frame_form"]
@@ -413,7 +414,7 @@ class ReorderPlan(ProcessedPlan):
         require_counts(numbers | ({} if start_flow is None else {"start_flow": start_flow}))
         native = self._session.record_frames(
             *self._place,
-            str(Path(directory).absolute()),
+            native_path(Path(directory).absolute()),
             prefix,
             layout=layout,
             compression=compression,

@@ -12,6 +12,7 @@ from daqiri_ophyd._native import RxQueueConfig
 from ._burst import Burst
 from ._counters import RxCounters
 from ._errors import NotReadyError
+from ._native_path import native_path
 from ._queue import Queue
 from ._recorder import Recorder, RecorderGroup, require_counts
 
@@ -267,7 +268,7 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
         }
         require_counts(numbers | ({} if start_flow is None else {"start_flow": start_flow}))
         native = self._native.record(
-            str(Path(directory).absolute()),
+            native_path(Path(directory).absolute()),
             prefix,
             format=format,
             nanosecond=nanosecond,

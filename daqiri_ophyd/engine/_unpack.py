@@ -16,6 +16,7 @@ from typing import BinaryIO
 from daqiri_ophyd import _native
 
 from ._errors import GenericFailureError, InvalidParameterError, NotSupportedError
+from ._native_path import shown_path
 
 __all__ = ["open_classic", "open_regular"]
 
@@ -163,4 +164,4 @@ def _damaged(path: Path, kind: str, near: int, reason: str) -> InvalidParameterE
 
 
 def _convert(source: BinaryIO, target: BinaryIO, path: Path) -> None:
-    _native.unpack_pcapng(source.fileno(), target.fileno(), str(path))
+    _native.unpack_pcapng(source.fileno(), target.fileno(), shown_path(path))

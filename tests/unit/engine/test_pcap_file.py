@@ -269,3 +269,13 @@ def test_what_is_no_array_of_packets_is_not_written(tmp_path):
         with pytest.raises(InvalidParameterError, match=r"uint8 of shape \(n, length\)"):
             write_pcap(tmp_path / "made.pcap", packets, np.asarray(times), 1)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_whose_name_is_not_utf_8_is_read(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"d\xff.pcap")
+    write_pcap(path, np.zeros((3, 60), np.uint8), np.arange(3), link_type=1)
+    with PcapFile(path) as pcap:
+        assert len(pcap) == 3
+    path.write_bytes(b"not a capture, but long enough for a header")
+    with pytest.raises(InvalidParameterError, match=r"d\\udcff\.pcap: not a pcap file"):
+        PcapFile(path)
