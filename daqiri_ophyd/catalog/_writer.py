@@ -71,6 +71,7 @@ class RunWriter:
         )
         self._readable = None if readable is None else tuple(readable)
         self._failing = False
+        self._has_stored_all = True
         self._backlog = Backlog(client.uri, self._store)
         self._router = RunRouter([self._begin], filler_class=_NoFiller)
 
@@ -79,6 +80,12 @@ class RunWriter:
         """Files of runs that this writer could not store; waits for pending runs first."""
         self._backlog.wait()
         return self._backups
+
+    @property
+    def has_stored_all(self) -> bool:
+        """Whether the catalog has all runs of this writer; waits for pending runs first."""
+        self._backlog.wait()
+        return self._has_stored_all
 
     def __call__(self, name: str, doc: dict[str, Any]) -> None:
         """Accept a document to store later; the caller may change it afterwards."""
@@ -130,6 +137,7 @@ class RunWriter:
                 run.journal.end(keep=lost or not written)
 
     def _report(self, name: str, uid: str) -> None:
+        self._has_stored_all = False
         _log.exception(
             "A %s document of run %s reached neither the catalog at %s nor its backup in %s; "
             "captures are not affected.",
@@ -161,6 +169,7 @@ class RunWriter:
         self._failing = backup.exists()
         if not self._failing:
             return False
+        self._has_stored_all = False
         try:
             read_backup(backup)
         except (BackupError, OSError) as error:

@@ -1,5 +1,6 @@
 """``daqiri-ophyd capture``."""
 
+import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,7 +12,7 @@ from ..engine import NetworkConfig, PcapFile
 from . import _limits
 from ._data_directory import DATA, CatalogName, Data, captures_of
 from ._early_recording import EarlyRecording, begin_recording
-from ._output import print_facts, print_json, print_table
+from ._output import print_error, print_facts, print_json, print_table
 from ._picture import draw_capture
 from ._source import CONFIG_HELP, interface_with, load_source
 
@@ -129,8 +130,13 @@ def capture(
     limits = {**rolls, "max_packets": packets, "max_seconds": seconds}
     settings = {"num_packets": packets, "acquire_time": seconds, **rolls}
     settings |= {"on_drop": on_drop, "timeout": timeout}
+    if picture is not None:
+        # Now, not after the capture.
+        picture.parent.mkdir(parents=True, exist_ok=True)
+        if not os.access(picture.parent, os.W_OK):
+            raise typer.BadParameter(f"--picture: {picture.parent} cannot be written")
     with begin_recording(loaded, interface, queue, captures_of(data), limits) as early:
-        uid = _store(early, loaded, interface, settings, send, data, catalog)
+        uid, is_stored = _store(early, loaded, interface, settings, send, data, catalog)
         files = [file.path for file in early.recording.files()]
     result = summarize(files, uid)
     if picture is not None:
@@ -138,15 +144,18 @@ def capture(
         result["picture"] = str(picture)
     if as_json:
         print_json(result)
-        return
-    print_facts(
-        [
-            ("run", uid),
-            ("received", f"{result['received']:,} packets, {result['bytes']:,} bytes"),
-            ("dropped", f"{result['dropped']:,}"),
-        ]
-    )
-    print_table(["file"], [[file] for file in result["files"]])
+    else:
+        print_facts(
+            [
+                ("run", uid),
+                ("received", f"{result['received']:,} packets, {result['bytes']:,} bytes"),
+                ("dropped", f"{result['dropped']:,}"),
+            ]
+        )
+        print_table(["file"], [[file] for file in result["files"]])
+    if not is_stored:
+        print_error("the run is not in the catalog; the captured files are complete")
+        raise typer.Exit(1)
 
 
 def _store(
@@ -157,8 +166,8 @@ def _store(
     send: Path | None,
     data: Path,
     catalog: str | None,
-) -> str:
-    """Continue a recording in a run; return the run's uid."""
+) -> tuple[str, bool]:
+    """Continue a recording in a run; return the run's uid, and whether it is in the catalog."""
     import daqiri_ophyd.plans as plans
 
     from ._workspace import open_workspace
@@ -168,7 +177,7 @@ def _store(
         receiver.capture.queues.put(",".join(early.recording.queues))
         receiver.capture.adopt(early.recording)
         try:
-            return workspace.run(
+            uid = workspace.run(
                 plans.capture(
                     receiver.capture,
                     tx=None if send is None else receiver.tx.members[0],
@@ -179,3 +188,4 @@ def _store(
         finally:
             # A plan may fail before it begins, for example because of the file to send.
             early.in_run.update(receiver.capture.files)
+        return uid, workspace.writer.has_stored_all

@@ -1,7 +1,6 @@
 """A recording that begins before Bluesky is imported, which takes seconds."""
 
 import re
-import signal
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -14,7 +13,7 @@ import typer
 
 from ..engine import Engine, NetworkConfig, QueueRecording, queue_names
 from ._output import print_message
-from ._signals import HeldInterrupts
+from ._signals import HeldInterrupts, completing_files
 
 # As the settings of a device's capture are by default.
 _OPTIONS = {
@@ -108,13 +107,9 @@ def begin_recording(
                 _say(f"listening on {interface}{where}, queue {', '.join(names)}")
                 yield early
         finally:
-            # Another Ctrl-C would interrupt the completion of the files.
-            before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-            try:
+            with completing_files():
                 recording.stop()
                 _tidy(early)
-            finally:
-                signal.signal(signal.SIGINT, before)
 
 
 def _say(text: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 from typer.exceptions import TyperException
 
-from ._output import print_error
+from ._output import open_closed_streams, print_error
 from ._signals import end_on_signals, ended_by
 
 EXIT_FAILED = 1
@@ -86,6 +86,7 @@ def main(argv: list[str] | None = None) -> None:
     gc.set_threshold(100_000, 20, 20)
     # Failures are reported as one message; the library's log of them would repeat it.
     logging.getLogger("bluesky").setLevel(logging.CRITICAL)
+    open_closed_streams()
     end_on_signals()
     code = _run(argv)
     received = ended_by()

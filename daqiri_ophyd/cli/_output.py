@@ -1,8 +1,9 @@
 """Output of the command: JSON and tables on stdout, messages and progress on stderr."""
 
 import json
+import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,15 +18,38 @@ messages = Console(stderr=True, highlight=False, emoji=False)
 _WIDEST = 10_000
 
 
+def open_closed_streams() -> None:
+    """Discard what is written to standard streams that were closed, as with ``>&-``.
+
+    Files that are opened later would get their descriptors, and messages of libraries with them.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+
+
+@contextmanager
+def _to_stdout() -> Iterator[None]:
+    """Flush what the block writes to stdout; an error names it, since files were stored before."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise RuntimeError(f"standard output cannot be written ({error.strerror})") from error
+
+
 def print_json(value: Any) -> None:
     """Print one JSON document, unwrapped and uncolored."""
-    sys.stdout.write(json.dumps(value, indent=2, default=str) + "\n")
+    with _to_stdout():
+        sys.stdout.write(json.dumps(value, indent=2, default=str) + "\n")
 
 
 def print_json_line(value: Any) -> None:
     """Print one JSON document on one line, and flush it for the reader."""
-    sys.stdout.write(json.dumps(value, default=str) + "\n")
-    sys.stdout.flush()
+    with _to_stdout():
+        sys.stdout.write(json.dumps(value, default=str) + "\n")
 
 
 def printable(text: str) -> str:
@@ -37,7 +61,8 @@ def printable(text: str) -> str:
 
 def print_line(text: str) -> None:
     """Print text to stdout unchanged, without breaking lines."""
-    out.print(printable(text), markup=False, soft_wrap=True)
+    with _to_stdout():
+        out.print(printable(text), markup=False, soft_wrap=True)
 
 
 def print_error(text: str) -> None:
@@ -54,7 +79,8 @@ def print_whole(shown: RenderableType) -> None:
     """Print tables and texts to stdout; only a terminal limits their width."""
     # Without a terminal, rich would cut them at 80 columns.
     wide = Console(file=out.file, width=_WIDEST, highlight=False, emoji=False)
-    (out if out.is_terminal else wide).print(shown, soft_wrap=True)
+    with _to_stdout():
+        (out if out.is_terminal else wide).print(shown, soft_wrap=True)
 
 
 def print_table(
@@ -79,10 +105,10 @@ def print_facts(rows: Iterable[tuple[str, Any]]) -> None:
     """Print names and values in two columns, without line breaks, so that paths can be copied."""
     facts = [(name, printable(str(value))) for name, value in rows]
     width = max(len(name) for name, _ in facts)
-    for name, value in facts:
-        out.print(
-            Text(f"{name:<{width}}  ", style="bold").append(value, style="not bold"), soft_wrap=True
-        )
+    with _to_stdout():
+        for name, value in facts:
+            text = Text(f"{name:<{width}}  ", style="bold").append(value, style="not bold")
+            out.print(text, soft_wrap=True)
 
 
 @contextmanager

@@ -91,4 +91,4 @@ def draw_capture(
         axes.grid(alpha=0.25)
     if title:
         figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
-    figure.savefig(path)
+    figure.savefig(path, format="png")

@@ -3,11 +3,12 @@
 import os
 import signal
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, Self
 
-__all__ = ["HeldInterrupts", "end_on_signals", "ended_by"]
+__all__ = ["HeldInterrupts", "completing_files", "end_on_signals", "ended_by"]
 
 # A second signal within this time is part of the first, s: shells may send two.
 _TOGETHER_S = 1.0
@@ -17,6 +18,7 @@ _LONGEST_HELD_S = 60.0
 _received: signal.Signals | None = None
 _received_at = 0.0
 _held: "HeldInterrupts | None" = None
+_is_completing = False
 _terminals: list[int] = []
 
 
@@ -61,6 +63,19 @@ class HeldInterrupts:
         raise KeyboardInterrupt
 
 
+@contextmanager
+def completing_files() -> Iterator[None]:
+    """Let no signal interrupt a block that completes files; a first SIGTERM or SIGHUP is noted."""
+    global _is_completing
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _is_completing = True
+    try:
+        yield
+    finally:
+        _is_completing = False
+        signal.signal(signal.SIGINT, before)
+
+
 def end_on_signals() -> None:
     """Handle SIGTERM and SIGHUP like SIGINT; an ignored SIGHUP (nohup) stays ignored."""
     _terminals[:] = [fd for fd in (0, 1, 2) if os.isatty(fd)]
@@ -82,6 +97,8 @@ def _end(number: int, frame: FrameType | None) -> None:
     _received, _received_at = signal.Signals(number), now
     if number == signal.SIGHUP:
         _leave_terminal()
+    if _is_completing:
+        return
     # A plan has its own handler for Ctrl-C; a shell's background job may ignore it.
     interrupt = signal.getsignal(signal.SIGINT)
     if not callable(interrupt):

@@ -13,7 +13,7 @@ from bluesky import RunEngine
 from bluesky.utils import DuringTask, MsgGenerator, RunEngineInterrupted
 from bluesky.utils import TransitionError as NotRunningError  # pyright: ignore[reportPrivateImportUsage]
 
-from ..catalog import Catalog
+from ..catalog import Catalog, RunWriter
 from ..devices import Capture, Daq, make_daq
 from ..engine import Engine, NetworkConfig
 from ._data_directory import captures_of
@@ -32,6 +32,7 @@ class Workspace:
     engine: RunEngine
     daq: Daq
     catalog: Catalog
+    writer: RunWriter
     interrupts: HeldInterrupts | None = None
 
     def run(self, plan: MsgGenerator[Any]) -> str:
@@ -152,5 +153,6 @@ def open_workspace(
         with daq.open(engine):
             pause = partial(_PauseOnInterrupt, daq=daq, interrupts=interrupts)
             run_engine = RunEngine(context_managers=[pause], during_task=WaitForPlan())
-            run_engine.subscribe(opened.writer())
-            yield Workspace(run_engine, daq, opened, interrupts)
+            writer = opened.writer()
+            run_engine.subscribe(writer)
+            yield Workspace(run_engine, daq, opened, writer, interrupts)

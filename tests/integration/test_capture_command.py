@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -206,6 +207,55 @@ def test_all_queues_are_captured_in_files_of_their_own(tmp_path: Path) -> None:
     result = json.loads(done.stdout)
     assert result["received"] == 200
     assert len(result["files"]) == 2
+
+
+@pytest.mark.usefixtures("made_catalog")
+def test_a_run_that_is_not_in_the_catalog_is_a_failure_with_all_files(
+    tmp_path: Path, config: Path, port: int, start: Start
+) -> None:
+    (tmp_path / "daqiri-data" / "catalog" / "storage.duckdb").write_bytes(b"no database" * 100)
+    process = start(
+        config, "--packets", str(PACKETS), env=os.environ | {"TILED_RETRY_TIMEOUT": "1"}
+    )
+    send(port)
+    output, messages = process.communicate(timeout=200)
+    assert process.returncode == 1
+    assert "the run is not in the catalog; the captured files are complete" in messages
+    require_as_sent([Path(file) for file in json.loads(output)["files"]])
+
+
+@pytest.mark.usefixtures("made_catalog")
+def test_a_capture_whose_output_is_closed_is_stored(tmp_path: Path, config: Path) -> None:
+    command = ["bash", "-c", '"$@" >&-', "bash", *COMMAND]
+    done = subprocess.run(
+        [*command, "capture", config, "--seconds", "0.1"],
+        cwd=tmp_path, text=True, stderr=subprocess.PIPE, timeout=200,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[0] for line in done.stderr.splitlines()] == ["listening"]
+
+
+@pytest.mark.parametrize("option", ["--data", "--catalog"])
+def test_a_directory_whose_name_is_not_utf_8_is_rejected(
+    tmp_path: Path, config: Path, option: str
+) -> None:
+    done = subprocess.run(
+        [*COMMAND, "capture", config, "--seconds", "0.1", option, os.fsdecode(b"d\xff")],
+        cwd=tmp_path, text=True, capture_output=True, timeout=200,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert r"d\udcff" in done.stderr
+    assert "Choose a directory" in done.stderr or "choose another" in done.stderr
+
+
+@pytest.mark.usefixtures("made_catalog")
+def test_a_picture_is_a_png_in_a_new_directory(tmp_path: Path, config: Path) -> None:
+    done = run_preloaded(
+        *COMMAND[1:], "capture", config, "--seconds", "0.1", "--picture", "new/rate.svg",
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "new" / "rate.svg").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_queue_that_does_not_exist_is_bad_usage(tmp_path: Path, config: Path) -> None:
