@@ -116,7 +116,7 @@ def read_config(
     Raises
     ------
     InvalidParameterError
-        If the source is not one of the accepted types.
+        If the source is not one of the accepted types, or the name of its file is not UTF-8.
     """
     if isinstance(source, NetworkConfig):
         return source, ConfigReport([])

@@ -7,10 +7,9 @@ object. It imports nothing but the extension, a quarter of what the engine takes
 import json
 import resource
 import sys
-from pathlib import Path
 
 # The package that started it, which may be in no directory that Python searches by itself.
-sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, __file__.rpartition("/daqiri_ophyd/")[0])
 from daqiri_ophyd import _native  # noqa: E402
 
 # A broken file may request any amount of memory, or put HDF5 into an endless loop.
