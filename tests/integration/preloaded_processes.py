@@ -175,11 +175,12 @@ class Preloaded:
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
 
-    def wait(self, timeout: float = 60) -> int:
+    def wait(self, timeout: float = 200) -> int:
         """Return the exit code; the streams are closed then."""
         self._process.join(timeout)
         if self.returncode is None:
-            raise subprocess.TimeoutExpired("a preloaded process", timeout)
+            state = f"a preloaded process: {_threads_of(self.pid)}"
+            raise subprocess.TimeoutExpired(state, timeout)
         for stream in (self.stdin, self.stdout, self._errors):
             stream.close()
         return self.returncode
@@ -209,6 +210,17 @@ class Preloaded:
         if late.is_set():
             raise subprocess.TimeoutExpired("a preloaded process", timeout, printed, errors)
         return printed, errors
+
+
+def _threads_of(process: int) -> str:
+    """Name, state and place in the kernel of each thread: a dying one waits for a busy disk."""
+    threads = []
+    for thread in Path(f"/proc/{process}/task").glob("*"):
+        with contextlib.suppress(OSError):
+            stat = (thread / "stat").read_text()
+            name, _, rest = stat.partition(") ")
+            threads.append(f"{name.partition('(')[2]} {rest[0]} {(thread / 'wchan').read_text()}")
+    return "; ".join(threads) or "gone, and its end was not told"
 
 
 def run_preloaded(
