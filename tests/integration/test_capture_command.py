@@ -232,7 +232,10 @@ def test_a_capture_whose_output_is_closed_is_stored(tmp_path: Path, config: Path
         cwd=tmp_path, text=True, stderr=subprocess.PIPE, timeout=200,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert [line.split()[0] for line in done.stderr.splitlines()] == ["listening"]
+    # On a busy machine it says that it waits for the catalog.
+    first, *others = (line.split()[0] for line in done.stderr.splitlines())
+    assert first == "listening"
+    assert set(others) <= {"Waiting"}
 
 
 @pytest.mark.parametrize("option", ["--data", "--catalog"])

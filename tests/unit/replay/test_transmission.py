@@ -162,20 +162,22 @@ def test_packets_wait_for_the_start_without_a_schedule(port):
 
 
 def test_gaps_go_on_after_a_pause(port):
-    sending = Transmission(port, port.tx[0], NumberedPackets(100, 60, 10_000_000))
+    gap, pause = 20_000_000, 500_000_000
+    sending = Transmission(port, port.tx[0], NumberedPackets(100, 60, gap))
     while sending.progress().submitted < 30:
         time.sleep(0.01)
     sending.pause()
     assert port.tx[0].wait_sent(20.0)
     at = sending.progress().submitted
-    time.sleep(0.5)
+    time.sleep(pause * 1e-9)
     assert sending.progress().submitted == at
     sending.resume()
     assert sending.wait(60)
     sending.close()
-    gaps = np.diff(np.concatenate([b.timestamps.astype(np.int64) for b in bursts(port, 100)]))
-    assert np.median(gaps) == pytest.approx(10_000_000, rel=0.3)
-    assert gaps.max() > 500_000_000
+    times = np.concatenate([b.timestamps.astype(np.int64) for b in bursts(port, 100)])
+    assert times[at] - times[at - 1] > pause
+    # Packets that made up for the pause would save it; a busy machine delays the first by less.
+    assert times[-1] - times[at] > (99 - at) * gap - pause // 2
 
 
 def test_what_the_queue_refuses_is_told(port):
