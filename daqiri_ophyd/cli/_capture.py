@@ -2,44 +2,20 @@
 
 import os
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import numpy as np
 import typer
 
-from ..documents import read_sidecar
-from ..engine import NetworkConfig, PcapFile
 from . import _limits
 from ._data_directory import DATA, CatalogName, Data, captures_of
-from ._early_recording import EarlyRecording, begin_recording
 from ._output import print_error, print_facts, print_json, print_table
-from ._picture import draw_capture
 from ._source import CONFIG_HELP, interface_with, load_source
 
+if TYPE_CHECKING:
+    from ..engine import NetworkConfig
+    from ._early_recording import EarlyRecording
+
 OnDrop = Literal["fail", "flag", "ignore"]
-
-
-def read_arrivals(files: list[Path]) -> tuple[np.ndarray, np.ndarray]:
-    """Return arrival times (ns) and lengths (bytes) of all packets of capture files."""
-    times, lengths = [np.empty(0, np.int64)], [np.empty(0, np.uint32)]
-    for file in files:
-        with PcapFile(file) as pcap:
-            times.append(pcap.timestamps)
-            lengths.append(pcap.lengths)
-    return np.concatenate(times), np.concatenate(lengths)
-
-
-def summarize(files: list[Path], run: str) -> dict[str, Any]:
-    """Return the totals of a capture, with the drops in the recorder's metadata."""
-    times, lengths = read_arrivals(files)
-    sidecars = [read_sidecar(file) for file in files]
-    return {
-        "run": run,
-        "received": int(times.size),
-        "bytes": int(lengths.sum()),
-        "dropped": sum(sidecar.dropped for sidecar in sidecars if sidecar is not None),
-        "files": [str(file) for file in files],
-    }
 
 
 def capture(
@@ -115,6 +91,9 @@ def capture(
     """
     if not packets and not seconds and send is None:
         raise typer.BadParameter("the capture has no limit; give --packets or --seconds")
+    from ._capture_files import read_arrivals, summarize
+    from ._early_recording import begin_recording
+
     loaded = load_source(config, udp_port or (), host or (), packet_filter)
     interface = interface_with(loaded, "rx", port)
     able = [i.name for i in loaded.interfaces if i.tx.queues]
@@ -140,6 +119,8 @@ def capture(
         files = [file.path for file in early.recording.files()]
     result = summarize(files, uid)
     if picture is not None:
+        from ._picture import draw_capture
+
         draw_capture(picture, *read_arrivals(files), title=f"capture {uid[:8]}")
         result["picture"] = str(picture)
     if as_json:
@@ -159,8 +140,8 @@ def capture(
 
 
 def _store(
-    early: EarlyRecording,
-    config: NetworkConfig,
+    early: "EarlyRecording",
+    config: "NetworkConfig",
     interface: str,
     settings: dict[str, Any],
     send: Path | None,

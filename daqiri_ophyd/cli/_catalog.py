@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from . import _frame_file, _pcap_file
 from ._data_directory import DATA, CatalogName, Data
 from ._output import print_error, print_json, print_line
 
@@ -57,4 +56,6 @@ def recover(
 
 def _mend(path: Path) -> list[str]:
     """Repair a file; return the repairs."""
+    from . import _frame_file, _pcap_file
+
     return _frame_file.repair(path) if path.suffix == ".h5" else _pcap_file.repair(path, None)

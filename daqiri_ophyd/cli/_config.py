@@ -1,12 +1,10 @@
 """``daqiri-ophyd config check``, ``config show`` and ``config stub``."""
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ..engine import check_config, load_config
 from ._output import out, print_error, print_json, print_line, print_message
 from ._source import config_path
 
@@ -29,6 +27,8 @@ def check(
 
     Example: [bold]daqiri-ophyd config check profiles/*.yaml[/bold]
     """
+    from ..engine import check_config
+
     reports = {file: check_config(config_path(file)) for file in files}
     if as_json:
         print_json(
@@ -57,8 +57,9 @@ def show(
 
     Example: [bold]daqiri-ophyd config show loopback[/bold]
     """
-    path: Path = config_path(file)
-    config = load_config(path)
+    from ..engine import load_config
+
+    config = load_config(config_path(file))
     if as_json:
         print_json(config.to_dict())
     else:

@@ -5,8 +5,6 @@ from typing import Annotated
 
 import typer
 
-from ..documents import CaptureSequence
-
 __all__ = ["DATA", "CatalogName", "Data", "captures_of"]
 
 Data = Annotated[
@@ -35,6 +33,8 @@ def captures_of(data: Path) -> Path:
     ValueError
         If documents cannot name it.
     """
+    from ..documents import CaptureSequence
+
     captures = data.resolve() / "captures"
     CaptureSequence("captures", captures)
     return captures

@@ -17,7 +17,7 @@ import daqiri_ophyd.profiles as profiles
 from ..catalog import capture_files
 from ..engine import LINKTYPE_ETHERNET, LINKTYPE_RAW, PcapFile, frames, load_config, write_pcap
 from ..replay import PacketArray, gap_errors
-from ._capture import read_arrivals, summarize
+from ._capture_files import read_arrivals, summarize
 from ._output import print_facts, print_json, print_message
 from ._picture import draw_capture
 from ._source import interface_with

@@ -1,17 +1,9 @@
 """``daqiri-ophyd frames info``, ``frames check`` and ``frames repair``."""
 
-from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-
-from ..documents import frame_facts, is_written
-from ..engine import FrameFile, examine_frames
-from ._frame_file import examine
-from ._frame_file import repair as repair_file
-from ._output import print_facts, print_json, print_line, print_message
-from ._recorded_file import moment, repair_files, show_files
 
 app = typer.Typer(help="Show, check and repair files of frames.", no_args_is_help=True)
 
@@ -26,7 +18,9 @@ def info(files: Files, as_json: Json = False) -> None:
 
     Example: [bold]daqiri-ophyd frames info frames_000000.h5[/bold]
     """
-    show_files(files, describe, _print_info, as_json)
+    from ._frames_report import show_frames
+
+    show_frames(files, as_json)
 
 
 @app.command()
@@ -38,32 +32,9 @@ def check(files: Files, as_json: Json = False) -> None:
 
     Example: [bold]daqiri-ophyd frames check *.h5[/bold]
     """
-    found = [examine(path) for path in files]
-    if as_json:
-        print_json(
-            {
-                str(f.path): {
-                    "state": f.state,
-                    "problems": f.problems,
-                    "frames": 0 if f.frames is None else f.frames.frames,
-                    "being_written": f.written,
-                }
-                for f in found
-            }
-        )
-    else:
-        for f in found:
-            f.print_problems()
-            if f.frames is not None and not f.problems:
-                print_line(f"{f.path}: sound, {_counted(f.frames)}{_writer(f.written)}")
-        if any(f.code == 1 for f in found):
-            print_message(
-                "to cut files to their whole frames and correct their metadata: "
-                "daqiri-ophyd frames repair FILE..."
-            )
-    code = max(f.code for f in found)
-    if code:
-        raise typer.Exit(code)
+    from ._frames_report import check_frames
+
+    check_frames(files, as_json)
 
 
 @app.command()
@@ -76,53 +47,6 @@ def repair(files: Files, as_json: Json = False) -> None:
 
     Example: [bold]daqiri-ophyd frames repair frames_000007.h5[/bold]
     """
-    repair_files(files, repair_file, as_json)
+    from ._frames_report import repair_frames
 
-
-def describe(path: Path) -> dict[str, Any]:
-    """Return the contents of a file."""
-    written = is_written(path)
-    frames = examine_frames(path, live=written)
-    duration = (frames.t_last_ns - frames.t_first_ns) / 1e9
-    size = path.stat().st_size
-    return {
-        **{key: value for key, value in asdict(frames).items() if key != "path"},
-        **frame_facts(frames),
-        "file_bytes": size,
-        "duration_s": duration,
-        "frames_per_s": frames.frames / duration if duration > 0 else None,
-        "being_written": written,
-    }
-
-
-def _counted(frames: FrameFile) -> str:
-    empty = f", {frames.empty:,} of them without a packet" if frames.empty else ""
-    return f"{frames.frames:,} frames{empty}"
-
-
-def _writer(written: bool) -> str:
-    return "; a recorder is writing it" if written else ""
-
-
-def _print_info(name: str, found: dict[str, Any]) -> None:
-    shape = " x ".join(map(str, found["shape"]))
-    rows = [
-        ("file", name),
-        ("plan", found["plan"]),
-        (
-            "frames",
-            f"{found['frames']:,} of {shape} {found['dtype']}{_writer(found['being_written'])}",
-        ),
-        ("packets", f"{found['packets']:,}, {found['missing']:,} missing"),
-        ("bytes", f"{found['bytes']:,} of frames, {found['file_bytes']:,} in the file"),
-        ("layout", f"{found['layout']}, compression {found['compression']}"),
-    ]
-    if found["frames"]:
-        rows += [
-            ("first", moment(found["t_first_ns"])),
-            ("last", moment(found["t_last_ns"])),
-            ("duration", f"{found['duration_s']:.9f} s"),
-        ]
-    if found["frames_per_s"]:
-        rows.append(("rate", f"{found['frames_per_s']:,.1f} frames/s"))
-    print_facts(rows)
+    repair_frames(files, as_json)

@@ -8,12 +8,13 @@ import typer
 
 import daqiri_ophyd.profiles as profiles
 
-from ..engine import capabilities, version
 from ._output import print_facts, print_json
 
 
 def facts() -> dict[str, Any]:
     """Return version, system, engines and profiles of this installation."""
+    from ..engine import capabilities, version
+
     return {
         "version": version(),
         "python": platform.python_version(),

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -114,14 +113,17 @@ def print_facts(rows: Iterable[tuple[str, Any]]) -> None:
 @contextmanager
 def progress_bar(text: str, total: int | None):
     """Yield a function that sets the progress; the bar is drawn on stderr if it is a terminal."""
+    if not messages.is_terminal:
+        yield lambda done: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    with Progress(
-        *columns, console=messages, transient=True, disable=not messages.is_terminal
-    ) as bar:
+    with Progress(*columns, console=messages, transient=True) as bar:
         task = bar.add_task(text, total=total)
         yield lambda done: bar.update(task, completed=done)

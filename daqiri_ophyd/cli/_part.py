@@ -1,16 +1,13 @@
 """Options of `send` and `replay`: selection, schedule and destination of packets."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 
-from ..engine import NetworkConfig, Port, TxQueue
-from ..replay import Replay, packet_source, segment_size
 from ._limits import seconds
 
 
@@ -76,43 +73,3 @@ def with_play_options(command: Callable[..., None]) -> Callable[..., None]:
     by_name = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in seen]
     with_options.__signature__ = Signature(by_name)  # pyright: ignore[reportAttributeAccessIssue]
     return with_options
-
-
-def open_source(
-    files: Sequence[Path],
-    config: NetworkConfig,
-    port: Port,
-    queue: TxQueue,
-    options: PlayOptions,
-) -> Replay:
-    """Return the packets of files that the options select, for a transmit queue of a port."""
-    description = {
-        "files": files,
-        "between": options.between,
-        "packet_range": None if options.packets is None else _range(options.packets),
-        "select": _fields("--select", options.select),
-        "loops": options.loops,
-        "loop_gap": options.loop_gap,
-        "rewrite": _fields("--rewrite", options.rewrite),
-        "speed": options.speed,
-        "max_gap": options.max_gap,
-    }
-    size = segment_size(config, port.name, queue.name)
-    return cast(Replay, packet_source(description, port.link_type, size))
-
-
-def _range(text: str) -> list[int | None]:
-    ends = text.split(":")
-    if len(ends) != 2 or not all(end.isdecimal() or not end for end in ends):
-        raise typer.BadParameter(f"--packets is {text!r}; accepted is BEGIN:END, such as 100:200")
-    return [int(ends[0] or 0), int(ends[1]) if ends[1] else None]
-
-
-def _fields(option: str, texts: list[str] | None) -> dict[str, int | str]:
-    fields: dict[str, int | str] = {}
-    for text in texts or []:
-        name, equals, value = text.partition("=")
-        if not (name and equals and value):
-            raise typer.BadParameter(f"{option} is {text!r}; accepted is FIELD=VALUE")
-        fields[name] = int(value) if value.isdecimal() else value
-    return fields

@@ -1,15 +1,16 @@
 """``daqiri-ophyd replay``."""
 
 import re
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..replay import Replay
 from ._data_directory import DATA, CatalogName, Data
 from ._output import print_message
 from ._part import PlayOptions, with_play_options
-from ._send import open_sender, print_sent
+
+if TYPE_CHECKING:
+    from ..replay import Replay
 
 # -1 is a run, not an option.
 CONTEXT_SETTINGS = {"ignore_unknown_options": True}
@@ -37,6 +38,8 @@ def replay(
     """
     if run.startswith("-") and not _FROM_THE_END.fullmatch(run):
         raise typer.BadParameter(f"no such option: {run}")
+    from ._send_packets import open_sender, print_sent
+
     # First the engine: if it cannot be opened, nobody waits for the catalog.
     with open_sender(config, options) as sender:
         from ..catalog import capture_files, find_run
@@ -47,7 +50,7 @@ def replay(
             files = capture_files(stored)
             uid = stored.metadata["start"]["uid"]
 
-        def begin(source: Replay) -> None:
+        def begin(source: "Replay") -> None:
             if not as_json:
                 print_message(
                     f"replaying {source.packets:,} packets of run {uid} "

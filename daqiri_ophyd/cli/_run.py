@@ -7,11 +7,9 @@ from typing import Annotated
 
 import typer
 
-from .. import compat
-
 # All arguments after the script belong to the script, even if they look like options.
 CONTEXT_SETTINGS = {"allow_interspersed_args": False}
-_IMPORTABLE = str(Path(compat.__file__).with_name("importable"))
+_IMPORTABLE = str(Path(__file__).parents[1] / "compat" / "importable")
 
 
 def run(

@@ -2,14 +2,16 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
 import daqiri_ophyd.profiles as profiles
 
-from ..engine import NetworkConfig, load_config
 from ._interface import interface_configuration, interfaces
+
+if TYPE_CHECKING:
+    from ..engine import NetworkConfig
 
 CONFIG_HELP = "Configuration file, name of a profile, or a network interface of this host."
 
@@ -44,7 +46,7 @@ def load_source(
     udp_ports: Sequence[int] = (),
     hosts: Sequence[str] = (),
     packet_filter: str | None = None,
-) -> NetworkConfig:
+) -> "NetworkConfig":
     """
     Load the configuration for an argument: a path, a profile, or a network interface.
 
@@ -62,6 +64,8 @@ def load_source(
     ConfigError
         If the configuration has errors.
     """
+    from ..engine import load_config
+
     path = _find(name)
     if path is None and name in interfaces():
         return load_config(interface_configuration(name, udp_ports, hosts, packet_filter))
@@ -79,7 +83,7 @@ def load_source(
     return load_config(path)
 
 
-def interface_with(config: NetworkConfig, side: Literal["rx", "tx"], name: str | None) -> str:
+def interface_with(config: "NetworkConfig", side: Literal["rx", "tx"], name: str | None) -> str:
     """
     Return the interface with this name, or the first, that has receive or transmit queues.
 

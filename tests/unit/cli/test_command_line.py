@@ -3,15 +3,18 @@
 import json
 import os
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 
 from daqiri_ophyd import profiles
-from daqiri_ophyd.cli import _main
+from daqiri_ophyd.cli import _capture, _demo, _main, _simulate
 from daqiri_ophyd.cli._picture import draw_capture
 from daqiri_ophyd.cli._stimulus import schedule, udp_stimulus
+from daqiri_ophyd.devices import Capture, FrameDetector
 from daqiri_ophyd.engine import PcapFile, frames, write_pcap
+from daqiri_ophyd.simulate import INSTRUMENTS
 
 TEN_MISTAKES = """\
 daqiri:
@@ -51,6 +54,12 @@ def test_every_command_has_help_with_an_example(
     assert "Usage" in text
     if command != "config":
         assert "Example" in text
+
+
+def test_the_words_in_help_are_those_of_packages_that_help_does_not_import() -> None:
+    assert list(_simulate.NAMES) == sorted(INSTRUMENTS)
+    assert set(_demo.WRITERS) == set(FrameDetector.writer.kwargs["choices"])
+    assert get_args(_capture.OnDrop) == Capture.on_drop.kwargs["choices"]
 
 
 @pytest.mark.parametrize(

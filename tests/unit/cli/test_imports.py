@@ -24,19 +24,20 @@ OF_ENGINE = {"numpy", "daqiri_ophyd.engine"}
 COMMANDS: list[tuple[Sequence[str], set[str]]] = [
     (["--help"], set()),
     (["nonsense"], set()),
-    (["demo", "--help"], set()),
-    *(([name, "--help"], OF_ENGINE) for name in _main.COMMANDS if name != "demo"),
+    *(([name, "--help"], set()) for name in _main.COMMANDS),
     (["info"], OF_ENGINE),
     (["config", "check", "loopback"], OF_ENGINE),
     (["config", "show", "udp"], OF_ENGINE),
     (["pcap", "info", "{pcap}"], OF_ENGINE),
     (["pcap", "check", "{pcap}"], OF_ENGINE),
     (["frames", "check", "{pcap}"], OF_ENGINE),
-    (["stats", "--once"], OF_ENGINE),
+    (["stats", "--count", "1"], OF_ENGINE),
+    (["host", "check"], {"pyroute2"}),
     (["host", "check", "loopback"], {*OF_ENGINE, "pyroute2"}),
+    (["simulate", "nonsense"], set()),
     (["simulate", "jungfrau", "127.0.0.1:9", "--frames", "1"], OF_ENGINE),
     (["send", "loopback", "{pcap}"], OF_ENGINE),
-    (["capture", "loopback"], OF_ENGINE),  # without a limit: bad usage
+    (["capture", "loopback"], set()),  # without a limit: bad usage
 ]
 PROGRAM = """
 import atexit, json, sys

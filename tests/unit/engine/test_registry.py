@@ -249,7 +249,7 @@ def test_in_a_narrow_terminal_no_figure_is_cut(
     serve("7.0", text(HONEST | {"rx": [queue]}))
     shown_on = io.StringIO()
     terminal = Console(file=shown_on, width=60, force_terminal=True, highlight=False)
-    monkeypatch.setattr("daqiri_ophyd.cli._stats.out", terminal)
+    monkeypatch.setattr("daqiri_ophyd.cli._stats_engines.out", terminal)
     assert _main._run(["stats", "--count", "1"]) == 0
     shown = shown_on.getvalue()
     assert "…" not in shown

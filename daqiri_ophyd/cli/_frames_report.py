@@ -1,0 +1,102 @@
+"""Reports on files of frames, and their repair."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from ..documents import frame_facts, is_written
+from ..engine import FrameFile, examine_frames
+from ._frame_file import examine, repair
+from ._output import print_facts, print_json, print_line, print_message
+from ._recorded_file import moment, repair_files, show_files
+
+
+def show_frames(files: list[Path], as_json: bool) -> None:
+    """Print the contents of files."""
+    show_files(files, describe, _print_info, as_json)
+
+
+def check_frames(files: list[Path], as_json: bool) -> None:
+    """Report problems of files; exit with the code of the worst."""
+    found = [examine(path) for path in files]
+    if as_json:
+        print_json(
+            {
+                str(f.path): {
+                    "state": f.state,
+                    "problems": f.problems,
+                    "frames": 0 if f.frames is None else f.frames.frames,
+                    "being_written": f.written,
+                }
+                for f in found
+            }
+        )
+    else:
+        for f in found:
+            f.print_problems()
+            if f.frames is not None and not f.problems:
+                print_line(f"{f.path}: sound, {_counted(f.frames)}{_writer(f.written)}")
+        if any(f.code == 1 for f in found):
+            print_message(
+                "to cut files to their whole frames and correct their metadata: "
+                "daqiri-ophyd frames repair FILE..."
+            )
+    code = max(f.code for f in found)
+    if code:
+        raise typer.Exit(code)
+
+
+def repair_frames(files: list[Path], as_json: bool) -> None:
+    """Repair files, and print the repairs."""
+    repair_files(files, repair, as_json)
+
+
+def describe(path: Path) -> dict[str, Any]:
+    """Return the contents of a file."""
+    written = is_written(path)
+    frames = examine_frames(path, live=written)
+    duration = (frames.t_last_ns - frames.t_first_ns) / 1e9
+    size = path.stat().st_size
+    return {
+        **{key: value for key, value in asdict(frames).items() if key != "path"},
+        **frame_facts(frames),
+        "file_bytes": size,
+        "duration_s": duration,
+        "frames_per_s": frames.frames / duration if duration > 0 else None,
+        "being_written": written,
+    }
+
+
+def _counted(frames: FrameFile) -> str:
+    empty = f", {frames.empty:,} of them without a packet" if frames.empty else ""
+    return f"{frames.frames:,} frames{empty}"
+
+
+def _writer(written: bool) -> str:
+    return "; a recorder is writing it" if written else ""
+
+
+def _print_info(name: str, found: dict[str, Any]) -> None:
+    shape = " x ".join(map(str, found["shape"]))
+    rows = [
+        ("file", name),
+        ("plan", found["plan"]),
+        (
+            "frames",
+            f"{found['frames']:,} of {shape} {found['dtype']}{_writer(found['being_written'])}",
+        ),
+        ("packets", f"{found['packets']:,}, {found['missing']:,} missing"),
+        ("bytes", f"{found['bytes']:,} of frames, {found['file_bytes']:,} in the file"),
+        ("layout", f"{found['layout']}, compression {found['compression']}"),
+    ]
+    if found["frames"]:
+        rows += [
+            ("first", moment(found["t_first_ns"])),
+            ("last", moment(found["t_last_ns"])),
+            ("duration", f"{found['duration_s']:.9f} s"),
+        ]
+    if found["frames_per_s"]:
+        rows.append(("rate", f"{found['frames_per_s']:,.1f} frames/s"))
+    print_facts(rows)

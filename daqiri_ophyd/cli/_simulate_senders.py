@@ -1,0 +1,136 @@
+"""Senders of simulated packets."""
+
+import socket
+import time
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from ..engine import Engine, NetworkConfig, frames
+from ..simulate import Chunk, Instrument
+from ._send_packets import open_to_send
+from ._source import interface_with
+
+# With several streams, stream i of an instrument sends from this port + i.
+_SOURCE_PORT = 50101
+_GROUP = 16
+
+
+class Destination:
+    """Destination of packets: a host, and one UDP port for all streams or one for each."""
+
+    def __init__(self, text: str, instrument: Instrument) -> None:
+        host, colon, ports = text.rpartition(":")
+        first, dash, last = ports.partition("-")
+        numbers = [first, last] if dash else [first, first]
+        good = bool(host and colon) and all(n.isdecimal() and int(n) < 65536 for n in numbers)
+        if good:
+            self.ports = list(range(int(numbers[0]), int(numbers[1]) + 1))
+            good = len(self.ports) in {1, instrument.streams}
+        if not good:
+            most = instrument.streams
+            each = f", or HOST:FIRST-LAST with {most} ports" if most > 1 else ""
+            raise typer.BadParameter(f"destination is {text!r}; accepted is HOST:PORT{each}")
+        self.ports *= instrument.streams // len(self.ports)
+        self.host = host.strip("[]")
+
+
+class SocketSender:
+    """Sends with one kernel UDP socket for each stream."""
+
+    def __init__(self, to: Destination, instrument: Instrument, rate: float) -> None:
+        self._interval = 1 / (rate * instrument.packets_per_frame) if rate else 0.0
+        self._begin: float | None = None
+        self._packets = 0
+        self._open = ExitStack()
+        self._streams: list[tuple[socket.socket, Any]] = []
+        for stream, port in enumerate(to.ports):
+            family, kind, _, _, address = socket.getaddrinfo(to.host, port, type=socket.SOCK_DGRAM)[
+                0
+            ]
+            sender = self._open.enter_context(socket.socket(family, kind))
+            if instrument.streams > 1:
+                sender.bind(("", _SOURCE_PORT + stream))
+            self._streams.append((sender, address))
+
+    def send(self, chunk: Chunk) -> None:
+        """Send packets, each at its due time."""
+        self._begin = time.monotonic() if self._begin is None else self._begin
+        streams = chunk.streams.tolist()
+        for i, packet in enumerate(chunk.packets):
+            if self._packets % _GROUP == 0:
+                due = self._begin + self._packets * self._interval
+                if (wait := due - time.monotonic()) > 0:
+                    time.sleep(wait)
+            sender, address = self._streams[streams[i]]
+            sender.sendto(packet, address)
+            self._packets += 1
+
+    def finish(self) -> dict[str, int]:
+        """Return further results."""
+        return {}
+
+    def close(self) -> None:
+        self._open.close()
+
+
+class QueueSender:
+    """Sends with a transmit queue of an engine."""
+
+    def __init__(
+        self,
+        config: NetworkConfig,
+        queue: str | None,
+        to: Destination,
+        instrument: Instrument,
+        rate: float,
+    ) -> None:
+        port, _, name = (queue or "").partition("/")
+        interface = interface_with(config, "tx", port or None)
+        self._raw = config.to_dict()["daqiri"]["cfg"]["stream_type"] == "raw"
+        if instrument.streams > 1 and not self._raw:
+            raise typer.BadParameter(
+                f"{instrument.name} has {instrument.streams} UDP streams, and a socket has one; "
+                "give a destination without --config, or a configuration with stream_type: raw"
+            )
+        self._engine: Engine = open_to_send(config, interface)
+        self._port = self._engine.port(interface)
+        self._queue = self._port.tx_queue(name) if name else self._port.tx[0]
+        self._to = to
+        self._interval = 1e9 / (rate * instrument.packets_per_frame) if rate else 0.0
+        self._begin: int | None = None
+        self._packets = 0
+
+    def send(self, chunk: Chunk) -> None:
+        """Submit packets, each with its due time."""
+        count = len(chunk.packets)
+        times: NDArray[np.int64] | None = None
+        if self._interval:
+            self._begin = self._port.now() if self._begin is None else self._begin
+            number = np.arange(self._packets, self._packets + count)
+            times = self._begin + (number * self._interval).astype(np.int64)
+        packets = self._framed(chunk) if self._raw else chunk.packets
+        self._queue.send(packets, launch_times=times, timeout=None)
+        self._packets += count
+
+    def _framed(self, chunk: Chunk) -> NDArray[np.uint8]:
+        return frames.udp_frames(
+            chunk.packets,
+            src_mac="02:00:00:00:00:01",
+            dst_mac="ff:ff:ff:ff:ff:ff",
+            src_ip="192.0.2.1",
+            dst_ip=self._to.host,
+            src_port=_SOURCE_PORT + chunk.streams,
+            dst_port=np.asarray(self._to.ports)[chunk.streams],
+        )
+
+    def finish(self) -> dict[str, int]:
+        """Wait until all packets have left."""
+        self._queue.wait_sent()
+        return {"dropped": self._queue.counters().dropped_total}
+
+    def close(self) -> None:
+        self._engine.close()
