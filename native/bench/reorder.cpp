@@ -195,6 +195,7 @@ class Frames final : FrameSink {
     held_[oldest_] = buffer;
     oldest_ = (oldest_ + 1) % held_.size();
   }
+  bool begin(std::uint32_t /*buffer*/) noexcept override { return true; }
   void take(const Frame& frame) noexcept override { give_back(frame.buffer); }
   void discard(std::uint32_t buffer) noexcept override { output_->give(&buffer, 1); }
 

@@ -106,6 +106,7 @@ class Packets final : public memory::BufferOwner {
 struct Taker final : FrameSink, FrameWaiter {
   Taker(const Plan& made, memory::MemoryRegion& output)
       : plan(made), region(output), closing(output.config().num_bufs_) {}
+  bool begin(std::uint32_t /*buffer*/) noexcept override { return true; }
   void take(const Frame& frame) noexcept override {
     if (workers == nullptr || workers->close(frame.buffer) == Mover::Copies::DONE)
       return check(frame);

@@ -201,6 +201,10 @@ void Assembler::open(Batch& batch, std::uint64_t number, std::uint32_t raw,
   batch.order = begun_batches_++;
   ++num_open_;
   if (output_.take(&batch.buffer, 1) == 0) return count_lost(1);
+  if (!sink_.begin(batch.buffer)) {
+    output_.give(&batch.buffer, 1);
+    return count_lost(1);
+  }
   batch.data = static_cast<std::byte*>(output_.address(batch.buffer));
   batch.valid = valid_.of(batch.buffer);
   std::fill_n(batch.valid, valid_.words(), std::uint64_t{0});

@@ -77,6 +77,9 @@ struct Frame {
 class FrameSink {
  public:
   virtual ~FrameSink() = default;
+  /// A frame begins in this buffer. Returns false if it could not be delivered later; then it is
+  /// lost.
+  virtual bool begin(std::uint32_t buffer) noexcept = 0;
   virtual void take(const Frame& frame) noexcept = 0;
   /// Discard the contents of the buffer, which the receiver owns.
   virtual void discard(std::uint32_t buffer) noexcept = 0;

@@ -28,6 +28,7 @@ RunningPlan::RunningPlan(const ReorderConfig& config, PacketKind kind, std::vect
       valid_(std::make_shared<ValidBits>(output.config().num_bufs_, plan_.units())),
       pool_(add_pool(*memory_, output.config().num_bufs_)),
       ring_(output.config().num_bufs_),
+      bursts_(output.config().num_bufs_),
       assembler_(plan_, output, *valid_, *this),
       closing_(config.cpu_cores_.empty() && !on_gpu() ? 0 : output.config().num_bufs_),
       feeding_(queues_.size()),
@@ -191,6 +192,11 @@ ReorderSnapshot RunningPlan::counters() const noexcept {
   return assembler_.tally();
 }
 
+bool RunningPlan::begin(std::uint32_t buffer) noexcept {
+  bursts_[buffer] = pool_.take();
+  return bursts_[buffer] != nullptr;
+}
+
 void RunningPlan::take(const Frame& frame) noexcept {
   if (mover_ != nullptr) mover_->process(frame.buffer, frame.data, frame.info.aggregate_len);
   const auto copies = mover_ == nullptr ? Mover::Copies::DONE : mover_->close(frame.buffer);
@@ -201,8 +207,7 @@ void RunningPlan::take(const Frame& frame) noexcept {
 }
 
 void RunningPlan::discard(std::uint32_t buffer) noexcept {
-  if (mover_ == nullptr || mover_->close(buffer) != Mover::Copies::PENDING)
-    return output_.give(&buffer, 1);
+  if (mover_ == nullptr || mover_->close(buffer) != Mover::Copies::PENDING) return free(buffer);
   closing_[buffer].state = Closing::State::THROWN_AWAY;
   ++num_closing_;
 }
@@ -217,19 +222,24 @@ void RunningPlan::frame_done(std::uint32_t buffer, bool good) noexcept {
   } else if (wanted) {
     lose(buffer);
   } else {
-    output_.give(&buffer, 1);
+    free(buffer);
   }
   finish_if_done();
 }
 
 void RunningPlan::lose(std::uint32_t buffer) noexcept {
   assembler_.count_lost(1);
+  free(buffer);
+}
+
+void RunningPlan::free(std::uint32_t buffer) noexcept {
+  pool_.give(bursts_[buffer]);
   output_.give(&buffer, 1);
 }
 
 void RunningPlan::hand(const Frame& frame) noexcept {
   preview_.offer(frame);
-  Burst* burst = pool_.take();
+  Burst* const burst = bursts_[frame.buffer];
   BurstHeaderParams& header = burst->hdr.hdr;
   header.port_id = queues_.front()->port_id();
   header.q_id = queues_.front()->id();

@@ -116,12 +116,15 @@ class RunningPlan final : FrameSink, FrameWaiter {
     enum class State : std::uint8_t { NONE, WANTED, THROWN_AWAY } state{State::NONE};
   };
 
+  bool begin(std::uint32_t buffer) noexcept override;
   void take(const Frame& frame) noexcept override;
   void discard(std::uint32_t buffer) noexcept override;
   void frame_done(std::uint32_t buffer, bool good) noexcept override;
   void hand(const Frame& frame) noexcept;
   /// Discard a frame whose copies have failed.
   void lose(std::uint32_t buffer) noexcept;
+  /// Free the buffer of a frame that is not delivered, and its burst.
+  void free(std::uint32_t buffer) noexcept;
   void throw_away_waiting() noexcept;
   void finish_if_done() noexcept;
 
@@ -131,9 +134,12 @@ class RunningPlan final : FrameSink, FrameWaiter {
   std::shared_ptr<SessionMemory> memory_;
   Plan plan_;
   std::shared_ptr<const ValidBits> valid_;
-  /// As many bursts as buffers, so that there is one for each frame.
+  /// As many bursts as buffers. Receivers free the buffer and the burst of a frame one after the
+  /// other, so that one may be free without the other.
   BurstPool& pool_;
   MpmcRing<Burst*> ring_;
+  /// The bursts of frames that are not yet delivered, by buffer.
+  std::vector<Burst*> bursts_;
 
   mutable std::mutex mutex_;  // for the members below
   Assembler assembler_;

@@ -54,6 +54,7 @@ struct Bench : FrameSink {
     assembler = std::make_unique<Assembler>(plan, *region, valid, *this);
   }
 
+  bool begin(std::uint32_t /*buffer*/) noexcept override { return !refuse; }
   void take(const Frame& frame) noexcept override {
     Seen each;
     each.batch = static_cast<std::uint32_t>(frame.info.batch_id);
@@ -104,6 +105,7 @@ struct Bench : FrameSink {
   std::deque<std::vector<std::uint8_t>> packets;
   std::uint64_t now{1};
   bool keep{false};
+  bool refuse{false};
 };
 
 std::vector<std::uint8_t> slots(const std::vector<int>& values, std::size_t size = 4) {
@@ -265,6 +267,21 @@ TEST_CASE("a frame without a buffer is lost, and the next one is whole", "[reord
   CHECK(tally.no_buffer == 6);
   CHECK(tally.lost == 3);
   CHECK(tally.complete == 2);
+  CHECK(bench.balanced());
+}
+
+TEST_CASE("a frame that could not be delivered is lost when it begins", "[reorder]") {
+  Bench bench(by_packet_number(2), 1);
+  bench.refuse = true;
+  bench.send(0, 0, 1);
+  CHECK(bench.region->available() == 1);
+  bench.refuse = false;
+  bench.send(0, 1, 1);
+  for (const std::uint32_t slot : {0U, 1U}) bench.send(1, slot, 2);
+  REQUIRE(bench.frames.size() == 1);
+  CHECK(bench.frames[0].batch == 1);
+  CHECK(bench.assembler->tally().no_buffer == 2);
+  CHECK(bench.assembler->tally().lost == 1);
   CHECK(bench.balanced());
 }
 

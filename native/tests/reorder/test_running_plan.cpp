@@ -128,3 +128,22 @@ TEST_CASE("frames whose payloads are on their way are thrown away with others", 
   CHECK(slow.plan->counters().lost == 2);
   CHECK(slow.output().available() == SlowPlan::BUFFERS);
 }
+
+TEST_CASE("a frame for which no burst is free is lost, and no other", "[reorder]") {
+  const SlowPlan slow;
+  BurstPool& pool = *slow.memory->rx_pools.back();
+  std::vector<Burst*> taken;
+  while (Burst* const burst = pool.take()) taken.push_back(burst);
+  slow.send(1);
+  CHECK(slow.plan->counters().lost == 1);
+  CHECK(slow.output().available() == SlowPlan::BUFFERS);
+  for (Burst* const burst : taken) pool.give(burst);
+  slow.send(2);
+  SlowMover::latest->tell(true);
+  Burst* const frame = slow.plan->pop();
+  REQUIRE(frame != nullptr);
+  CHECK(frame->reorder.batch_id == 2);
+  frame->release();
+  CHECK(pool.available() == SlowPlan::BUFFERS);
+  CHECK(slow.plan->counters().lost == 1);
+}

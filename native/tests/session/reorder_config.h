@@ -10,9 +10,10 @@ namespace daqiri::test {
 
 inline constexpr std::uint32_t FRAME_PACKETS = 16;
 
-/// UDP port 5000 is reordered to frames of FRAME_PACKETS packets, by the number that udp_frame
+/// UDP port 5000 is reordered to frames of so many packets, by the number that udp_frame
 /// writes. UDP port 5001 is not reordered.
-inline NetworkConfig reordering(std::uint32_t timeout_us = 0) {
+inline NetworkConfig reordering(std::uint32_t timeout_us = 0,
+                                std::uint32_t packets = FRAME_PACKETS) {
   NetworkConfig config = loopback_config(32, 500);
   MemoryRegionConfig output;
   output.name_ = "output";
@@ -32,7 +33,7 @@ inline NetworkConfig reordering(std::uint32_t timeout_us = 0) {
   plan.method_ = ReorderMethod::SEQ_PACKETS_PER_BATCH;
   ReorderBitFieldConfig number{336, 32};
   number.byte_order_ = ReorderByteOrder::LITTLE;
-  plan.seq_packets_per_batch_ = {number, FRAME_PACKETS};
+  plan.seq_packets_per_batch_ = {number, packets};
   plan.timeout_us_ = timeout_us;
   rx.reorder_configs_.push_back(plan);
   return config;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 #include <random>
+#include <thread>
 
 #include "session/reorder_config.h"
 
@@ -231,4 +232,34 @@ TEST_CASE("a recorder and frames of the same packets", "[session]") {
   plan.detach();
   rx.detach_recorder();
   CHECK(balanced(rx.counters()));
+}
+
+TEST_CASE("a receiver that is slower than the stream costs frames, each counted", "[session]") {
+  constexpr std::uint32_t PACKETS = 200'000;
+  const auto session = Session::open(reordering(0, 1));
+  reorder::RunningPlan& plan = session->reorder_plans(0).front();
+  plan.attach("a test");
+  std::uint64_t received = 0;
+  std::thread receiver([&] {
+    for (bool last = false; !last;) {
+      last = plan.finished();
+      const WaitQueue::Ticket ticket = plan.frames().prepare();
+      Burst* burst = plan.pop();
+      if (burst == nullptr && !last) plan.frames().wait(ticket, 1'000'000);
+      for (; burst != nullptr; burst = plan.pop(), ++received) burst->release();
+    }
+  });
+  CHECK(send_packets(session->tx_queue(0, 0), PACKETS, 0, 0, 60'000'000'000,
+                     [](std::uint32_t i) { return udp_frame(5000, i); }));
+  const std::uint64_t end = monotonic_ns() + 60'000'000'000;
+  while (plan.counters().packets < PACKETS && monotonic_ns() < end)
+    session->rx_queue(0, 0).wait(1'000'000);
+  session->close();
+  receiver.join();
+  const reorder::ReorderSnapshot counters = plan.counters();
+  CHECK(counters.packets == PACKETS);
+  CHECK(counters.complete == received);
+  CHECK(counters.lost == PACKETS - received);
+  CHECK(counters.no_buffer == counters.lost);
+  CHECK(session->memory()->regions.at("output")->available() == 16);
 }
