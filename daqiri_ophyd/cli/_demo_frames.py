@@ -99,7 +99,7 @@ def demo_frames(profile: str, writer: str, output: Path, as_json: bool) -> None:
         data["motor"].to_numpy(),
         title=f"daqiri-ophyd demo, profile {profile}",
     )
-    names = ("packets", "placed", "duplicate", "late", "malformed", "no_buffer")
+    names = ("packets", "placed", "duplicate", "late", "early", "malformed", "no_buffer")
     told = json.loads(sidecar_path(files[0]).read_bytes())
     result = {
         "frames": len(images),

@@ -212,10 +212,10 @@ def _flow_table(state: _State) -> Table:
 
 
 def _reorder_table(state: _State) -> Table:
-    counts = ("complete", "incomplete", "missing", "lost")
+    counts = ("complete", "incomplete", "missing", "lost", "skipped")
     table = _table("reorder plan", "frames/s", *counts, "dropped")
     for index, plan in enumerate(state.now.reorder):
-        reasons = ("duplicate", "late", "malformed", "no_buffer")
+        reasons = ("duplicate", "late", "early", "malformed", "no_buffer")
         table.add_row(
             _name(f"{plan.port}/{plan.plan}"),
             _number(state.frame_rate(index)),

@@ -26,7 +26,8 @@ class Acquisition:
     plan : ReorderPlan
         The engine's plan.
     before : RecorderSnapshot
-        Snapshot of the recorder when it began; `lost_before` has the plan's lost frames then.
+        Snapshot of the recorder when it began; `absent_before` has the plan's lost and skipped
+        frames then.
     """
 
     wanted: int
@@ -34,12 +35,12 @@ class Acquisition:
     status: EngineStatus
     plan: ReorderPlan
     before: RecorderSnapshot
-    lost_before: int
+    absent_before: int
 
     def lost(self, now: RecorderSnapshot) -> int:
-        """Return how many frames were lost."""
-        lost = self.plan.counters().lost - self.lost_before
-        return now.dropped - self.before.dropped + lost
+        """Return how many frames were lost or skipped."""
+        absent = self.plan.counters().absent - self.absent_before
+        return now.dropped - self.before.dropped + absent
 
     def missing(self, now: RecorderSnapshot) -> int:
         """Return the number of packets missing in its frames."""
@@ -49,7 +50,10 @@ class Acquisition:
         """Return an error if its losses are a failure by a detector's settings."""
         if detector.on_drop.get() == "fail" and (lost := self.lost(now)):
             unwritten = now.dropped - self.before.dropped
-            why = f"memory region of plan {self.plan.name!r} had no free buffer"
+            why = (
+                f"no packet of them came, or memory region of plan {self.plan.name!r} had no free "
+                "buffer"
+            )
             if unwritten:
                 why = now.error if unwritten == lost else f"{why}, or {now.error}"
             return PacketLossError(

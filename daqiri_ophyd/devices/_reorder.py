@@ -60,11 +60,13 @@ class ReorderPlan(CounterDevice):
     complete_frames = counter("frames", hinted=True)
     incomplete_frames = counter("frames", hinted=True)
     lost_frames = counter("frames")
+    skipped_frames = counter("frames")
     missing = counter("packets")
     packets = counter("packets")
     placed = counter("packets")
     duplicate = counter("packets")
     late = counter("packets")
+    early = counter("packets")
     malformed = counter("packets")
     no_buffer = counter("packets")
     restarts = counter("restarts")
@@ -183,7 +185,7 @@ class ReorderPlan(CounterDevice):
         return self._values(ReorderCounters.of_row(row), int(counters["steady_ns"]) / 1e9)
 
     def _values(self, counters: ReorderCounters, now: float) -> dict[str, Any]:
-        frames = ("complete", "incomplete", "lost")
+        frames = ("complete", "incomplete", "lost", "skipped")
         values = {
             f"{name}_frames" if name in frames else name: value
             for name, value in asdict(counters).items()

@@ -210,8 +210,8 @@ class FlowCounters:
 class ReorderCounters:
     """Counters of a reorder plan, at one moment.
 
-    ``packets == placed + duplicate + late + malformed + no_buffer`` holds at any moment. The
-    counters of the queues count these packets as ``delivered``.
+    ``packets == placed + duplicate + late + early + malformed + no_buffer`` holds at any moment.
+    The counters of the queues count these packets as ``delivered``.
 
     Parameters
     ----------
@@ -223,6 +223,9 @@ class ReorderCounters:
         Packets whose position in the frame was already filled.
     late : int
         Packets whose frame was already closed.
+    early : int
+        Packets from before an acquisition: they arrived before it began, or belong to a frame that
+        had begun.
     malformed : int
         Packets that are too short for their fields, have a position beyond the frame, or differ in
         length from the other packets of their frame.
@@ -234,21 +237,30 @@ class ReorderCounters:
         Packets missing in incomplete frames; with ``batch_byte_offset``: elements.
     lost : int
         Frames that were not delivered: no buffer was free, or they were flushed.
+    skipped : int
+        Numbers before a delivered frame of which no packet came.
     restarts : int
-        Number of times that the batch numbers restarted.
+        Number of times that the batch numbers began anew after a pause.
     """
 
     packets: int
     placed: int
     duplicate: int
     late: int
+    early: int
     malformed: int
     no_buffer: int
     complete: int
     incomplete: int
     missing: int
     lost: int
+    skipped: int
     restarts: int
+
+    @property
+    def absent(self) -> int:
+        """Frames that did not come: lost or skipped."""
+        return self.lost + self.skipped
 
     @classmethod
     def of_row(cls, row: NDArray[np.void]) -> Self:

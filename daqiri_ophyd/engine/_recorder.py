@@ -208,8 +208,8 @@ class Recorder:
         Returns
         -------
         int
-            The plan's counter ``lost`` at the beginning of the acquisition; the difference from
-            later values is the loss during it.
+            ``lost + skipped`` of the plan's counters at the beginning of the acquisition; the
+            difference from later values is the loss during it.
 
         Raises
         ------

@@ -63,7 +63,7 @@ ReorderConfig any_plan(FuzzedDataProvider& input, std::size_t flows) {
   plan.batch_byte_offset_.batch_bytes_ =
       packets * input.ConsumeIntegralInRange<std::uint32_t>(1, 9);
   plan.window_ = input.ConsumeIntegralInRange<std::uint32_t>(0, 65);
-  plan.timeout_us_ = input.ConsumeIntegralInRange<std::int64_t>(-1, 10);
+  plan.timeout_us_ = input.ConsumeIntegralInRange<std::uint64_t>(0, 10);
   plan.flow_stride_ = input.ConsumeIntegralInRange<std::uint32_t>(0, 70);
   using T = ReorderDataType;
   plan.data_types_.input_type_ =
@@ -188,7 +188,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::memset(region->address(0), POISON, region->extent().stride * output.num_bufs_);
   const PacketKind kind = input.ConsumeBool() ? PacketKind::FRAMES : PacketKind::PAYLOADS;
   const ReorderConfig& accepted = config.ifs_.front().rx_.reorder_configs_.front();
-  const Plan plan(accepted, kind, 5);
+  const Plan plan(accepted, kind);
   const ValidBits valid(output.num_bufs_, plan.units());
   Packets packets;
   Taker taker(plan, *region);
@@ -204,6 +204,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::lock_guard lock(taker.mutex);
     if (what == 0) assembler.discard();
     if (what == 1) assembler.expire(now += 4000);
+    if (what == 2) assembler.begin_epoch(now, now, std::nullopt);
+    if (what == 3) assembler.begin_epoch(now, now, static_cast<std::uint32_t>(step));
+    if (what == 4) now += 250'000'000;
     const Packet each = packets.make(input.ConsumeBytes<std::uint8_t>(what),
                                      what % static_cast<std::uint32_t>(flows), now);
     assembler.take({&each, 1}, now, taker.workers.get());
@@ -215,7 +218,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   taker.workers.reset();
   const ReorderSnapshot& n = assembler.tally();
-  require(n.packets == n.placed + n.duplicate + n.late + n.malformed + n.no_buffer,
+  require(n.packets == n.placed + n.duplicate + n.late + n.early + n.malformed + n.no_buffer,
           "every packet is counted once");
   require(n.placed == taker.packets || taker.discarded > 0, "what was placed is in a frame");
   require(n.complete + n.incomplete == taker.frames, "frames are counted");

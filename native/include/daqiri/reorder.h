@@ -137,8 +137,8 @@ struct ReorderConfig {
   ReorderBase payload_base_{ReorderBase::PACKET};
   /// Number of batches that are open at once; 0: 2, limited by the range of batch numbers.
   std::uint32_t window_{0};
-  /// Timeout after the first packet of a batch; -1: the timeout of the queue, 0: none.
-  std::int64_t timeout_us_{-1};
+  /// Timeout after the first packet of a batch; 0: none.
+  std::uint64_t timeout_us_{0};
   /// Value of missing elements, in the output type.
   double fill_{0};
   /// Number of slots of each flow in flow_ids_, in the order of flow_ids_; 0: flows share all

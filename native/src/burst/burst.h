@@ -63,8 +63,10 @@ struct BurstContents {
   std::uint64_t last_time{0};
   /// Aggregates: number of aggregates of its plan that began before it.
   std::uint64_t order{0};
-  /// Aggregates: number of aggregates that its plan had lost when it was delivered.
+  /// Aggregates: number of aggregates that its plan had lost or skipped when it was delivered; and
+  /// how many of them are between the previous one and it.
   std::uint64_t lost{0};
+  std::uint64_t gap{0};
   /// Aggregates in recordings: whether some were lost since the previous one.
   bool lossy{false};
   ReorderBurstInfo reorder;

@@ -9,6 +9,8 @@
 namespace daqiri::config {
 namespace {
 
+constexpr std::uint64_t USUAL_TIMEOUT_US = 10'000;
+
 using reorder::bits_of;
 
 /// The bit fields of a method.
@@ -220,8 +222,20 @@ struct Plan {
   }
 
   void check_window() const {
+    if (plan.timeout_us_ != 0 && plan.timeout_us_ < USUAL_TIMEOUT_US)
+      place["timeout_us"].warning("found ", plan.timeout_us_,
+                                  ": a frame that takes longer to arrive is closed without its "
+                                  "last packets; usual is ",
+                                  USUAL_TIMEOUT_US, " or more, or 0 for no timeout");
     const Place at = place["window"];
     const std::uint64_t numbers = reorder::batch_numbers_of(plan);
+    if (numbers == 1) {
+      place["method"].error("the ", reorder::stride_of(plan),
+                            " packets of a batch use all numbers of the counter, so that two "
+                            "batches cannot be told apart; accepted is a counter with at least one "
+                            "bit more, or fewer packets per batch");
+      return;
+    }
     if (at.bad() || plan.window_ <= reorder::most_open(numbers)) return;
     at.error(
         "found ", plan.window_, "; accepts at most half of the ", numbers,

@@ -265,7 +265,7 @@ void walk_reorder(Fields& fields, ReorderConfig& reorder) {
   const bool payload = reorder.payload_base_ != ReorderBase::PACKET;
   fields.choice({"payload_base", false, payload}, reorder.payload_base_, BASES);
   fields.number({"window", false, reorder.window_ != 0}, reorder.window_, {1, 64, "batches"});
-  fields.number({"timeout_us", false, reorder.timeout_us_ >= 0}, reorder.timeout_us_,
+  fields.number({"timeout_us", false, reorder.timeout_us_ != 0}, reorder.timeout_us_,
                 {0, UINT32_MAX, "microseconds"});
   fields.formed(optional("fill"), reorder.fill_, real_form);
   fields.formed_each({"cpu_core", false, !reorder.cpu_cores_.empty()}, reorder.cpu_cores_,

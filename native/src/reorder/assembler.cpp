@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace daqiri::reorder {
 
 namespace {
 
 constexpr std::uint32_t WORD = 64;
+constexpr std::uint64_t NEVER = UINT64_MAX;
 
 /// Calls `each(word, mask)` for the words that hold bits [first, first + n).
 template <typename Each>
@@ -59,8 +61,10 @@ Assembler::Assembler(const Plan& plan, memory::MemoryRegion& output, const Valid
       most_output_(plan.by_bytes() ? UINT64_MAX : output.buf_size() / std::max(plan.units(), 1U)),
       batches_(plan.window()) {}
 
-[[gnu::always_inline]] inline bool Assembler::place(Batch& batch, const Place& where,
-                                                    const Packet& packet) noexcept {
+[[gnu::always_inline]] inline Assembler::Fate Assembler::place(Batch& batch, const Place& where,
+                                                               const Packet& packet) noexcept {
+  if (batch.doubtful) weigh(batch, where);
+  if (batch.data == nullptr) return Fate::NO_BUFFER;
   std::uint32_t units = 1;
   std::uint64_t to = 0;
   Claim claim = Claim::FREE;
@@ -73,8 +77,7 @@ Assembler::Assembler(const Plan& plan, memory::MemoryRegion& output, const Valid
       batch.payload_bytes = where.payload_bytes;
       batch.slot_bytes = static_cast<std::uint32_t>(plan_.output_bytes(where.payload_bytes));
     } else if (batch.payload_bytes != where.payload_bytes) {
-      tally_.malformed += 1;
-      return false;
+      return Fate::MALFORMED;
     }
     to = std::uint64_t{where.slot} * batch.slot_bytes;
     std::uint64_t& word = batch.valid[where.slot / WORD];
@@ -84,8 +87,7 @@ Assembler::Assembler(const Plan& plan, memory::MemoryRegion& output, const Valid
   }
   if (claim != Claim::FREE) {
     // A packet that overlaps others only in part is malformed.
-    (claim == Claim::TAKEN ? tally_.duplicate : tally_.malformed) += 1;
-    return false;
+    return claim == Claim::TAKEN ? Fate::DUPLICATE : Fate::MALFORMED;
   }
   const auto* const from = reinterpret_cast<const std::byte*>(packet.data) + where.payload_at;
   if (mover_ == nullptr) {
@@ -99,9 +101,12 @@ Assembler::Assembler(const Plan& plan, memory::MemoryRegion& output, const Valid
   batch.last_time = packet.time;
   batch.packets += 1;
   batch.units += units;
-  tally_.placed += 1;
-  if (batch.units == plan_.units()) close(batch, End::COMPLETE);
-  return true;
+  active_ = arrival_;
+  if (batch.units == plan_.units()) {
+    close(batch, End::COMPLETE);
+    deliver();
+  }
+  return Fate::PLACED;
 }
 
 [[gnu::always_inline]] inline bool Assembler::take(const Packet& packet,
@@ -111,26 +116,27 @@ Assembler::Assembler(const Plan& plan, memory::MemoryRegion& output, const Valid
                     (plan_.by_bytes() || (where.slot < plan_.units() &&
                                           plan_.output_bytes(where.payload_bytes) <= most_output_));
   if (!good) {
-    tally_.malformed += 1;
+    count(Fate::MALFORMED);
     return false;
   }
+  if (packet.time < since_ && packet.time != 0 && now_ns < since_until_ns_) {
+    count(Fate::EARLY);
+    return false;
+  }
+  arrival_ = packet.time != 0 ? packet.time : now_ns;
   Batch* batch = latest_;
-  if (batch == nullptr || !batch->open || batch->raw != where.batch) {
-    const std::uint32_t units =
-        plan_.by_bytes() ? where.payload_bytes / plan_.unit_bytes() : std::uint32_t{1};
-    batch = batch_of(where.batch, units, now_ns);
-    if (batch == nullptr) {
-      tally_.late += 1;
-      return false;
-    }
+  if (batch == nullptr || batch->raw != where.batch) batch = batch_of(where.batch, now_ns);
+  Fate fate = batch == nullptr ? Fate::LATE : place(*batch, where, packet);
+  const bool unwanted = fate == Fate::LATE || fate == Fate::DUPLICATE || fate == Fate::NO_BUFFER;
+  if (unwanted && arrival_ >= active_ + PAUSE_NS) {
+    finish();
+    first_.reset();
+    begin(where.batch);
+    tally_.restarts += 1;
+    fate = place(*batch_of(where.batch, now_ns), where, packet);
   }
-  late_units_ = 0;
-  latest_ = batch;
-  if (batch->data == nullptr) {
-    tally_.no_buffer += 1;
-    return false;
-  }
-  return place(*batch, where, packet);
+  count(fate);
+  return fate == Fate::PLACED;
 }
 
 void Assembler::take(std::span<const Packet> packets, std::uint64_t now_ns, Mover* mover) noexcept {
@@ -146,64 +152,100 @@ void Assembler::take(std::span<const Packet> packets, std::uint64_t now_ns, Move
   mover_ = nullptr;
 }
 
-Assembler::Batch* Assembler::batch_of(std::uint32_t raw, std::uint32_t units,
-                                      std::uint64_t now_ns) noexcept {
+Assembler::Batch* Assembler::batch_of(std::uint32_t raw, std::uint64_t now_ns) noexcept {
   if (!begun_) begin(raw);
-  const std::uint64_t numbers = plan_.batch_numbers();
-  const std::uint64_t ahead = (raw + numbers - newest_ % numbers) % numbers;
-  std::uint64_t number = newest_ + ahead;
-  if (ahead > numbers / 2) number -= numbers;
-  // If there is only one batch number, the next batch begins where this one ended.
-  if (numbers == 1 && at(number).used && !at(number).open) ++number;
-  const bool out_of_window = number + batches_.size() <= newest_;
-  const bool closed = !out_of_window && number <= newest_ && at(number).number == number &&
-                      at(number).used && !at(number).open;
-  if (out_of_window || closed) {
-    late_units_ += units;
-    if (late_units_ < std::uint64_t{plan_.units()} * batches_.size()) return nullptr;
-    finish();
-    begin(raw);
-    tally_.restarts += 1;
-    number = newest_;
+  std::uint64_t number = unwrapped(raw);
+  if (number < next_) {
+    const bool beyond = number + batches_.size() <= newest_;
+    if (!beyond && at(number).state == Batch::State::LOST) return &at(number);
+    if (!fresh_) return nullptr;
+    if (beyond) {
+      for (Batch& batch : batches_) retract(batch);
+      begin(raw);
+      number = unwrapped(raw);
+    }
+    next_ = std::min(next_, number);
   }
   if (number > newest_) advance(number);
   Batch& batch = at(number);
-  if (!batch.open) open(batch, number, raw, now_ns);
+  if (batch.state == Batch::State::CLOSED) return nullptr;
+  if (batch.state == Batch::State::EMPTY) open(batch, raw, now_ns);
+  latest_ = &batch;
   return &batch;
 }
 
+std::uint64_t Assembler::unwrapped(std::uint32_t raw) const noexcept {
+  const std::uint64_t numbers = plan_.batch_numbers();
+  const std::uint64_t ahead = (raw + numbers - newest_ % numbers) % numbers;
+  return newest_ + ahead - (ahead > numbers / 2 ? numbers : 0);
+}
+
+void Assembler::weigh(Batch& batch, const Place& place) noexcept {
+  const auto found = std::ranges::find(begun_before_, batch.raw, &Begun::raw);
+  const std::uint32_t first = plan_.by_bytes() ? place.slot / plan_.unit_bytes() : place.slot;
+  const std::uint32_t units = plan_.by_bytes() ? place.payload_bytes / plan_.unit_bytes() : 1;
+  if (claim(begun_units_.data() + found->units_at, first, units) != Claim::FREE) {
+    batch.doubtful = batch.rest = false;
+    begun_before_.erase(found);
+    return deliver();
+  }
+  found->units += units;
+  batch.rest = found->units == plan_.units();
+}
+
 void Assembler::begin(std::uint32_t raw) noexcept {
-  for (Batch& batch : batches_) batch.used = false;
-  begun_ = true;
-  late_units_ = 0;
+  begun_ = fresh_ = true;
+  anchored_ = first_.has_value();
+  passed_ = gap_ = 0;
+  for (Batch& batch : batches_) batch.state = Batch::State::EMPTY;
   // An offset, so that earlier batches have numbers too.
-  newest_ = raw + plan_.batch_numbers();
+  next_ = newest_ = first_.value_or(raw) + plan_.batch_numbers();
+}
+
+void Assembler::retract(Batch& batch) noexcept {
+  if (latest_ == &batch) latest_ = nullptr;
+  if (batch.state == Batch::State::EMPTY) return;
+  if (batch.data != nullptr) {
+    settle();
+    tally_.placed -= batch.packets;
+    tally_.early += batch.packets;
+    sink_.discard(batch.buffer);
+  }
+  batch = {};
 }
 
 void Assembler::advance(std::uint64_t newest) noexcept {
-  const std::uint64_t window = batches_.size();
-  const std::uint64_t oldest = newest_ + 1 - std::min(window, newest_ + 1);
-  const std::uint64_t end = std::min(newest_, newest - window);
-  for (std::uint64_t number = oldest; number <= end; ++number) {
-    if (Batch& batch = at(number); batch.open) close(batch, End::WINDOW);
+  const std::uint64_t oldest = newest + 1 - batches_.size();
+  while (next_ < oldest && next_ <= newest_) end_next();
+  while (is_no_first() && next_ <= newest_) ++next_;
+  if (next_ > newest_ && !anchored_) next_ = newest;
+  if (next_ < oldest) {
+    passed_ += oldest - next_;
+    gap_ += oldest - next_;
+    next_ = oldest;
   }
+  for (std::uint64_t number = std::max(newest_ + 1, oldest); number <= newest; ++number)
+    at(number).state = Batch::State::EMPTY;
   newest_ = newest;
+  deliver();
 }
 
-void Assembler::open(Batch& batch, std::uint64_t number, std::uint32_t raw,
-                     std::uint64_t now_ns) noexcept {
+void Assembler::open(Batch& batch, std::uint32_t raw, std::uint64_t now_ns) noexcept {
   batch = {};
-  batch.number = number;
+  batch.state = Batch::State::OPEN;
   batch.raw = raw;
-  batch.open = true;
-  batch.used = true;
   batch.begun_ns = now_ns;
+  active_ = arrival_;
   batch.order = begun_batches_++;
-  ++num_open_;
-  if (output_.take(&batch.buffer, 1) == 0) return count_lost(1);
-  if (!sink_.begin(batch.buffer)) {
-    output_.give(&batch.buffer, 1);
-    return count_lost(1);
+  // Later, their numbers are those of other batches.
+  batch.doubtful = batch.order - epoch_order_ < batches_.size() &&
+                   std::ranges::find(begun_before_, raw, &Begun::raw) != begun_before_.end();
+  const bool taken = output_.take(&batch.buffer, 1) == 1;
+  if (!taken || !sink_.begin(batch.buffer)) {
+    if (taken) output_.give(&batch.buffer, 1);
+    batch.state = Batch::State::LOST;
+    count_lost(1);
+    return deliver();
   }
   batch.data = static_cast<std::byte*>(output_.address(batch.buffer));
   batch.valid = valid_.of(batch.buffer);
@@ -241,10 +283,43 @@ void Assembler::fill(const Batch& batch) const noexcept {
 
 void Assembler::close(Batch& batch, End end) noexcept {
   settle();
-  batch.open = false;
-  --num_open_;
+  if (batch.doubtful && end != End::COMPLETE) return retract(batch);
+  batch.state = Batch::State::CLOSED;
+  batch.end = end;
   if (latest_ == &batch) latest_ = nullptr;
-  if (batch.data == nullptr) return;
+}
+
+void Assembler::deliver() noexcept {
+  while (next_ <= newest_ && (at(next_).ended() || (is_no_first() && next_ < newest_))) end_next();
+}
+
+void Assembler::end_next() noexcept {
+  Batch& batch = at(next_++);
+  switch (batch.state) {
+    case Batch::State::OPEN:
+      close(batch, End::WINDOW);
+      // It may have been retracted.
+      if (batch.state == Batch::State::CLOSED) hand(batch);
+      return;
+    case Batch::State::CLOSED:
+      hand(batch);
+      return;
+    case Batch::State::LOST:
+      if (batch.doubtful) return retract(batch);
+      // Its other packets still come.
+      anchored_ = true;
+      ++gap_;
+      return;
+    case Batch::State::EMPTY:
+      if (!anchored_) return;
+      ++passed_;
+      ++gap_;
+  }
+}
+
+void Assembler::hand(Batch& batch) noexcept {
+  batch.state = Batch::State::EMPTY;
+  anchored_ = true;
   Frame frame{};
   frame.missing = plan_.units() - batch.units;
   if (frame.missing > 0) fill(batch);
@@ -257,56 +332,107 @@ void Assembler::close(Batch& batch, End end) noexcept {
   frame.first_time = batch.first_time;
   frame.last_time = batch.last_time;
   frame.order = batch.order;
+  frame.gap = std::exchange(gap_, 0);
   frame.info.batch_id = batch.raw;
   frame.info.source_packet_count = batch.packets;
   frame.info.packets_per_batch = plan_.by_bytes() ? 0 : plan_.units();
   frame.info.payload_len = batch.slot_bytes;
   frame.info.aggregate_len = static_cast<std::uint32_t>(bytes);
   frame.info.burst_flags = DAQIRI_BURST_FLAG_REORDERED;
-  if (end == End::TIMEOUT) frame.info.burst_flags |= DAQIRI_BURST_FLAG_REORDER_TIMEOUT;
+  if (batch.end == End::TIMEOUT) frame.info.burst_flags |= DAQIRI_BURST_FLAG_REORDER_TIMEOUT;
   if (frame.missing == 0) {
     tally_.complete += 1;
   } else {
     tally_.incomplete += 1;
     tally_.missing += frame.missing;
   }
+  tally_.skipped += std::exchange(passed_, 0);
+  fresh_ = false;
   sink_.take(frame);
 }
 
 std::uint64_t Assembler::expire(std::uint64_t now_ns) noexcept {
-  if (plan_.timeout_ns() == 0 || num_open_ == 0) return 0;
-  std::uint64_t next = 0;
-  const std::uint64_t window = batches_.size();
-  for (std::uint64_t number = newest_ + 1 - window; number <= newest_; ++number) {
-    Batch& batch = at(number);
-    if (!batch.open) continue;
-    const std::uint64_t due = batch.begun_ns + plan_.timeout_ns();
-    if (due <= now_ns) {
+  if (plan_.timeout_ns() == 0 || !begun_) return 0;
+  // One of which no packet came is due with the next one of which some did.
+  const auto due_of = [this](std::uint64_t number) {
+    while (at(number).state == Batch::State::EMPTY && number < newest_) ++number;
+    const Batch& seen = at(number);
+    return seen.state == Batch::State::EMPTY ? NEVER : seen.begun_ns + plan_.timeout_ns();
+  };
+  for (std::uint64_t number = next_; number <= newest_; ++number) {
+    if (Batch& batch = at(number); batch.state == Batch::State::OPEN && due_of(number) <= now_ns)
       close(batch, End::TIMEOUT);
-    } else if (next == 0 || due < next) {
-      next = due;
-    }
   }
-  return next;
+  while (next_ <= newest_ && at(next_).state != Batch::State::OPEN &&
+         (at(next_).ended() || (is_no_first() && next_ < newest_) || due_of(next_) <= now_ns))
+    end_next();
+  std::uint64_t due = NEVER;
+  for (std::uint64_t number = next_; number <= newest_; ++number) {
+    if (!at(number).ended()) due = std::min(due, due_of(number));
+  }
+  return due == NEVER ? 0 : due;
 }
 
 void Assembler::finish() noexcept {
-  for (std::uint64_t number = newest_ + 1 - batches_.size(); num_open_ > 0; ++number) {
-    if (Batch& batch = at(number); batch.open) close(batch, End::WINDOW);
+  while (begun_ && next_ <= newest_) end_next();
+}
+
+std::uint64_t Assembler::begin_epoch(std::uint64_t since, std::uint64_t now_ns,
+                                     std::optional<std::uint32_t> first) {
+  begun_units_.reserve(batches_.size() * valid_.words());
+  begun_before_.reserve(batches_.size());
+  begun_before_.clear();
+  begun_units_.clear();
+  for (const Batch& batch : batches_) {
+    if (batch.state != Batch::State::OPEN && batch.state != Batch::State::LOST) continue;
+    begun_before_.push_back({batch.raw, batch.units, begun_units_.size()});
+    if (batch.data != nullptr) {
+      begun_units_.insert(begun_units_.end(), batch.valid, batch.valid + valid_.words());
+    } else {
+      begun_units_.resize(begun_units_.size() + valid_.words());
+    }
   }
+  finish();
+  begun_ = false;
+  first_ = first;
+  since_ = since;
+  since_until_ns_ = now_ns + BACKLOG_NS;
+  return epoch_order_ = begun_batches_;
 }
 
 void Assembler::discard() noexcept {
   for (Batch& batch : batches_) {
-    if (batch.open && batch.data != nullptr) {
+    if (batch.state != Batch::State::EMPTY && batch.data != nullptr) {
       sink_.discard(batch.buffer);
       count_lost(1);
     }
-    batch = {};
+    batch.state = Batch::State::EMPTY;
   }
   latest_ = nullptr;
-  num_open_ = 0;
   begun_ = false;
+}
+
+void Assembler::count(Fate fate) noexcept {
+  switch (fate) {
+    case Fate::PLACED:
+      tally_.placed += 1;
+      return;
+    case Fate::DUPLICATE:
+      tally_.duplicate += 1;
+      return;
+    case Fate::LATE:
+      tally_.late += 1;
+      return;
+    case Fate::EARLY:
+      tally_.early += 1;
+      return;
+    case Fate::MALFORMED:
+      tally_.malformed += 1;
+      return;
+    case Fate::NO_BUFFER:
+      tally_.no_buffer += 1;
+      return;
+  }
 }
 
 }  // namespace daqiri::reorder

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -16,7 +17,7 @@
 
 namespace daqiri::reorder {
 
-/// packets = placed + duplicate + late + malformed + no_buffer, in every snapshot.
+/// packets = placed + duplicate + late + early + malformed + no_buffer, in every snapshot.
 struct ReorderSnapshot {
   /// Packets of the plan's flows.
   Counter packets{"packets"};
@@ -26,21 +27,29 @@ struct ReorderSnapshot {
   Counter duplicate{"duplicate"};
   /// Packets whose frame was closed.
   Counter late{"late"};
+  /// Packets from before the acquisition: they arrived before it began, or belong to a frame that
+  /// had begun.
+  Counter early{"early"};
   /// Packets that are too short for their fields, differ in length from the frame's other packets,
   /// or have a position outside the frame.
   Counter malformed{"malformed"};
   /// Packets of a frame that had no free buffer when it began.
   Counter no_buffer{"no_buffer"};
-  /// Closed frames, with all or only some of their packets.
+  /// Delivered frames, with all or only some of their packets.
   Counter complete{"complete"};
   Counter incomplete{"incomplete"};
   /// Packets missing from incomplete frames. For plans by byte offsets: elements.
   Counter missing{"missing"};
   /// Frames that are not delivered: no buffer was free when they began, they were flushed, or their
-  /// copies failed; the latter count as closed, too.
+  /// copies failed; the latter count as complete or incomplete, too.
   Counter lost{"lost"};
-  /// Restarts of the batch numbers.
+  /// Numbers before a delivered frame of which no packet came.
+  Counter skipped{"skipped"};
+  /// Times that the batch numbers began anew after a pause.
   Counter restarts{"restarts"};
+
+  /// Frames that did not come, for either reason.
+  [[nodiscard]] std::uint64_t absent() const noexcept { return lost + skipped; }
 };
 
 /// A packet of one of a plan's flows.
@@ -71,6 +80,9 @@ struct Frame {
   std::uint32_t missing;
   /// Number of batches that began before it.
   std::uint64_t order;
+  /// Numbers between the frame delivered before it and this one, skipped or lost; for the first one
+  /// after `begin_epoch`, those after the number that was expected.
+  std::uint64_t gap;
 };
 
 /// Receiver of frames.
@@ -105,8 +117,12 @@ class ValidBits {
 /// and those directly before it. A batch is closed by its last packet, by a packet of a batch that
 /// is `window` later, or by the timeout. Missing data are filled.
 ///
-/// Numbers wrap: up to half of all numbers ahead of the newest are later, the rest are earlier. If
-/// as many late packets arrive in a row as the window holds, the numbers have restarted.
+/// Frames are delivered in the order of their numbers: a closed one waits until all before it are
+/// closed, or were passed over because no packet came, which takes as long as closing them would.
+///
+/// Numbers wrap: up to half of all numbers ahead of the newest are later, the rest are earlier.
+/// They begin with the first packet; until a frame is delivered, with the earliest. If no packet was
+/// placed for PAUSE_NS, the first one that cannot be placed begins them anew.
 ///
 /// One thread at a time.
 class Assembler {
@@ -123,9 +139,16 @@ class Assembler {
   void take(std::span<const Packet> packets, std::uint64_t now_ns, Mover* mover = nullptr) noexcept;
   /// Close batches that have waited long enough. Returns when to call it again; 0: not needed.
   std::uint64_t expire(std::uint64_t now_ns) noexcept;
-  /// Close all batches.
+  /// Close and deliver all batches.
   void finish() noexcept;
-  /// Discard all open batches and the position in the batch numbers.
+  /// Begin an acquisition: close and deliver all batches, and forget the numbers. Packets whose
+  /// arrival is before `since` count as early for a second, in which all that waited before the
+  /// engine comes out; after that, a clock may have been set. The remaining packets of the open
+  /// batches are early, too. `first`: expected number of the first batch.
+  /// Returns the order of the next batch. Throws std::bad_alloc.
+  std::uint64_t begin_epoch(std::uint64_t since, std::uint64_t now_ns,
+                            std::optional<std::uint32_t> first);
+  /// Discard all batches and the position in the batch numbers.
   void discard() noexcept;
   /// Count frames that were completed and discarded.
   void count_lost(std::uint64_t n) noexcept { tally_.lost += n; }
@@ -135,10 +158,17 @@ class Assembler {
   [[nodiscard]] const ReorderSnapshot& tally() const noexcept { return tally_; }
 
  private:
+  enum class End : std::uint8_t { COMPLETE, WINDOW, TIMEOUT };
   struct Batch {
-    /// Unwrapped batch number.
-    std::uint64_t number{0};
+    /// EMPTY: no packet came, or it was delivered. LOST: no buffer was free.
+    enum class State : std::uint8_t { EMPTY, OPEN, CLOSED, LOST } state{State::EMPTY};
+    End end{End::COMPLETE};
+    /// Whether its packets may be the rest of a batch that had begun before the acquisition; and
+    /// whether they are just those that the other lacks.
+    bool doubtful{false};
+    bool rest{false};
     std::uint32_t raw{0};
+    /// Null: it is lost.
     std::byte* data{nullptr};
     std::uint64_t* valid{nullptr};
     std::uint32_t buffer{0};
@@ -152,36 +182,61 @@ class Assembler {
     std::uint64_t last_time{0};
     std::uint64_t begun_ns{0};
     std::uint64_t order{0};
-    bool open{false};
-    /// Whether `number` is the number of a batch.
-    bool used{false};
+    /// Whether those after it need not wait for it.
+    [[nodiscard]] bool ended() const noexcept {
+      return doubtful ? rest : state == State::CLOSED || state == State::LOST;
+    }
   };
-  enum class End : std::uint8_t { COMPLETE, WINDOW, TIMEOUT };
+  /// A batch that was open when an acquisition began; its valid units are in `begun_units_`.
+  struct Begun {
+    std::uint32_t raw;
+    std::uint32_t units;
+    std::size_t units_at;
+  };
   enum class Claim : std::uint8_t { FREE, TAKEN, OVERLAPS };
+  enum class Fate : std::uint8_t { PLACED, DUPLICATE, LATE, EARLY, MALFORMED, NO_BUFFER };
 
   /// Place a packet. Returns false if it is in no frame.
   bool take(const Packet& packet, std::uint64_t now_ns) noexcept;
-  /// Returns the open batch of a packet with this number and this many units; null: it is late.
-  Batch* batch_of(std::uint32_t raw, std::uint32_t units, std::uint64_t now_ns) noexcept;
+  /// Returns the open batch of a packet with this number; null: it is late.
+  Batch* batch_of(std::uint32_t raw, std::uint64_t now_ns) noexcept;
+  [[nodiscard]] std::uint64_t unwrapped(std::uint32_t raw) const noexcept;
+  /// Compare a packet of a doubtful batch with those from before the acquisition: one that was there
+  /// shows that the batch is a new one.
+  void weigh(Batch& batch, const Place& place) noexcept;
   /// Begin with a batch, as if there were none before.
   void begin(std::uint32_t raw) noexcept;
+  /// Forget a batch that is from before the acquisition.
+  void retract(Batch& batch) noexcept;
   /// Set the newest batch; close batches that leave the window.
   void advance(std::uint64_t newest) noexcept;
-  void open(Batch& batch, std::uint64_t number, std::uint32_t raw, std::uint64_t now_ns) noexcept;
-  bool place(Batch& batch, const Place& place, const Packet& packet) noexcept;
+  void open(Batch& batch, std::uint32_t raw, std::uint64_t now_ns) noexcept;
+  Fate place(Batch& batch, const Place& place, const Packet& packet) noexcept;
   /// Mark units as valid, if none of them is.
   static Claim claim(std::uint64_t* valid, std::uint32_t first, std::uint32_t units) noexcept;
   void close(Batch& batch, End end) noexcept;
+  /// Deliver closed batches that no other is before.
+  void deliver() noexcept;
+  /// Close, deliver or pass over the batch that is next.
+  void end_next() noexcept;
+  void hand(Batch& batch) noexcept;
   /// Write the fill value where packets are missing.
   void fill(const Batch& batch) const noexcept;
   /// Pass pending copies to the mover; without one, make completed copies visible to other threads.
   void settle() noexcept;
+  void count(Fate fate) noexcept;
 
+  /// Whether the batch that is next was retracted, so that the numbers begin with a later one.
+  [[nodiscard]] bool is_no_first() noexcept {
+    return !anchored_ && at(next_).state == Batch::State::EMPTY;
+  }
   [[nodiscard]] Batch& at(std::uint64_t number) noexcept {
     return batches_[number % batches_.size()];
   }
 
   static constexpr std::size_t CHUNK = 32;
+  static constexpr std::uint64_t PAUSE_NS = 250'000'000;
+  static constexpr std::uint64_t BACKLOG_NS = 1'000'000'000;
 
   const Plan& plan_;
   memory::MemoryRegion& output_;
@@ -194,11 +249,28 @@ class Assembler {
   /// The batch of the latest packet.
   Batch* latest_{nullptr};
   bool begun_{false};
+  /// No frame was delivered since the numbers began.
+  bool fresh_{false};
+  /// The first number is known, so that those without packets count.
+  bool anchored_{false};
+  /// The number that is delivered next, and the newest one of which a packet came.
+  std::uint64_t next_{0};
   std::uint64_t newest_{0};
-  /// Units of late packets in a row.
-  std::uint64_t late_units_{0};
-  std::uint32_t num_open_{0};
+  /// Numbers since the latest frame of which no packet came; and those with lost ones.
+  std::uint64_t passed_{0};
+  std::uint64_t gap_{0};
+  /// Arrival of the packet that was last placed, or with which a batch last began; and of the
+  /// present one. By the clock of the packets, since the poller may have been delayed.
+  std::uint64_t active_{0};
+  std::uint64_t arrival_{0};
   std::uint64_t begun_batches_{0};
+  // Of the acquisition.
+  std::uint64_t since_{0};
+  std::uint64_t since_until_ns_{0};
+  std::uint64_t epoch_order_{0};
+  std::optional<std::uint32_t> first_;
+  std::vector<Begun> begun_before_;
+  std::vector<std::uint64_t> begun_units_;
   /// Mover of the current call of `take`.
   Mover* mover_{nullptr};
   Mover* fills_{nullptr};

@@ -79,8 +79,7 @@ std::uint32_t stride_of(const ReorderConfig& config) noexcept {
   return config.flow_stride_ != 0 ? config.flow_stride_ : slots_of(config);
 }
 
-Plan::Plan(const ReorderConfig& config, PacketKind kind, std::uint64_t timeout_us,
-           std::uint64_t buffer_bytes)
+Plan::Plan(const ReorderConfig& config, PacketKind kind, std::uint64_t buffer_bytes)
     : method_(config.method_),
       stride_(stride_of(config)),
       flows_apart_(config.flow_stride_ != 0),
@@ -90,9 +89,7 @@ Plan::Plan(const ReorderConfig& config, PacketKind kind, std::uint64_t timeout_u
       batch_numbers_(batch_numbers_of(config)),
       window_(std::min(config.window_ != 0 ? config.window_ : DEFAULT_WINDOW,
                        most_open(batch_numbers_))),
-      timeout_ns_(
-          (config.timeout_us_ >= 0 ? static_cast<std::uint64_t>(config.timeout_us_) : timeout_us) *
-          1000U),
+      timeout_ns_(config.timeout_us_ * 1000U),
       flow_ids_(config.flow_ids_) {
   switch (method_) {
     case ReorderMethod::SEQ_BATCH_NUMBER:

@@ -62,10 +62,9 @@ enum class PacketKind : std::uint8_t {
 
 class Plan {
  public:
-  /// For a validated config. `timeout_us`: timeout of its queue. `buffer_bytes`: size of the
-  /// buffers for frames; used as the size of frames if the config does not specify it.
-  Plan(const ReorderConfig& config, PacketKind kind, std::uint64_t timeout_us,
-       std::uint64_t buffer_bytes = 0);
+  /// For a validated config. `buffer_bytes`: size of the buffers for frames; used as the size of
+  /// frames if the config does not specify it.
+  Plan(const ReorderConfig& config, PacketKind kind, std::uint64_t buffer_bytes = 0);
 
   /// Compute the position of a packet of flow `flow_ids()[flow]`. Returns false if it is malformed:
   /// too short for its fields, no payload, no whole number of elements, a number beyond the batch;

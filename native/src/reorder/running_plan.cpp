@@ -5,6 +5,7 @@
 
 #include "daqiri/error.h"
 #include "reorder/workers.h"
+#include "timing/clock.h"
 
 namespace daqiri::reorder {
 
@@ -24,13 +25,14 @@ RunningPlan::RunningPlan(const ReorderConfig& config, PacketKind kind, std::vect
       queues_(std::move(queues)),
       output_(output),
       memory_(std::move(memory)),
-      plan_(config, kind, queues_.front()->config().timeout_us_, output.buf_size()),
+      plan_(config, kind, output.buf_size()),
       valid_(std::make_shared<ValidBits>(output.config().num_bufs_, plan_.units())),
       pool_(add_pool(*memory_, output.config().num_bufs_)),
       ring_(output.config().num_bufs_),
       bursts_(output.config().num_bufs_),
       assembler_(plan_, output, *valid_, *this),
       closing_(config.cpu_cores_.empty() && !on_gpu() ? 0 : output.config().num_bufs_),
+      line_(closing_.size()),
       feeding_(queues_.size()),
       preview_(output.config().buf_size_, pixels_of(config), &output) {
   memory_->kept.push_back(valid_);
@@ -147,11 +149,15 @@ void RunningPlan::set_stream(void* stream) {
 void RunningPlan::throw_away_waiting() noexcept {
   std::uint64_t lost = 0;
   for (Burst* burst = nullptr; ring_.pop(burst); ++lost) burst->release();
-  if (num_closing_ > 0) {
-    for (Closing& each : closing_) {
-      if (each.state != Closing::State::WANTED) continue;
-      each.state = Closing::State::THROWN_AWAY;
-      ++lost;
+  for (; line_length_ > 0; --line_length_) {
+    const std::uint32_t buffer = line_[line_begin_++ % line_.size()];
+    Closing::State& state = closing_[buffer].state;
+    lost += state == Closing::State::NONE ? 0 : 1;  // those that failed are counted
+    if (state == Closing::State::WANTED) {
+      state = Closing::State::THROWN_AWAY;
+    } else {
+      state = Closing::State::NONE;
+      free(buffer);
     }
   }
   assembler_.count_lost(lost);
@@ -187,6 +193,14 @@ void RunningPlan::begin_anew() noexcept {
   throw_away_waiting();
 }
 
+RunningPlan::Epoch RunningPlan::begin_epoch(std::uint64_t since,
+                                            std::optional<std::uint32_t> first) {
+  const std::lock_guard lock(mutex_);
+  const std::uint64_t order = assembler_.begin_epoch(since, monotonic_ns(), first);
+  if (mover_ != nullptr) mover_->flush();
+  return {order, assembler_.tally().absent()};
+}
+
 ReorderSnapshot RunningPlan::counters() const noexcept {
   const std::lock_guard lock(mutex_);
   return assembler_.tally();
@@ -200,10 +214,12 @@ bool RunningPlan::begin(std::uint32_t buffer) noexcept {
 void RunningPlan::take(const Frame& frame) noexcept {
   if (mover_ != nullptr) mover_->process(frame.buffer, frame.data, frame.info.aggregate_len);
   const auto copies = mover_ == nullptr ? Mover::Copies::DONE : mover_->close(frame.buffer);
-  if (copies == Mover::Copies::DONE) return hand(frame);
   if (copies == Mover::Copies::FAILED) return lose(frame.buffer);
-  closing_[frame.buffer] = {frame, Closing::State::WANTED};
-  ++num_closing_;
+  const bool done = copies == Mover::Copies::DONE;
+  if (done && line_length_ == 0) return hand(frame);
+  closing_[frame.buffer] = {frame, done ? Closing::State::READY : Closing::State::WANTED};
+  line_[(line_begin_ + line_length_++) % line_.size()] = frame.buffer;
+  if (!done) ++num_closing_;
 }
 
 void RunningPlan::discard(std::uint32_t buffer) noexcept {
@@ -215,16 +231,32 @@ void RunningPlan::discard(std::uint32_t buffer) noexcept {
 void RunningPlan::frame_done(std::uint32_t buffer, bool good) noexcept {
   const std::lock_guard lock(mutex_);
   --num_closing_;
-  auto& [frame, state] = closing_[buffer];
-  const bool wanted = std::exchange(state, Closing::State::NONE) == Closing::State::WANTED;
-  if (wanted && good) {
-    hand(frame);
-  } else if (wanted) {
-    lose(buffer);
-  } else {
+  Closing::State& state = closing_[buffer].state;
+  if (state == Closing::State::THROWN_AWAY) {
+    state = Closing::State::NONE;
     free(buffer);
+  } else if (good) {
+    state = Closing::State::READY;
+  } else {
+    // Its place in the line stays until those before it are handed on, and so does its buffer.
+    state = Closing::State::NONE;
+    assembler_.count_lost(1);
   }
+  hand_ready();
   finish_if_done();
+}
+
+void RunningPlan::hand_ready() noexcept {
+  for (; line_length_ > 0; --line_length_, ++line_begin_) {
+    const std::uint32_t buffer = line_[line_begin_ % line_.size()];
+    Closing& first = closing_[buffer];
+    if (first.state == Closing::State::WANTED) return;
+    if (std::exchange(first.state, Closing::State::NONE) == Closing::State::READY) {
+      hand(first.frame);
+    } else {
+      free(buffer);
+    }
+  }
 }
 
 void RunningPlan::lose(std::uint32_t buffer) noexcept {
@@ -261,7 +293,8 @@ void RunningPlan::hand(const Frame& frame) noexcept {
   burst->missing = frame.missing;
   burst->last_time = frame.last_time;
   burst->order = frame.order;
-  burst->lost = assembler_.tally().lost;
+  burst->lost = assembler_.tally().absent();
+  burst->gap = frame.gap;
   burst->reorder = frame.info;
   ring_.push(burst);
   frames_.ring();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,8 +23,7 @@ namespace daqiri::reorder {
 /// plan and receives all frames.
 class RunningPlan final : FrameSink, FrameWaiter {
  public:
-  /// `queues`: the queues of its flows; the plan uses the timeout of the first one if it has none.
-  /// `output`: a region of `memory`.
+  /// `queues`: the queues of its flows. `output`: a region of `memory`.
   RunningPlan(const ReorderConfig& config, PacketKind kind, std::vector<RxQueue*> queues,
               memory::MemoryRegion& output, std::shared_ptr<SessionMemory> memory,
               bool never_sleep);
@@ -91,6 +91,15 @@ class RunningPlan final : FrameSink, FrameWaiter {
   [[nodiscard]] bool taken() const noexcept { return taken_.load(std::memory_order_acquire); }
   /// Discard waiting frames, because the receiver needs only frames that begin from now on.
   void begin_anew() noexcept;
+  /// An acquisition begins; see Assembler::begin_epoch. `since`: on the port's clock. Throws
+  /// std::bad_alloc.
+  struct Epoch {
+    /// Of its first frame.
+    std::uint64_t order;
+    /// Frames that were absent before.
+    std::uint64_t absent;
+  };
+  Epoch begin_epoch(std::uint64_t since, std::optional<std::uint32_t> first);
   [[nodiscard]] bool ready() const noexcept { return !taken() && waiting() > 0; }
   [[nodiscard]] std::size_t waiting() const noexcept { return ring_.size(); }
   /// Whether no more frames follow.
@@ -110,10 +119,10 @@ class RunningPlan final : FrameSink, FrameWaiter {
   Preview& preview() noexcept { return preview_; }
 
  private:
-  /// A closed frame whose last payloads are being copied.
+  /// A closed frame whose last payloads are being copied, or that waits for such a frame.
   struct Closing {
     Frame frame;
-    enum class State : std::uint8_t { NONE, WANTED, THROWN_AWAY } state{State::NONE};
+    enum class State : std::uint8_t { NONE, WANTED, READY, THROWN_AWAY } state{State::NONE};
   };
 
   bool begin(std::uint32_t buffer) noexcept override;
@@ -121,6 +130,8 @@ class RunningPlan final : FrameSink, FrameWaiter {
   void discard(std::uint32_t buffer) noexcept override;
   void frame_done(std::uint32_t buffer, bool good) noexcept override;
   void hand(const Frame& frame) noexcept;
+  /// Hand on the frames whose payloads are there, in order.
+  void hand_ready() noexcept;
   /// Discard a frame whose copies have failed.
   void lose(std::uint32_t buffer) noexcept;
   /// Free the buffer of a frame that is not delivered, and its burst.
@@ -144,7 +155,13 @@ class RunningPlan final : FrameSink, FrameWaiter {
   mutable std::mutex mutex_;  // for the members below
   Assembler assembler_;
   std::vector<Closing> closing_;
+  /// Number of frames whose payloads are being copied.
   std::size_t num_closing_{0};
+  /// Buffers of closed frames that are not thrown away, in the order of the frames: a ring with
+  /// space for all.
+  std::vector<std::uint32_t> line_;
+  std::size_t line_begin_{0};
+  std::size_t line_length_{0};
   std::size_t feeding_;
 
   static constexpr std::uint64_t NO_GATE = ~std::uint64_t{0};

@@ -281,12 +281,13 @@ std::string SessionSnapshot::table() const {
       flow.push_back({s.port + "/" + s.flow, digits(s.counters.packets), digits(s.counters.bytes)});
   }
   std::vector<Row> plans{{"reorder plan", "packets", "complete", "incomplete", "missing", "lost",
-                          "duplicate", "late", "malformed", "restarts"}};
+                          "skipped", "duplicate", "late", "early", "malformed", "restarts"}};
   for (const ReorderState& s : reorder) {
     const reorder::ReorderSnapshot& n = s.counters;
     plans.push_back({s.port + "/" + s.plan, digits(n.packets), digits(n.complete),
-                     digits(n.incomplete), digits(n.missing), digits(n.lost), digits(n.duplicate),
-                     digits(n.late), digits(n.malformed), digits(n.restarts)});
+                     digits(n.incomplete), digits(n.missing), digits(n.lost), digits(n.skipped),
+                     digits(n.duplicate), digits(n.late), digits(n.early), digits(n.malformed),
+                     digits(n.restarts)});
   }
   std::vector<Row> memory{{"memory region", "free buffers", "bytes each"}};
   for (const RegionState& s : regions)

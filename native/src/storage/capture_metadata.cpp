@@ -57,7 +57,9 @@ struct SourceLosses {
     }
   }
   void operator()(const reorder::ReorderSnapshot& now) {
-    lost.add("lost", now.lost - std::get<reorder::ReorderSnapshot>(before).lost);
+    const auto& then = std::get<reorder::ReorderSnapshot>(before);
+    lost.add("lost", now.lost - then.lost);
+    lost.add("skipped", now.skipped - then.skipped);
   }
 
   const SourceCounters& before;

@@ -12,7 +12,7 @@ namespace {
 
 std::uint64_t frames_lost(const SourceCounters& counters) {
   const auto* plan = std::get_if<reorder::ReorderSnapshot>(&counters);
-  return plan == nullptr ? 0 : static_cast<std::uint64_t>(plan->lost);
+  return plan == nullptr ? 0 : plan->absent();
 }
 
 }  // namespace
@@ -130,8 +130,7 @@ bool Recorder::asked_for(const Burst& frame) {
     acquired_before_ = files_.counts().records;
     files_.tell_losses_after(acquisition_.lost);
   }
-  // A frame without a timestamp counts as beginning now.
-  return acquiring_ && (frame.timestamps[0] == 0 || frame.timestamps[0] >= acquisition_.since);
+  return acquiring_ && frame.order >= acquisition_.order;
 }
 
 void Recorder::note_acquired() {
@@ -306,9 +305,12 @@ std::uint64_t Recorder::acquire(std::uint64_t frames) {
     if (!running_)
       throw Error(Status::NOT_READY, "the recorder has ended; it cannot acquire frames");
     acquired_ = 0;
-    lost = source_->begin_acquisition();
-    asked_ = {asked_.number + 1, frames, session_->port(source_->port()).io->clock()(), lost};
+    // First, so that the recorder's thread waits with the first frame until all is known.
+    asked_ = {asked_.number + 1, frames, UINT64_MAX, 0};
     acquisitions_asked_.store(asked_.number, std::memory_order_release);
+    const auto began = source_->begin_acquisition(session_->port(source_->port()).io->clock()());
+    asked_.order = began.order;
+    asked_.lost = lost = began.absent;
   }
   source_->ready().ring();
   return lost;

@@ -154,9 +154,9 @@ class Recorder {
   struct Acquisition {
     std::uint64_t number{0};
     std::uint64_t frames{0};
-    /// On the port's clock.
-    std::uint64_t since{0};
-    /// Frames that the plan had lost before.
+    /// Order of its first frame.
+    std::uint64_t order{0};
+    /// Frames that the plan had lost or skipped before.
     std::uint64_t lost{0};
   };
   Acquisition acquisition_;

@@ -98,10 +98,9 @@ class PlanFrames final : public RecordingSource {
     if (begins_anew_) plan_.begin_anew();
     if (gate_) plan_.close_gate(*gate_);
   }
-  std::uint64_t begin_acquisition() noexcept override {
-    const std::uint64_t lost = plan_.counters().lost;
+  reorder::RunningPlan::Epoch begin_acquisition(std::uint64_t since) override {
     if (gate_) plan_.close_gate(*gate_);
-    return lost;
+    return plan_.begin_epoch(since, std::nullopt);
   }
   [[nodiscard]] SourceCounters counters() const noexcept override { return plan_.counters(); }
   [[nodiscard]] bool in_device_memory() const noexcept override {

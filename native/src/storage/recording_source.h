@@ -42,9 +42,8 @@ class RecordingSource {
   virtual std::uint32_t start_of(const Burst& burst, FlowId flow) noexcept = 0;
   /// The first file was created.
   virtual void begin() noexcept {}
-  /// From now on, only records that have begun from now on count as lost. Returns the number of
-  /// records lost before.
-  virtual std::uint64_t begin_acquisition() noexcept { return 0; }
+  /// Frames: an acquisition begins at `since` on the port's clock. Throws std::bad_alloc.
+  virtual reorder::RunningPlan::Epoch begin_acquisition(std::uint64_t /*since*/) { return {}; }
   /// Number of records that wait now.
   [[nodiscard]] virtual std::uint64_t held() const noexcept = 0;
   [[nodiscard]] virtual SourceCounters counters() const noexcept = 0;

@@ -17,6 +17,8 @@ using namespace daqiri::reorder;
 namespace {
 
 constexpr std::uint64_t TIMEOUT_NS = 1'000'000;
+constexpr std::uint64_t PAUSE_NS = 250'000'000;
+constexpr std::uint64_t BACKLOG_NS = 1'000'000'000;
 
 ReorderConfig by_packet_number(std::uint32_t packets, std::uint32_t batch_bits = 16) {
   ReorderConfig config;
@@ -26,6 +28,11 @@ ReorderConfig by_packet_number(std::uint32_t packets, std::uint32_t batch_bits =
   config.batch_packet_number_.batch_number_ = {0, batch_bits};
   config.batch_packet_number_.packet_number_ = {32, 16};
   config.batch_packet_number_.packets_per_batch_ = packets;
+  return config;
+}
+
+ReorderConfig with_timeout(ReorderConfig config) {
+  config.timeout_us_ = TIMEOUT_NS / 1000;
   return config;
 }
 
@@ -43,7 +50,7 @@ struct Seen {
 struct Bench : FrameSink {
   explicit Bench(const ReorderConfig& config, std::uint32_t buffers = 80,
                  std::uint32_t buf_size = 4096, std::uint64_t taken_to_be = 0)
-      : plan(config, PacketKind::PAYLOADS, TIMEOUT_NS / 1000, taken_to_be),
+      : plan(with_timeout(config), PacketKind::PAYLOADS, taken_to_be),
         valid(buffers, plan.units()) {
     MemoryRegionConfig output;
     output.name_ = "frames";
@@ -66,6 +73,8 @@ struct Bench : FrameSink {
     each.timed_out = (frame.info.burst_flags & DAQIRI_BURST_FLAG_REORDER_TIMEOUT) != 0;
     each.first_time = frame.first_time;
     frames.push_back(std::move(each));
+    gaps.push_back(frame.gap);
+    orders.push_back(frame.order);
     if (!keep) {
       std::memset(frame.data, 0xEE, region->buf_size());
       region->give(&frame.buffer, 1);
@@ -92,9 +101,19 @@ struct Bench : FrameSink {
     send(std::move(bytes), 0, flow);
   }
 
+  /// Sends all packets of a batch.
+  void whole(std::uint32_t batch) {
+    for (std::uint32_t slot = 0; slot < plan.units(); ++slot) send(batch, slot, 7);
+  }
+  [[nodiscard]] std::vector<std::uint32_t> batches() const {
+    std::vector<std::uint32_t> numbers;
+    for (const Seen& frame : frames) numbers.push_back(frame.batch);
+    return numbers;
+  }
+
   [[nodiscard]] bool balanced() const {
     const ReorderSnapshot& t = assembler->tally();
-    return t.packets == t.placed + t.duplicate + t.late + t.malformed + t.no_buffer;
+    return t.packets == t.placed + t.duplicate + t.late + t.early + t.malformed + t.no_buffer;
   }
 
   Plan plan;
@@ -102,6 +121,8 @@ struct Bench : FrameSink {
   std::unique_ptr<memory::MemoryRegion> region;
   std::unique_ptr<Assembler> assembler;
   std::vector<Seen> frames;
+  std::vector<std::uint64_t> gaps;
+  std::vector<std::uint64_t> orders;
   std::deque<std::vector<std::uint8_t>> packets;
   std::uint64_t now{1};
   bool keep{false};
@@ -195,43 +216,208 @@ TEST_CASE("numbers wrap", "[reorder]") {
   CHECK(bench.assembler->tally().restarts == 0);
 }
 
-TEST_CASE("numbers that begin anew are taken up after a window of late packets", "[reorder]") {
+TEST_CASE("frames are delivered in the order of their numbers", "[reorder]") {
   Bench bench(by_packet_number(2));
+  bench.send(5, 0, 1);
+  bench.whole(6);
+  CHECK(bench.frames.empty());
+  bench.send(5, 1, 2);
+  CHECK(bench.batches() == std::vector<std::uint32_t>{5, 6});
+  CHECK(bench.gaps == std::vector<std::uint64_t>{0, 0});
+  CHECK(bench.assembler->tally().skipped == 0);
+}
+
+TEST_CASE("numbers of which no packet came are skipped, in the window and beyond", "[reorder]") {
+  Bench bench(by_packet_number(2));
+  bench.whole(5);
+  bench.whole(7);
+  CHECK(bench.batches() == std::vector<std::uint32_t>{5});
+  bench.whole(8);
+  CHECK(bench.batches() == std::vector<std::uint32_t>{5, 7, 8});
+  bench.send(10, 0, 1);
+  bench.whole(1000);
+  bench.assembler->finish();
+  CHECK(bench.batches() == std::vector<std::uint32_t>{5, 7, 8, 10, 1000});
+  CHECK(bench.gaps == std::vector<std::uint64_t>{0, 1, 0, 1, 989});
+  CHECK(bench.assembler->tally().skipped == 991);
+}
+
+TEST_CASE("a lost frame is no skipped one, and both are gaps", "[reorder]") {
+  Bench bench(by_packet_number(1), 1);
+  bench.keep = true;
+  for (const std::uint32_t batch : {0U, 1U, 3U}) bench.send(batch, 0, 1);
+  const std::uint32_t buffer = 0;
+  bench.region->give(&buffer, 1);
+  bench.send(4, 0, 1);
+  bench.assembler->finish();
+  CHECK(bench.batches() == std::vector<std::uint32_t>{0, 4});
+  CHECK(bench.gaps == std::vector<std::uint64_t>{0, 3});
+  CHECK(bench.assembler->tally().skipped == 1);
+  CHECK(bench.assembler->tally().lost == 2);
+}
+
+TEST_CASE("a frame waits for skipped numbers no longer than for packets", "[reorder]") {
+  ReorderConfig config = by_packet_number(2);
+  config.window_ = 8;
+  Bench bench(config);
+  bench.whole(1);
+  const std::uint64_t begun = bench.now;
+  bench.send(3, 0, 1);
+  bench.now += 1000;
+  bench.whole(5);
+  CHECK(bench.assembler->expire(bench.now) == begun + TIMEOUT_NS);
+  CHECK(bench.batches() == std::vector<std::uint32_t>{1});
+  CHECK(bench.assembler->expire(begun + TIMEOUT_NS) == bench.now + TIMEOUT_NS);
+  CHECK(bench.batches() == std::vector<std::uint32_t>{1, 3});
+  CHECK(bench.assembler->expire(bench.now + TIMEOUT_NS) == 0);
+  CHECK(bench.batches() == std::vector<std::uint32_t>{1, 3, 5});
+  CHECK(bench.gaps == std::vector<std::uint64_t>{0, 1, 1});
+  CHECK(bench.frames[1].timed_out);
+  CHECK_FALSE(bench.frames[2].timed_out);
+}
+
+TEST_CASE("numbers begin anew after a pause, with the first packet", "[reorder]") {
+  Bench bench(by_packet_number(2));
+  bench.whole(999);
   bench.send(1000, 0, 1);
-  for (std::uint32_t batch = 0; batch < 4; ++batch) {
-    bench.send(batch, 0, 2);
-    bench.send(batch, 1, 3);
-  }
+  bench.whole(0);
   const ReorderSnapshot& tally = bench.assembler->tally();
+  CHECK(tally.late == 2);
+  bench.now += PAUSE_NS - 1;
+  bench.whole(1);
+  CHECK(tally.late == 4);
+  CHECK(tally.restarts == 0);
+  bench.now += 1;
+  for (const std::uint32_t batch : {2U, 3U}) bench.whole(batch);
   CHECK(tally.restarts == 1);
-  CHECK(tally.late == 3);
-  // Batch 1 contains only the fourth packet.
-  REQUIRE(bench.frames.size() == 4);
-  CHECK(bench.frames[0].batch == 1000);
-  CHECK(bench.frames[1].batch == 2);
-  CHECK(bench.frames[2].batch == 1);
-  CHECK(bench.frames[2].valid == std::vector<bool>{false, true});
-  CHECK(bench.frames[3].batch == 3);
+  CHECK(bench.batches() == std::vector<std::uint32_t>{999, 1000, 2, 3});
+  CHECK(bench.frames[1].valid == std::vector<bool>{true, false});
+  CHECK(tally.skipped == 0);
   CHECK(bench.balanced());
 }
 
-TEST_CASE("a batch number that nothing tells from the next", "[reorder]") {
-  ReorderConfig config;
-  config.method_ = ReorderMethod::SEQ_PACKETS_PER_BATCH;
-  config.flow_ids_ = {1};
-  config.payload_byte_offset_ = 1;
-  config.seq_packets_per_batch_ = {{0, 2}, 4};
-  Bench bench(config);
-  CHECK(bench.plan.window() == 1);
-  for (int batch = 0; batch < 3; ++batch) {
-    for (const std::uint8_t seq : {3, 1, 0, 2})
-      bench.send(
-          {static_cast<std::uint8_t>(seq << 6U), static_cast<std::uint8_t>(seq + batch * 10)});
+TEST_CASE("exposures with the same number are frames of their own after a pause", "[reorder]") {
+  Bench bench(by_packet_number(3));
+  for (std::uint8_t exposure = 0; exposure < 4; ++exposure) {
+    bench.now += PAUSE_NS;
+    for (const std::uint32_t slot : {0U, 1U, 2U}) {
+      // The second one lacks its last packet.
+      if (exposure != 1 || slot != 2) bench.send(0, slot, exposure);
+    }
   }
-  REQUIRE(bench.frames.size() == 3);
-  for (int batch = 0; batch < 3; ++batch)
-    CHECK(bench.frames[static_cast<std::size_t>(batch)].bytes ==
-          slots({batch * 10, batch * 10 + 1, batch * 10 + 2, batch * 10 + 3}, 1));
+  REQUIRE(bench.frames.size() == 4);
+  CHECK(bench.frames[1] == Seen{0, slots({1, 1, 0}), {true, true, false}, 2, false, 0});
+  for (const int exposure : {0, 2, 3})
+    CHECK(bench.frames[static_cast<std::size_t>(exposure)].bytes ==
+          slots({exposure, exposure, exposure}));
+  CHECK(bench.assembler->tally().restarts == 3);
+}
+
+TEST_CASE("a stray packet before the first frame costs nothing", "[reorder]") {
+  Bench bench(by_packet_number(2));
+  bench.assembler->begin_epoch(0, bench.now, std::nullopt);
+  bench.send(9, 1, 99);
+  for (std::uint32_t batch = 0; batch < 10; ++batch) bench.whole(batch);
+  REQUIRE(bench.frames.size() == 10);
+  for (const Seen& frame : bench.frames) CHECK(frame.bytes == slots({7, 7}));
+  CHECK(bench.assembler->tally().early == 1);
+  CHECK(bench.assembler->tally().skipped == 0);
+  CHECK(bench.balanced());
+  CHECK(bench.region->available() == 80);
+}
+
+TEST_CASE("packets of several pollers may begin with a later frame", "[reorder]") {
+  Bench bench(by_packet_number(2));
+  bench.send(5, 1, 7);
+  bench.send(4, 0, 7);
+  bench.send(4, 1, 7);
+  bench.send(5, 0, 7);
+  CHECK(bench.batches() == std::vector<std::uint32_t>{4, 5});
+}
+
+TEST_CASE("an acquisition begins with the frame that begins after it", "[reorder]") {
+  Bench bench(by_packet_number(3));
+  bench.whole(4);
+  bench.send(5, 0, 1);
+  CHECK(bench.assembler->begin_epoch(0, bench.now, std::nullopt) == 2);
+  // What was open is closed.
+  CHECK(bench.batches() == std::vector<std::uint32_t>{4, 5});
+  bench.send(5, 2, 1);
+  bench.send(5, 1, 1);
+  bench.whole(6);
+  CHECK(bench.batches() == std::vector<std::uint32_t>{4, 5, 6});
+  CHECK(bench.orders == std::vector<std::uint64_t>{0, 1, 3});
+  CHECK(bench.assembler->tally().early == 2);
+  CHECK(bench.assembler->tally().skipped == 0);
+  // The number means another batch when all others have been used.
+  for (std::uint32_t batch = 7; batch < 65536 + 6; ++batch) bench.whole(batch % 65536);
+  CHECK(bench.assembler->tally().early == 2);
+  CHECK(bench.assembler->tally().skipped == 0);
+  CHECK(bench.frames.size() == 65536 + 2);
+  CHECK(bench.balanced());
+}
+
+TEST_CASE("two exposures with the same numbers never become one frame", "[reorder]") {
+  const std::uint32_t lacking = GENERATE(0U, 1U, 2U, 3U);
+  Bench bench(by_packet_number(3));
+  for (std::uint8_t exposure = 0; exposure < 5; ++exposure) {
+    bench.assembler->begin_epoch(0, bench.now, std::nullopt);
+    for (std::uint32_t batch = 0; batch < 2; ++batch) {
+      for (const std::uint32_t slot : {0U, 1U, 2U}) {
+        if (exposure != 1 || slot != lacking) bench.send(batch, slot, exposure);
+      }
+    }
+  }
+  for (const Seen& frame : bench.frames) {
+    std::set<int> values;
+    for (std::size_t i = 0; i < frame.bytes.size(); ++i) {
+      if (frame.valid[i / 4]) values.insert(frame.bytes[i]);
+    }
+    CHECK(values.size() == 1);
+  }
+  const ReorderSnapshot& tally = bench.assembler->tally();
+  CHECK(tally.complete + tally.incomplete == 10);
+  CHECK(tally.early == 0);
+  CHECK(bench.balanced());
+}
+
+TEST_CASE("packets that arrived before an acquisition are left out, for a second", "[reorder]") {
+  Bench bench(by_packet_number(1));
+  const auto send = [&](std::uint32_t batch, std::uint64_t time) {
+    bench.send({static_cast<std::uint8_t>(batch >> 8U), static_cast<std::uint8_t>(batch), 0, 0, 0,
+                0, 0, 0, 7},
+               time);
+  };
+  bench.assembler->begin_epoch(5000, bench.now, std::nullopt);
+  send(1, 4999);
+  send(2, 5000);
+  // Without a time of arrival.
+  send(3, 0);
+  bench.now += BACKLOG_NS - 1;
+  send(4, 4999);
+  bench.now += 1;
+  // A clock was set back.
+  send(5, 4999);
+  bench.assembler->finish();
+  CHECK(bench.batches() == std::vector<std::uint32_t>{2, 3, 5});
+  CHECK(bench.assembler->tally().early == 2);
+}
+
+TEST_CASE("with the expected first number, its absence is a gap", "[reorder]") {
+  Bench bench(by_packet_number(2));
+  bench.assembler->begin_epoch(0, bench.now, 1);
+  bench.whole(4);
+  bench.whole(5);
+  CHECK(bench.batches() == std::vector<std::uint32_t>{4, 5});
+  CHECK(bench.gaps == std::vector<std::uint64_t>{3, 0});
+  CHECK(bench.assembler->tally().skipped == 3);
+  // A stray packet; then all that is expected.
+  bench.assembler->begin_epoch(0, bench.now, 1);
+  bench.send(9, 1, 99);
+  for (std::uint32_t batch = 1; batch < 4; ++batch) bench.whole(batch);
+  CHECK(bench.batches() == std::vector<std::uint32_t>{4, 5, 1, 2, 3});
+  CHECK(bench.assembler->tally().skipped == 3);
+  CHECK(bench.balanced());
 }
 
 TEST_CASE("modules stand one behind the other", "[reorder]") {
@@ -306,74 +492,157 @@ class Model {
   Model(std::uint32_t slots_of, std::uint64_t numbers, std::uint32_t window)
       : slots_(slots_of), numbers_(static_cast<std::int64_t>(numbers)), window_(window) {}
 
-  void take(std::uint32_t raw, std::uint32_t slot, std::uint8_t value, std::uint32_t size) {
+  void take(std::uint32_t raw, std::uint32_t slot, std::uint8_t value, std::uint32_t size,
+            std::uint64_t now) {
     if (slot >= slots_) return void(++malformed);
-    if (!begun_) begin(raw);
-    std::int64_t step = (raw - newest_) % numbers_;
-    if (step < 0) step += numbers_;
-    if (step > numbers_ / 2) step -= numbers_;
-    std::int64_t number = newest_ + step;
-    if (number <= newest_ - window_ || closed_.contains(number)) {
-      if (++run_ < std::int64_t{slots_} * window_) return void(++late);
-      close_until(newest_);
+    std::uint64_t* fate = put(raw, slot, value, size, now);
+    if ((fate == &late || fate == &duplicate) && now - active_ >= PAUSE_NS) {
+      finish();
       begin(raw);
-      number = newest_;
       ++restarts;
+      fate = put(raw, slot, value, size, now);
     }
-    run_ = 0;
-    if (number > newest_) {
-      close_until(number - window_);
-      newest_ = number;
-    }
-    auto& batch = open_[number];
-    if (!batch.empty() && batch.begin()->second.second != size) return void(++malformed);
-    if (batch.contains(slot)) return void(++duplicate);
-    batch[slot] = {value, size};
-    ++placed;
-    if (batch.size() == slots_) close(number);
+    ++*fate;
   }
-  void finish() { close_until(newest_); }
+  void begin_epoch() {
+    before_.clear();
+    begun_in_epoch_ = 0;
+    for (const auto& [number, batch] : open_) {
+      auto& there = before_[raw_of(number)];
+      for (const auto& [slot, what] : batch) there.insert(slot);
+    }
+    finish();
+    begun_ = false;
+  }
+  void finish() {
+    while (begun_ && next_ <= newest_) end_next();
+  }
 
-  std::uint64_t placed{0}, duplicate{0}, late{0}, malformed{0}, restarts{0};
+  std::uint64_t placed{0}, duplicate{0}, late{0}, early{0}, malformed{0}, restarts{0}, skipped{0};
   std::vector<Seen> frames;
 
  private:
-  void begin(std::uint32_t raw) {
-    begun_ = true;
-    newest_ = raw;
-    closed_.clear();
-    run_ = 0;
+  [[nodiscard]] std::uint32_t raw_of(std::int64_t number) const {
+    return static_cast<std::uint32_t>((number % numbers_ + numbers_) % numbers_);
   }
-  void close_until(std::int64_t last) {
-    while (!open_.empty() && open_.begin()->first <= last) close(open_.begin()->first);
+  [[nodiscard]] std::int64_t number_of(std::uint32_t raw) const {
+    std::int64_t step = (raw - newest_) % numbers_;
+    if (step < 0) step += numbers_;
+    return newest_ + (step > numbers_ / 2 ? step - numbers_ : step);
+  }
+  /// Returns what the packet counts as.
+  std::uint64_t* put(std::uint32_t raw, std::uint32_t slot, std::uint8_t value, std::uint32_t size,
+                     std::uint64_t now) {
+    if (!begun_) begin(raw);
+    std::int64_t number = number_of(raw);
+    if (number < next_ && !fresh_) return &late;
+    if (number < next_ && number <= newest_ - window_) {
+      while (!open_.empty()) retract(open_.begin()->first);
+      for (const auto& [n, frame] : closed_) {
+        placed -= frame.packets;
+        early += frame.packets;
+      }
+      closed_.clear();
+      begin(raw);
+      number = newest_;
+    }
+    next_ = std::min(next_, number);
+    if (number > newest_) {
+      while (next_ <= number - window_ && next_ <= newest_) end_next();
+      while (is_no_first() && next_ <= newest_) ++next_;
+      if (next_ > newest_ && !anchored_) next_ = number;
+      newest_ = number;
+      while (next_ <= newest_ - window_) end_next();
+      deliver();
+    }
+    if (closed_.contains(number)) return &late;
+    if (!open_.contains(number)) {
+      active_ = now;
+      if (begun_in_epoch_++ < window_ && before_.contains(raw)) doubtful_.insert(number);
+    }
+    auto& batch = open_[number];
+    if (doubtful_.contains(number)) {
+      if (!before_[raw].insert(slot).second) {
+        before_.erase(raw);
+        doubtful_.erase(number);
+      }
+    }
+    if (!batch.empty() && batch.begin()->second.second != size) return &malformed;
+    if (batch.contains(slot)) return &duplicate;
+    batch[slot] = {value, size};
+    active_ = now;
+    if (batch.size() == slots_) close(number);
+    deliver();
+    return &placed;
+  }
+  void begin(std::uint32_t raw) {
+    begun_ = fresh_ = true;
+    anchored_ = false;
+    newest_ = next_ = raw;
+    passed_ = 0;
+  }
+  void retract(std::int64_t number) {
+    placed -= open_[number].size();
+    early += open_[number].size();
+    open_.erase(number);
+    doubtful_.erase(number);
+  }
+  void deliver() {
+    while (next_ <= newest_ && (closed_.contains(next_) || is_rest(next_) ||
+                                (is_no_first() && next_ < newest_)))
+      end_next();
+  }
+  [[nodiscard]] bool is_no_first() const {
+    return !anchored_ && !open_.contains(next_) && !closed_.contains(next_);
+  }
+  /// Whether a frame from before the acquisition has all its packets now.
+  [[nodiscard]] bool is_rest(std::int64_t number) const {
+    return doubtful_.contains(number) && before_.at(raw_of(number)).size() == slots_;
+  }
+  void end_next() {
+    const bool came = open_.contains(next_);
+    if (came) close(next_);
+    if (const auto found = closed_.find(next_); found == closed_.end()) {
+      if (!came && anchored_) ++passed_;
+    } else {
+      frames.push_back(std::move(found->second));
+      closed_.erase(found);
+      skipped += std::exchange(passed_, 0);
+      fresh_ = false;
+      anchored_ = true;
+    }
+    ++next_;
   }
   void close(std::int64_t number) {
     const auto& batch = open_.at(number);
+    if (doubtful_.contains(number) && batch.size() < slots_) return retract(number);
+    doubtful_.erase(number);
     const std::uint32_t size = batch.begin()->second.second;
-    Seen frame{static_cast<std::uint32_t>((number % numbers_ + numbers_) % numbers_),
-               {},
-               {},
-               static_cast<std::uint32_t>(batch.size()),
-               false,
-               0};
+    Seen frame{raw_of(number), {}, {}, static_cast<std::uint32_t>(batch.size()), false, 0};
     for (std::uint32_t slot = 0; slot < slots_; ++slot) {
       const auto found = batch.find(slot);
       frame.valid.push_back(found != batch.end());
       frame.bytes.insert(frame.bytes.end(), size, found != batch.end() ? found->second.first : 0);
     }
-    frames.push_back(std::move(frame));
+    closed_.emplace(number, std::move(frame));
     open_.erase(number);
-    closed_.insert(number);
   }
 
   std::uint32_t slots_;
   std::int64_t numbers_;
   std::int64_t window_;
   std::map<std::int64_t, std::map<std::uint32_t, std::pair<std::uint8_t, std::uint32_t>>> open_;
-  std::set<std::int64_t> closed_;
+  std::map<std::int64_t, Seen> closed_;
+  std::map<std::uint32_t, std::set<std::uint32_t>> before_;
+  std::set<std::int64_t> doubtful_;
+  bool anchored_{false};
   bool begun_{false};
+  bool fresh_{false};
   std::int64_t newest_{0};
-  std::int64_t run_{0};
+  std::int64_t next_{0};
+  std::uint64_t passed_{0};
+  std::uint64_t active_{0};
+  std::int64_t begun_in_epoch_{0};
 };
 
 }  // namespace
@@ -392,6 +661,11 @@ TEST_CASE("any sequence of packets does what the rules say", "[reorder]") {
     for (int frame = 0; frame < 40; ++frame) {
       ++batch;
       if (below(15) == 0) batch = below(65536);
+      if (below(4) == 0) bench.now += PAUSE_NS - below(2);
+      if (below(12) == 0) {
+        bench.assembler->begin_epoch(0, bench.now, std::nullopt);
+        model.begin_epoch();
+      }
       for (std::uint32_t i = 0; i < bench.plan.units() + below(3); ++i) {
         if (below(20) == 0) continue;
         const std::uint32_t number = batch - below(below(2) == 0 ? 1 : 4);
@@ -400,7 +674,7 @@ TEST_CASE("any sequence of packets does what the rules say", "[reorder]") {
         const auto value = static_cast<std::uint8_t>(1 + below(255));
         const std::uint32_t size = below(50) == 0 ? 3 : 4;
         bench.send(raw, slot, value, size);
-        model.take(raw, slot, value, size);
+        model.take(raw, slot, value, size, bench.now);
         ++sent;
       }
     }
@@ -412,7 +686,9 @@ TEST_CASE("any sequence of packets does what the rules say", "[reorder]") {
     CHECK(tally.placed == model.placed);
     CHECK(tally.duplicate == model.duplicate);
     CHECK(tally.late == model.late);
+    CHECK(tally.early == model.early);
     CHECK(tally.malformed == model.malformed);
+    CHECK(tally.skipped == model.skipped);
     CHECK(tally.restarts == model.restarts);
     REQUIRE(bench.frames.size() == model.frames.size());
     CHECK(bench.frames == model.frames);

@@ -59,7 +59,7 @@ TEST_CASE("the documented methods", "[reorder]") {
   SECTION("sequence number, packets per batch") {
     config.method_ = ReorderMethod::SEQ_PACKETS_PER_BATCH;
     config.seq_packets_per_batch_ = {{512, 32}, 1024};
-    const Plan plan(config, PacketKind::FRAMES, 0);
+    const Plan plan(config, PacketKind::FRAMES);
     REQUIRE(plan.locate(packet.data(), 100, 0, place));
     CHECK(place.batch == 0x12345678U / 1024);
     CHECK(place.slot == 0x12345678U % 1024);
@@ -70,7 +70,7 @@ TEST_CASE("the documented methods", "[reorder]") {
   SECTION("sequence number, batch number") {
     config.method_ = ReorderMethod::SEQ_BATCH_NUMBER;
     config.seq_batch_number_ = {{512, 32}, {544, 4}, 1U << 28U};
-    const Plan plan(config, PacketKind::FRAMES, 0);
+    const Plan plan(config, PacketKind::FRAMES);
     REQUIRE(plan.locate(packet.data(), 100, 0, place));
     CHECK(place.batch == 9);
     CHECK(place.slot == 0x2345678);
@@ -86,7 +86,7 @@ TEST_CASE("byte offsets may be any that fit the batch", "[reorder]") {
   config.payload_byte_offset_ = 4;
   config.batch_byte_offset_ = {{0, 16}, {16, 16}, 100};
   config.data_types_ = {ReorderDataType::INT16, ReorderDataType::FP32, ReorderEndianness::HOST};
-  const Plan plan(config, PacketKind::PAYLOADS, 0);
+  const Plan plan(config, PacketKind::PAYLOADS);
   CHECK(plan.units() == 50);
   CHECK(plan.output_bytes(100) == 200);
   std::vector<std::uint8_t> packet(4 + 20);
@@ -112,14 +112,14 @@ TEST_CASE("offsets from the UDP payload need a UDP packet", "[reorder]") {
   config.seq_packets_per_batch_.sequence_number_.base_ = ReorderBase::UDP_PAYLOAD;
   std::vector<std::uint8_t> payload{0, 0, 0, 21, 7, 7, 7};
   Place place{};
-  const Plan bare(config, PacketKind::PAYLOADS, 0);
+  const Plan bare(config, PacketKind::PAYLOADS);
   REQUIRE(bare.locate(payload.data(), 7, 0, place));
   CHECK(place.batch == 2);
   CHECK(place.slot == 5);
   CHECK(place.payload_at == 4);
   CHECK(place.payload_bytes == 3);
 
-  const Plan framed(config, PacketKind::FRAMES, 0);
+  const Plan framed(config, PacketKind::FRAMES);
   std::vector<std::uint8_t> frame(60);
   frame[12] = 0x08;
   frame[14] = 0x45;
@@ -165,7 +165,7 @@ TEST_CASE("a frame's shape says how long packets are", "[reorder]") {
   config.data_types_ = {ReorderDataType::UINT16, ReorderDataType::UINT16,
                         ReorderEndianness::NETWORK};
   config.frame_.shape_ = {2, 10};
-  const Plan plan(config, PacketKind::PAYLOADS, 0);
+  const Plan plan(config, PacketKind::PAYLOADS);
   CHECK(plan.payload_bytes() == 10);
   std::vector<std::uint8_t> packet(16);
   packet[3] = 1;

@@ -27,6 +27,12 @@ class SlowMover final : public Mover {
     closed_.push_back(frame);
     return Copies::PENDING;
   }
+  /// The copies of one of the closed frames have ended.
+  void tell(std::size_t index, bool good) noexcept {
+    const std::uint32_t frame = closed_.at(index);
+    closed_.erase(closed_.begin() + static_cast<std::ptrdiff_t>(index));
+    waiter_.frame_done(frame, good);
+  }
   void tell(bool good) noexcept {
     for (const std::uint32_t frame : std::exchange(closed_, {})) waiter_.frame_done(frame, good);
   }
@@ -126,6 +132,29 @@ TEST_CASE("frames whose payloads are on their way are thrown away with others", 
   frame->release();
   CHECK(slow.plan->pop() == nullptr);
   CHECK(slow.plan->counters().lost == 2);
+  CHECK(slow.output().available() == SlowPlan::BUFFERS);
+}
+
+TEST_CASE("frames are handed on in order, whichever is copied first", "[reorder]") {
+  const SlowPlan slow;
+  for (const std::uint8_t number : {1, 2, 3, 4}) slow.send(number);
+  SlowMover::latest->tell(3, true);
+  SlowMover::latest->tell(1, true);
+  CHECK(slow.plan->pop() == nullptr);
+  const bool flush = GENERATE(true, false);
+  if (flush) {
+    slow.plan->begin_anew();
+    CHECK(slow.plan->counters().lost == 4);
+  }
+  SlowMover::latest->tell(0, true);
+  SlowMover::latest->tell(0, false);
+  std::vector<std::uint64_t> numbers;
+  while (Burst* const frame = slow.plan->pop()) {
+    numbers.push_back(frame->reorder.batch_id);
+    frame->release();
+  }
+  CHECK(numbers == (flush ? std::vector<std::uint64_t>{} : std::vector<std::uint64_t>{1, 2, 4}));
+  CHECK(slow.plan->counters().lost == (flush ? 4 : 1));
   CHECK(slow.output().available() == SlowPlan::BUFFERS);
 }
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 Bytes = NDArray[np.uint8]
 
 COUNTERS = (
-    *("packets", "placed", "duplicate", "late", "malformed", "no_buffer"),
-    *("complete", "incomplete", "missing", "lost", "restarts"),
+    *("packets", "placed", "duplicate", "late", "early", "malformed", "no_buffer"),
+    *("complete", "incomplete", "missing", "lost", "skipped", "restarts"),
 )
 
 
@@ -101,6 +101,8 @@ class Batch:
 class Reference:
     """Takes packets one by one; `frames` and `counts` are what the plan is to make of them.
 
+    There are no acquisitions and no lack of buffers.
+
     Parameters
     ----------
     plan : dict
@@ -130,10 +132,11 @@ class Reference:
         self.window = plan.get("window", min(2, max(1, self.numbers // 2)))
         self.frames: list[Made] = []
         self.counts = Counter(dict.fromkeys(COUNTERS, 0))
-        self.newest: int | None = None
+        self.newest = self.next = 0
+        self.begun = self.fresh = False
         self.open: dict[int, Batch] = {}
-        self.closed: set[int] = set()
-        self.late = 0
+        self.waiting: dict[int, Made] = {}
+        self.passed, self.paused = 0, False
 
     def number(self, packet: Bytes, key: str) -> int | None:
         where = self.keys[key]
@@ -176,32 +179,42 @@ class Reference:
         """Process the next packet."""
         self.counts["packets"] += 1
         place = self.place(packet, flow)
-        self.counts["malformed" if place is None else self.put(*place)] += 1
+        fate = "malformed" if place is None else self.put(*place)
+        if place is not None and self.paused and fate in ("late", "duplicate"):
+            self.finish()
+            self.begin(place[0])
+            self.counts["restarts"] += 1
+            fate = self.put(*place)
+        self.counts[fate] += 1
+
+    def pause(self) -> None:
+        """Let no packet come for a while."""
+        self.paused = True
 
     def put(self, raw: int, slot: int, payload: bytes) -> str:
         """Return the counter of a well-formed packet."""
         by_bytes = self.method == "batch_byte_offset"
         units = len(payload) // self.element if by_bytes else 1
-        if self.newest is None:
-            self.newest = raw
+        if not self.begun:
+            self.begin(raw)
         number = self.newest + (raw - self.newest) % self.numbers
         if number - self.newest > self.numbers // 2:
             number -= self.numbers
-        if self.numbers == 1 and number in self.closed:
-            number += 1
-        if number in self.closed or number <= self.newest - self.window:
-            self.late += units
-            if self.late < self.slots * self.window:
-                return "late"
-            self.finish()
-            self.counts["restarts"] += 1
-            self.closed.clear()
-            self.newest = number = raw
-        self.late = 0
-        self.newest = max(self.newest, number)
-        for old in sorted(self.open):
-            if old <= self.newest - self.window:
-                self.close(old)
+        if number < self.next and not self.fresh:
+            return "late"
+        if number < self.next and number <= self.newest - self.window:
+            early = sum(each.packets for each in (*self.open.values(), *self.waiting.values()))
+            self.counts["placed"] -= early
+            self.counts["early"] += early
+            self.open.clear()
+            self.waiting.clear()
+            self.begin(raw)
+            number = raw
+        self.next, self.newest = min(self.next, number), max(self.newest, number)
+        self.deliver()
+        if number in self.waiting:
+            return "late"
+        self.paused = self.paused and number in self.open
         batch = self.open.setdefault(number, Batch(raw, len(payload)))
         if not by_bytes and len(payload) != batch.size:
             return "malformed"
@@ -215,24 +228,52 @@ class Reference:
             part = payload[i * size : (i + 1) * size]
             batch.units[unit] = converted(part, self.types).tobytes()
         batch.packets += 1
+        self.paused = False
         if len(batch.units) == self.slots:
             self.close(number)
+            self.deliver()
         return "placed"
+
+    def begin(self, raw: int) -> None:
+        self.begun = self.fresh = True
+        self.newest = self.next = raw
+
+    def deliver(self) -> None:
+        """Deliver frames in order; pass over numbers that have left the window."""
+        while self.next <= self.newest - self.window or self.next in self.waiting:
+            if self.open or self.waiting:
+                self.end_next()
+                continue
+            # A number may be far ahead of the latest one.
+            passed = self.newest - self.window + 1 - self.next
+            self.passed += 0 if self.fresh else passed
+            self.next += passed
+
+    def end_next(self) -> None:
+        if self.next in self.open:
+            self.close(self.next)
+        if self.next in self.waiting:
+            made = self.waiting.pop(self.next)
+            self.frames.append(made)
+            self.counts["incomplete" if made.missing else "complete"] += 1
+            self.counts["missing"] += made.missing
+            self.counts["skipped"] += self.passed
+            self.passed, self.fresh = 0, False
+        else:
+            self.passed += not self.fresh
+        self.next += 1
 
     def close(self, number: int) -> None:
         batch = self.open.pop(number)
-        self.closed.add(number)
         size = len(next(iter(batch.units.values())))
         fill = encoded(np.array([self.plan.get("fill", 0)]), self.types["output_type"]).tobytes()
         filled = fill * (size // len(fill))
         data = b"".join(batch.units.get(unit, filled) for unit in range(self.slots))
         missing = self.slots - len(batch.units)
         valid = [unit in batch.units for unit in range(self.slots)]
-        self.frames.append(Made(batch.raw, data, valid, batch.packets, missing))
-        self.counts["incomplete" if missing else "complete"] += 1
-        self.counts["missing"] += missing
+        self.waiting[number] = Made(batch.raw, data, valid, batch.packets, missing)
 
     def finish(self) -> None:
         """Close what is open."""
-        for number in sorted(self.open):
-            self.close(number)
+        while self.begun and self.next <= self.newest:
+            self.end_next()

@@ -185,14 +185,16 @@ def test_any_layout_and_traffic_make_the_frames_of_the_reference(
     drawn[0].pop("cpu_core", None)
     maker = on_the_cpu.Maker(drawn, on_the_cpu.HEADERS)
     sent = maker.all(how)
-    for packet, flow in sent:
-        maker.reference.take(packet, flow)
+    for run in sent:
+        maker.reference.pause()
+        for packet, flow in run:
+            maker.reference.take(packet, flow)
     maker.reference.finish()
     config = on_the_cpu.configured(loopback(num_bufs=4096), maker.plan, on_the_cpu.HEADERS)
     maker.plan["reorder_type"] = "gpu"
     for region in config["memory_regions"]:
         of_frames = region["name"] == maker.plan["memory_region"]
         region["kind"] = kind if of_frames else "host_pinned"
-    got, counts = on_the_cpu.made_by_engine(config, [packet for packet, _ in sent])
+    got, counts = on_the_cpu.made_by_engine(config, [[packet for packet, _ in run] for run in sent])
     assert counts == dict(maker.reference.counts)
     assert got == maker.reference.frames

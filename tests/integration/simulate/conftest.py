@@ -102,12 +102,14 @@ class Expected:
             placed=int(self.valid.sum()),
             duplicate=self.duplicate,
             late=self.late,
+            early=0,
             malformed=0,
             no_buffer=0,
             complete=complete,
             incomplete=len(self.valid) - complete,
             missing=int((~self.valid).sum()) * elements_per_packet,
             lost=0,
+            skipped=0,
             restarts=0,
         )
 

@@ -85,14 +85,14 @@ def test_a_prepared_capture_that_ends_without_its_files_fails() -> None:
 @pytest.mark.parametrize(
     ("counted", "unwritten", "why"),
     [
-        (2, 0, "2 frames were lost: memory region of plan 'p' had no free buffer; to"),
+        (2, 0, "2 frames were lost: no packet of them came, or memory region of plan 'p' had no free"),
         (0, 2, "2 frames were lost: a.h5: No space left on device; to"),
-        (1, 2, "3 frames were lost: memory region .* buffer, or a.h5: No space left on device; to"),
+        (1, 2, "3 frames were lost: no packet .* buffer, or a.h5: No space left on device; to"),
     ],
 )
 def test_lost_frames_are_explained(counted: int, unwritten: int, why: str) -> None:
     """Also before their recorder has ended, whose error is the same."""
-    plan = SimpleNamespace(name="p", counters=lambda: SimpleNamespace(lost=5 + counted))
+    plan = SimpleNamespace(name="p", counters=lambda: SimpleNamespace(absent=5 + counted))
     before = SimpleNamespace(dropped=1, missing=0)
     now = SimpleNamespace(
         dropped=1 + unwritten, missing=0, error="a.h5: No space left on device", failing=True

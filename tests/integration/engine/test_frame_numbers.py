@@ -1,0 +1,233 @@
+"""What the numbers of frames mean, and what becomes of those that nobody takes."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from waiting import wait_for
+
+from daqiri_ophyd.engine import (
+    ConfigError,
+    Engine,
+    Recorder,
+    ReorderPlan,
+    check_config,
+    frames,
+)
+
+PACKETS, BYTES = 4, 512
+
+
+def loopback(packets: int = PACKETS, size: int = BYTES, buffers: int = 32, **plan: Any) -> Any:
+    """A camera whose packets have the number of the image, then their own."""
+
+    def bits(at: int) -> dict[str, Any]:
+        return {"bit_offset": at, "bit_width": 32, "base": "udp_payload"}
+
+    def region(name: str, num_bufs: int, buf_size: int) -> dict[str, Any]:
+        return {"name": name, "kind": "host", "num_bufs": num_bufs, "buf_size": buf_size}
+
+    queue = {"id": 0, "cpu_core": "any", "batch_size": 64}
+    received = {**queue, "name": "rx", "timeout_us": 1000, "memory_regions": ["in"]}
+    number = {"batch_number": bits(0), "packet_number": bits(32), "packets_per_batch": packets}
+    plan = {
+        "name": "images",
+        "reorder_type": "cpu",
+        "memory_region": "images",
+        "flow_ids": [1],
+        "payload_base": "udp_payload",
+        "payload_byte_offset": 8,
+        "frame": {"shape": [packets, size], "dtype": "uint8"},
+        "method": {"batch_packet_number": number},
+    } | plan
+    flow = {"name": "data", "id": 1, "match": {"udp_dst": 6000}}
+    return {
+        "version": 1,
+        "master_core": 0,
+        "stream_type": "raw",
+        "loopback": "sw",
+        "memory_regions": [
+            region("in", 4096, 1024),
+            region("images", buffers, packets * 1024),
+            region("out", 4096, 1024),
+        ],
+        "interfaces": [
+            {
+                "name": "camera",
+                "address": "loopback",
+                "rx": {
+                    "queues": [received],
+                    "flows": [{**flow, "action": {"type": "queue", "id": 0}}],
+                    "reorder_configs": [plan],
+                },
+                "tx": {"queues": [{**queue, "name": "tx", "memory_regions": ["out"]}]},
+            }
+        ],
+    }
+
+
+class Camera:
+    """An engine with the plan, and what sends to it."""
+
+    def __init__(self, engine: Engine, packets: int, size: int) -> None:
+        self.engine, self.packets, self.size = engine, packets, size
+        self.plan: ReorderPlan = engine.ports[0].reorder["images"]
+        self.sent = 0
+
+    def packets_of(self, images: Any, value: int = 0) -> NDArray[np.uint8]:
+        rows = np.full((len(images) * self.packets, 8 + self.size), value, np.uint8)
+        numbers = np.repeat(np.array(images, ">u4"), self.packets)
+        rows[:, :4] = numbers.view(np.uint8).reshape(-1, 4)
+        slots = np.tile(np.arange(self.packets, dtype=">u4"), len(images))
+        rows[:, 4:8] = slots.view(np.uint8).reshape(-1, 4)
+        mac = "02:00:00:00:00:01"
+        return frames.udp_frames(
+            rows,
+            src_mac=mac,
+            dst_mac=mac,
+            src_ip="192.0.2.1",
+            dst_ip="192.0.2.2",
+            src_port=6000,
+            dst_port=6000,
+        )
+
+    def send(self, images: Any, value: int = 0, lost: tuple[int, ...] = ()) -> None:
+        """Send the packets of images, without some, and wait until the plan has them."""
+        packets = np.delete(self.packets_of(images, value), list(lost), 0)
+        assert self.engine.ports[0].tx[0].send(packets, timeout=60.0) == len(packets)
+        self.sent += len(packets)
+        wait_for(lambda: self.plan.counters().packets == self.sent)
+
+
+@contextmanager
+def camera(packets: int = PACKETS, size: int = BYTES, **plan: Any) -> Iterator[Camera]:
+    with Engine.open(loopback(packets, size, **plan)) as engine:
+        yield Camera(engine, packets, size)
+
+
+def columns(recorder: Recorder, *names: str) -> list[list[int]]:
+    with h5py.File(recorder.files()[0].path) as file:
+        return [file["entry/data"][name][:].tolist() for name in names]
+
+
+def test_images_are_recorded_in_order_and_skipped_ones_are_told(tmp_path: Path) -> None:
+    with camera() as source:
+        recorder = source.plan.record(tmp_path, held=True)
+        recorder.acquire(9)
+        # Image 2 lacks a packet, and image 5 all of them.
+        source.send(range(11), lost=(9, 20, 21, 22, 23))
+        wait_for(lambda: recorder.snapshot().acquired == 9)
+        recorder.stop()
+        batches, missing, lossy = columns(recorder, "batch", "missing", "lossy")
+        assert batches == [0, 1, 2, 3, 4, 6, 7, 8, 9]
+        assert missing == [0, 0, 1, 0, 0, 0, 0, 0, 0]
+        assert lossy == [False] * 5 + [True] + [False] * 3
+        assert source.plan.counters().skipped == 1
+        (file,) = recorder.files()
+        assert file.dropped == 1
+
+
+@pytest.mark.parametrize("images", [1, 2, 10])
+def test_exposures_that_count_from_zero_are_acquired(tmp_path: Path, images: int) -> None:
+    with camera() as source:
+        recorder = source.plan.record(tmp_path, held=True)
+        for exposure in range(1, 6):
+            recorder.acquire(images)
+            # The third one lacks its last packet, without which it does not end.
+            if exposure == 3:
+                source.send(range(images), exposure, lost=(images * PACKETS - 1,))
+            else:
+                source.send(range(images), exposure)
+                wait_for(lambda: recorder.snapshot().acquired == images)
+        recorder.stop()
+        with h5py.File(recorder.files()[0].path) as file:
+            data = file["entry/data/data"][:]
+            assert file["entry/data/missing"][:].sum() == 0
+        assert len(data) == 5 * images - 1
+        for image in data:
+            assert len(np.unique(image)) == 1
+        assert source.plan.counters().restarts == 0
+
+
+def test_exposures_that_count_from_zero_are_received_after_pauses() -> None:
+    with camera() as source, source.plan.frames(timeout=0.3) as taken:
+        for exposure in range(1, 5):
+            source.send([0], exposure)
+            got = [(frame.batch, frame.missing, np.unique(frame.data).tolist()) for frame in taken]
+            assert got == [(0, 0, [exposure])]
+        assert source.plan.counters().restarts == 3
+
+
+def test_a_slow_camera_has_whole_images_without_a_timeout() -> None:
+    """The timeout of the queue's bursts is none of the plan."""
+    with camera() as source, source.plan.frames(timeout=60.0) as taken:
+        port = source.engine.ports[0]
+        begin = port.now() + 50_000_000
+        times = [begin + i * 10_000_000 + k * 2_000_000 for i in range(5) for k in range(PACKETS)]
+        assert port.tx[0].send(source.packets_of(range(5)), launch_times=times) == 5 * PACKETS
+        got = [next(taken) for _ in range(5)]
+        assert [(frame.batch, frame.missing, frame.timed_out) for frame in got] == [
+            (image, 0, False) for image in range(5)
+        ]
+
+
+@pytest.mark.parametrize("by", ["recorder", "consumer"])
+def test_frames_of_one_packet_are_lost_where_nobody_is_fast_enough(tmp_path: Path, by: str) -> None:
+    received = []
+    with camera(1, 64, buffers=16) as source:
+        if by == "recorder":
+            recorder = source.plan.record(tmp_path)
+        else:
+            taken = source.plan.frames(timeout=60.0)
+            thread = threading.Thread(target=lambda: received.extend(f.batch for f in taken))
+            thread.start()
+        for first in range(0, 40 * 4096, 4096):
+            source.send(range(first, first + 4096))
+        if by == "recorder":
+            recorder.stop()
+            received, *_ = columns(recorder, "batch")
+        else:
+            source.engine.close()
+            thread.join()
+        counters = source.plan.counters()
+    assert counters.packets == counters.complete + counters.lost == source.sent
+    assert (counters.placed, counters.no_buffer) == (counters.complete, counters.lost)
+    assert len(received) == counters.complete
+    assert (np.diff(received) > 0).all()
+
+
+def test_packets_from_before_an_acquisition_are_in_none_of_its_frames(tmp_path: Path) -> None:
+    with camera() as source:
+        recorder = source.plan.record(tmp_path, held=True)
+        source.send([7], 1, lost=(2, 3))
+        recorder.acquire(2)
+        # The rest of image 7, whose first packets came before.
+        source.send([7], 1, lost=(0, 1))
+        source.send([8, 9], 2)
+        wait_for(lambda: recorder.snapshot().acquired == 2)
+        recorder.stop()
+        assert columns(recorder, "batch", "missing") == [[8, 9], [0, 0]]
+        counters = source.plan.counters()
+        assert (counters.early, counters.skipped, counters.incomplete) == (2, 0, 1)
+
+
+def test_a_counter_that_one_frame_uses_up_is_refused() -> None:
+    field = {"bit_offset": 0, "bit_width": 8, "base": "udp_payload"}
+    method = {"seq_packets_per_batch": {"sequence_number": field, "packets_per_batch": 256}}
+    with pytest.raises(ConfigError, match=r"256\s+packets of a batch use all numbers"):
+        Engine.open(loopback(256, method=method))
+
+
+def test_a_timeout_that_few_cameras_keep_is_warned_of() -> None:
+    for timeout_us, warned in ((9999, True), (10_000, False), (0, False)):
+        report = check_config(loopback(timeout_us=timeout_us))
+        assert report.ok
+        assert [warning.path for warning in report.warnings] == (
+            ["interfaces[0].rx.reorder_configs[0].timeout_us"] if warned else []
+        )
