@@ -48,15 +48,15 @@ def alone(what: str, count: int, folder: Path) -> Measurement:
     return rate(once([*command, plugins()] if what.startswith("compressed") else command))
 
 
-def h5py_writes(layout: str, compression: str, count: int, folder: Path) -> Measurement:
+def h5py_writes(compression: str, count: int, folder: Path) -> Measurement:
     """MB/s of h5py."""
-    command = [*script("peers/h5py_frames.py"), layout, compression, str(count)]
+    command = [*script("peers/h5py_frames.py"), compression, str(count)]
     return rate(once([*command, str(folder / "frames.h5")]))
 
 
-def recorded(layout: str, compression: str, writer: str, count: int, folder: Path) -> Measurement:
+def recorded(compression: str, writer: str, count: int, folder: Path) -> Measurement:
     """MB/s of a recorder whose frames come from packets."""
-    command = [*script("ours/record_frames.py"), "fill", layout, compression, writer, str(count)]
+    command = [*script("ours/record_frames.py"), "fill", compression, writer, str(count)]
     done = once([*command, str(folder)])
     notes = {"compressed to": done["stored"] / done["bytes"]} if compression != "none" else {}
     return Measurement(done["bytes"] * 1e3 / done["ns"], notes)
@@ -95,24 +95,18 @@ def main() -> None:
         "MB/s",
         {
             PWRITE: direct(partial(alone, "pwrite-direct", count)),
-            "ours, contiguous, direct": direct(partial(alone, "contiguous-direct", count)),
             "ours, chunked, direct": direct(partial(alone, "chunked-direct", count)),
             "ours, compressed, direct": direct(partial(alone, "compressed-direct", count)),
             DIRECT: direct(partial(fio, count * FRAME)),
             PLAIN: cached(partial(plain_write, count * FRAME)),
-            "ours, contiguous": cached(partial(alone, "contiguous", count)),
             "ours, chunked": cached(partial(alone, "chunked", count)),
-            "h5py, contiguous": cached(partial(h5py_writes, "contiguous", "none", count)),
-            "h5py, chunked": cached(partial(h5py_writes, "chunked", "none", count)),
-            "h5py, compressed": cached(partial(h5py_writes, "chunked", LZ4, count)),
+            "h5py, chunked": cached(partial(h5py_writes, "none", count)),
+            "h5py, compressed": cached(partial(h5py_writes, LZ4, count)),
             "count": direct(partial(alone, "count", count)),
         },
         wants=(
-            Want("ours, contiguous, direct", (PWRITE,), at_least=0.9),
             Want("ours, chunked, direct", (PWRITE,), at_least=0.7),
-            Want("ours, contiguous", (PLAIN,), at_least=0.9),
             Want("ours, chunked", (PLAIN,), at_least=0.7),
-            Want("ours, contiguous, direct", ("h5py, contiguous",), at_least=1),
             Want("ours, chunked, direct", ("h5py, chunked",), at_least=1),
             Want("ours, compressed, direct", ("h5py, compressed",), at_least=1),
         ),
@@ -123,12 +117,9 @@ def main() -> None:
         "MB/s",
         {
             "count": direct(partial(counted, count)),
-            "ours, contiguous, direct": direct(
-                partial(recorded, "contiguous", "none", "direct", count)
-            ),
-            "ours, chunked, direct": direct(partial(recorded, "chunked", "none", "direct", count)),
-            "ours, chunked": cached(partial(recorded, "chunked", "none", "buffered", count)),
-            "ours, compressed, direct": direct(partial(recorded, "chunked", LZ4, "direct", count)),
+            "ours, chunked, direct": direct(partial(recorded, "none", "direct", count)),
+            "ours, chunked": cached(partial(recorded, "none", "buffered", count)),
+            "ours, compressed, direct": direct(partial(recorded, LZ4, "direct", count)),
         },
         rounds=min(args.rounds, 3),
     )

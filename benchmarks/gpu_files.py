@@ -31,9 +31,9 @@ FIRST = 128
 UNKNOWN = 1000
 
 
-def recorded(program: Program, layout: str, writer: str, count: int, folder: Path) -> Measurement:
+def recorded(program: Program, writer: str, count: int, folder: Path) -> Measurement:
     """MB/s of a recorder of frames in GPU memory."""
-    done = program.ask(f"fill {layout} none {writer} {count} {folder.absolute()}")
+    done = program.ask(f"fill none {writer} {count} {folder.absolute()}")
     if done["writer"] != writer:
         raise MissingError(f"the disk takes no writer {writer!r}, only {done['writer']!r}")
     mode = json.loads((folder / "frames_000000.h5.json").read_text()).get("cufile")
@@ -112,7 +112,7 @@ def main() -> None:
 
 
 def measure(args: argparse.Namespace, program: Program) -> None:
-    """Measure both layouts."""
+    """Measure the writers."""
     plain, lack = None, ""
     try:
         plain = Plain()
@@ -128,26 +128,25 @@ def measure(args: argparse.Namespace, program: Program) -> None:
             raise MissingError(lack)
         return plain.write(count, folder)
 
-    def ours(layout: str, writer: str) -> Callable[[], Measurement]:
-        return partial(in_folder, args.disk, 0, partial(recorded, program, layout, writer, count))
+    def ours(writer: str) -> Callable[[], Measurement]:
+        return partial(in_folder, args.disk, 0, partial(recorded, program, writer, count))
 
-    for layout in ("contiguous", "chunked"):
-        comparison.case(
-            layout,
-            "MB/s",
-            {
-                PLAIN: partial(in_folder, args.disk, 0, limit),
-                "ours, cufile": ours(layout, "cufile"),
-                "ours, copied, direct": ours(layout, "direct"),
-                "count": partial(counted, program, count),
-            },
-            wants=(
-                Want("ours, cufile", (PLAIN,)),
-                Want("ours, copied, direct", (PLAIN,)),
-                Want("ours, cufile", ("ours, copied, direct",)),
-            ),
-            digits=2,
-        )
+    comparison.case(
+        "chunked",
+        "MB/s",
+        {
+            PLAIN: partial(in_folder, args.disk, 0, limit),
+            "ours, cufile": ours("cufile"),
+            "ours, copied, direct": ours("direct"),
+            "count": partial(counted, program, count),
+        },
+        wants=(
+            Want("ours, cufile", (PLAIN,)),
+            Want("ours, copied, direct", (PLAIN,)),
+            Want("ours, cufile", ("ours, copied, direct",)),
+        ),
+        digits=2,
+    )
     comparison.finish()
 
 

@@ -620,7 +620,6 @@ class Session:
         prefix: str,
         *,
         first_number: int,
-        layout: str,
         compression: str,
         compression_threads: int,
         plugin_folder: str,

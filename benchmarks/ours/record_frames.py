@@ -1,6 +1,6 @@
 """Records frames that it sends itself to HDF5 files.
 
-usage: record_frames fill LAYOUT COMPRESSION WRITER FRAMES DIRECTORY
+usage: record_frames fill COMPRESSION WRITER FRAMES DIRECTORY
        record_frames count FRAMES
        record_frames follow SECONDS DIRECTORY
        record_frames gpu; then lines `fill ...` and `count ...`, each answered with one of JSON
@@ -149,14 +149,13 @@ def taken_by(recorder: Recorder) -> int:
 def fill(
     engine: Engine,
     stream: Iterator[np.ndarray],
-    layout: str,
     compression: str,
     writer: str,
     count: str,
     directory: str,
 ) -> dict:
     """One file."""
-    options: dict[str, Any] = {"layout": layout, "compression": compression, "writer": writer}
+    options: dict[str, Any] = {"compression": compression, "writer": writer}
     plan = engine.ports[0].reorder["camera"]
     try:  # libraries start before the measurement
         plan.record(directory, "first", max_frames=1, **options).stop()

@@ -215,7 +215,7 @@ def written_by_cufile(folder: Path) -> tuple[str, str]:
         port = engine.port("port")
         try:
             recorder = port.reorder["images"].record(
-                folder, _FILE, layout="contiguous", writer="cufile", max_frames=FRAMES
+                folder, _FILE, writer="cufile", max_frames=FRAMES
             )
         except NotSupportedError as error:
             return "", str(error)
@@ -230,6 +230,7 @@ def written_by_cufile(folder: Path) -> tuple[str, str]:
     if error:
         return "cufile", error
     mode = json.loads(sidecar_path(file).read_bytes())["cufile"]
-    # In a contiguous file, the frames are at the end.
-    stored = np.fromfile(file, np.uint8)[-payloads.size :]
-    return mode, "" if np.array_equal(stored, payloads.ravel()) else f"{file} has other frames"
+    # Each frame is a chunk, whose bytes are in the file as they are.
+    stored = file.read_bytes()
+    same = all(frame.tobytes() in stored for frame in payloads)
+    return mode, "" if same else f"{file} has other frames"

@@ -231,7 +231,7 @@ class FrameDetector(FrameRows):
         self._close()
         self._begin_files()
         wanted = self.num_frames.get() if self._flight is None else self._flight
-        self._open(flown=True, wanted=wanted)
+        self._open(flown=True)
         # No timeout before `complete`: no plan waits for frames yet.
         self._acquire(wanted, flown=True).pause_timeout()
         return self._done("starting to record frames")

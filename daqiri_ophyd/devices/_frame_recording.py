@@ -27,7 +27,7 @@ __all__ = ["RecordingFrames"]
 
 _log = logging.getLogger(__name__)
 
-_RECORD_SETTINGS = ("layout", "compression", "compression_threads", "writer", "durable")
+_RECORD_SETTINGS = ("compression", "compression_threads", "writer", "durable")
 
 
 class _FrameFiles(Recording):
@@ -182,15 +182,13 @@ class RecordingFrames(FrameSettings):
         self._place, self._run = place, run
         return place, is_new
 
-    def _open(self, *, flown: bool, wanted: int = 0) -> None:
-        """Start a recorder, which waits; ``wanted`` is the number of frames, 0 if not known."""
+    def _open(self, *, flown: bool) -> None:
+        """Start a recorder, which waits."""
         place, stream, number = self._place, self._begun(), self._next_number
         options = {name: getattr(self, name).get() for name in _RECORD_SETTINGS}
         if flown:
             for name in ("on_error", "roll_frames", "roll_bytes", "roll_seconds"):
                 options[name] = getattr(self, name).get()
-        if self.layout.get() == "contiguous" and not options["roll_frames"]:
-            options["max_frames"] = wanted
         recorder = self._engine_plan().record(
             Path(place.directory_path),
             place.filename,

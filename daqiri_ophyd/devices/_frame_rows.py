@@ -34,11 +34,6 @@ class FrameRows(RecordingFrames):
 
     def _ready_file(self) -> None:
         """Ensure that a recorder waits with the file of the next reading."""
-        if self.layout.get() != "chunked":
-            raise CaptureError(
-                f"{self.layout.name} is {self.layout.get()!r}, whose files do not grow; that is "
-                "for fly scans. For readings use 'chunked'."
-            )
         _, is_new = self._begin_files()
         self._note_latest()
         if is_new or self._recorder is None or self._flown or self._torn is not None:

@@ -1,7 +1,8 @@
 """Settings of a frame detector."""
 
 import math
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,9 +12,11 @@ from ._outcome import CaptureError
 from ._paths import PathTemplate
 from ._recording_settings import LONGEST_S, RecordingSettings
 from ._reorder import ReorderPlan
-from ._signals import fact, setting
+from ._signals import Readings, fact, setting
 
 __all__ = ["FrameSettings"]
+
+_CHUNKED = "files of frames are always chunked, one chunk per frame: leave layout out."
 
 
 class FrameSettings(RecordingSettings):
@@ -32,14 +35,38 @@ class FrameSettings(RecordingSettings):
     start_flow = setting("")
     require_complete = setting(False)
     writer = setting("buffered", choices=("buffered", "direct", "auto", "cufile"))
-    layout = setting("chunked", choices=("chunked", "contiguous"))
     compression = setting("none", choices=("none", "bitshuffle-lz4"))
     compression_threads = setting(1, "threads", minimum=1)
 
     kernel = fact(lambda detector: detector.plan_device.kernel.get(), "string")
     kernel_arrays = fact(lambda detector: detector.plan_device.kernel_arrays.get(), "string")
 
-    FIXED = ("num_frames", "layout", *RecordingSettings.FIXED)
+    FIXED = ("num_frames", *RecordingSettings.FIXED)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            # A setting of earlier versions.
+            if name == "layout":
+                raise AttributeError(f"{self.name} has no setting layout; {_CHUNKED}")
+            return super().__getattr__(name)
+
+    def configure(self, d: Mapping[str, Any]) -> tuple[Readings, Readings]:
+        """Change settings, given by their names.
+
+        Returns
+        -------
+        tuple of dict
+            Configuration before and after.
+
+        Raises
+        ------
+        ValueError
+            If there is no such setting, or a value is not accepted.
+        """
+        if "layout" in d:
+            raise ValueError(f"layout of {self.name} is {d['layout']!r}; {_CHUNKED}")
+        return super().configure(dict(d))
 
     def __init__(self, prefix: str = "", **kwargs: Any) -> None:
         super().__init__(prefix, **kwargs)

@@ -32,7 +32,8 @@ class FrameFile:
     plan : str
         The reorder plan.
     layout, compression : str
-        ``chunked`` or ``contiguous``; ``none``, ``bitshuffle-lz4``, or numbers of other filters.
+        ``chunked``, or ``contiguous`` for files of earlier versions and other programs; ``none``,
+        ``bitshuffle-lz4``, or numbers of other filters.
     dtype : str
         NumPy name of the type of the elements; empty: NumPy has no such type.
     shape : tuple of int

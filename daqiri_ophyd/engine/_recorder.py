@@ -246,7 +246,7 @@ class Recorder:
     def split(self, frames: int) -> None:
         """Complete the current file with its first frames; the next one begins with the others.
 
-        It ends an acquisition. Only files of layout ``chunked`` can be split.
+        It ends an acquisition.
 
         Parameters
         ----------

@@ -15,7 +15,7 @@ from daqiri_ophyd import _native
 from daqiri_ophyd._native import DeviceArray, ReorderConfig
 
 from ._counters import ReorderCounters
-from ._errors import NotReadyError
+from ._errors import InvalidParameterError, NotReadyError
 from ._frame_kernel import ProcessedPlan
 from ._native_path import native_path
 from ._recorder import Recorder, RecorderGroup, require_counts
@@ -312,7 +312,7 @@ class ReorderPlan(ProcessedPlan):
         prefix: str = "frames",
         *,
         first_number: int = 0,
-        layout: Literal["chunked", "contiguous"] = "chunked",
+        layout: None = None,
         compression: Literal["none", "bitshuffle-lz4"] = "none",
         compression_threads: int = 1,
         writer: Literal["buffered", "direct", "auto", "cufile"] = "buffered",
@@ -330,11 +330,12 @@ class ReorderPlan(ProcessedPlan):
         """Record the frames to HDF5 files, on a native thread; no other receiver gets them.
 
         Files are named ``<prefix>_<number>.h5``, with six digits. Each has a metadata file
-        ``<prefix>_<number>.h5.json``. Frames are in ``/entry/data/data`` (NeXus). Next to them are
-        ``batch``, ``timestamp``, ``last_timestamp`` (ns since the epoch), ``packets``, ``missing``,
-        ``timed_out``, ``lossy`` (frames were lost since the row before) and ``valid``, with a row
-        for each frame. Bit ``i`` of a row of ``valid`` is set if packet ``i`` is present
-        (`numpy.unpackbits` with ``bitorder="little"``).
+        ``<prefix>_<number>.h5.json``. Frames are in ``/entry/data/data`` (NeXus), each in a chunk
+        of its own. Next to them are ``batch``, ``timestamp``, ``last_timestamp`` (ns since the
+        epoch), ``packets``, ``missing``, ``timed_out``, ``lossy`` (frames were lost since the row
+        before) and ``valid``, with a row for each frame. Bit ``i`` of a row of ``valid`` is set if
+        packet ``i`` is present (`numpy.unpackbits` with ``bitorder="little"``). Other processes can
+        read the file meanwhile (SWMR), and see at least the frames that are older than a second.
 
         Parameters
         ----------
@@ -344,25 +345,22 @@ class ReorderPlan(ProcessedPlan):
             Beginning of the file names.
         first_number : int
             Number of the first file.
-        layout : {"chunked", "contiguous"}
-            ``chunked``: each frame is a chunk; other processes can read the file meanwhile (SWMR),
-            and see at least the frames that are older than a second. ``contiguous``: frames are
-            back to back, written at the speed of the disk; the largest number of frames in a file
-            must be known, from ``roll_frames``, ``roll_bytes`` or ``max_frames``.
+        layout : None
+            Leave it out: files of frames are always chunked. Earlier versions had a choice.
         compression : {"none", "bitshuffle-lz4"}
-            Compression of chunks, for layout ``chunked``. ``bitshuffle-lz4`` is HDF5's filter
-            32008; writing and reading the files requires hdf5plugin.
+            Compression of chunks. ``bitshuffle-lz4`` is HDF5's filter 32008; writing and reading
+            the files requires hdf5plugin.
         compression_threads : int
             Threads that compress, 1 to 64. Each holds up to two frames, whose buffers are in use
             until they are compressed.
         writer : {"buffered", "direct", "auto", "cufile"}
             As for `RxQueue.record`. ``direct`` writes frames straight from their buffers if the
             sizes of buffers and frames are multiples of 4096 bytes: up to 16 buffers of the plan
-            are in use until the disk has them. In a chunked file each frame then occupies whole
-            pages of 4 KiB. ``cufile``, for frames in a memory region of kind ``device`` and without
-            compression, writes them from GPU memory with cuFile (GPUDirect Storage); it raises if
-            that is not possible. ``auto`` uses cuFile if possible. Otherwise, and with ``direct``
-            and ``buffered``, such frames are copied to the CPU first.
+            are in use until the disk has them. Each frame then occupies whole pages of 4 KiB.
+            ``cufile``, for frames in a memory region of kind ``device`` and without compression,
+            writes them from GPU memory with cuFile (GPUDirect Storage); it raises if that is not
+            possible. ``auto`` uses cuFile if possible. Otherwise, and with ``direct`` and
+            ``buffered``, such frames are copied to the CPU first.
         on_error, durable
             As for `RxQueue.record`.
         roll_frames, roll_bytes : int
@@ -393,9 +391,10 @@ class ReorderPlan(ProcessedPlan):
         Raises
         ------
         InvalidParameterError
-            If the plan has no ``frame``, the directory does not exist, the first file exists, a
-            number is negative, a choice is not one of those above, ``start_flow`` leads to another
-            queue, or there is a limit in addition to those of a group.
+            If the plan has no ``frame``, the directory does not exist, the first file exists,
+            ``layout`` is given, a number is negative, a choice is not one of those above,
+            ``start_flow`` leads to another queue, or there is a limit in addition to those of a
+            group.
         NotReadyError
             If another receiver takes the frames, or the engine is closed.
         NotSupportedError
@@ -404,6 +403,11 @@ class ReorderPlan(ProcessedPlan):
         GenericFailureError
             If the first file cannot be written.
         """
+        if layout is not None:
+            raise InvalidParameterError(
+                f"layout is {layout!r}; files of frames are always chunked, one chunk per frame: "
+                "leave layout out"
+            )
         numbers = {
             "first_number": first_number,
             "roll_frames": roll_frames,
@@ -416,7 +420,6 @@ class ReorderPlan(ProcessedPlan):
             *self._place,
             native_path(Path(directory).absolute()),
             prefix,
-            layout=layout,
             compression=compression,
             plugin_folder="" if compression == "none" else _plugin_folder(),
             writer=writer,

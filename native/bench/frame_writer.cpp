@@ -3,7 +3,7 @@
 // includes flushing to the disk.
 //
 // usage: bench_frame_writer WHAT FRAMES DIRECTORY [plugin folder]
-//        WHAT: contiguous, chunked or compressed, with "-direct" for the direct writer
+//        WHAT: chunked or compressed, with "-direct" for the direct writer
 //              pwrite-direct: plain calls with O_DIRECT, eight at once
 //              count: nothing is written
 
@@ -97,13 +97,17 @@ FrameForm form() {
   return {config, UNITS};
 }
 
-std::unique_ptr<FrameWriter> writer_for(const std::string& what, std::uint64_t frames,
-                                        const std::string& directory, const std::string& plugins) {
+std::unique_ptr<FrameWriter> writer_for(const std::string& what, const std::string& directory,
+                                        const std::string& plugins) {
+  if (!what.starts_with("chunked") && !what.starts_with("compressed")) {
+    throw std::runtime_error("WHAT is '" + what +
+                             "'; files are chunked: accepted are chunked, compressed, "
+                             "chunked-direct, compressed-direct, pwrite-direct and count");
+  }
   std::string why_not;
   const WriterKind wanted = what.ends_with("-direct") ? WriterKind::DIRECT : WriterKind::BUFFERED;
   const WriterKind kind = possible_writer(wanted, directory, why_not);
   if (!why_not.empty()) throw std::runtime_error(why_not);
-  if (what.starts_with("contiguous")) return contiguous_frames(form(), frames, kind);
   std::unique_ptr<FrameCompressor> compressor;
   if (what.starts_with("compressed"))
     compressor = std::make_unique<FrameCompressor>(BitshuffleLz4::load(plugins), FRAME, 2, 1);
@@ -175,7 +179,7 @@ int main(int argc, char** argv) try {
   ReadyFrames ready;
   std::unique_ptr<FrameWriter> writer;
   const bool bare = what == "pwrite-direct" || what == "count";
-  if (!bare) writer = writer_for(what, frames, directory, argc > 4 ? argv[4] : "");
+  if (!bare) writer = writer_for(what, directory, argc > 4 ? argv[4] : "");
   const double cpu = cpu_seconds();
   const std::uint64_t begun = monotonic_ns();
   if (what == "pwrite-direct") {

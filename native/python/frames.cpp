@@ -69,17 +69,16 @@ void bind_record_frames(py::class_<OpenSession, std::shared_ptr<OpenSession>>& s
   session.def(
       "record_frames",
       [](OpenSession& open, int port, std::size_t position, std::string directory,
-         std::string prefix, std::uint64_t first_number, const std::string& layout,
-         const std::string& compression, std::uint32_t compression_threads,
-         std::string plugin_folder, const std::string& writer, const std::string& on_error_word,
-         bool durable, std::uint64_t roll_frames, std::uint64_t roll_bytes, double roll_seconds,
-         std::uint64_t max_frames, double max_seconds, std::optional<FlowId> start_flow, bool held,
+         std::string prefix, std::uint64_t first_number, const std::string& compression,
+         std::uint32_t compression_threads, std::string plugin_folder, const std::string& writer,
+         const std::string& on_error_word, bool durable, std::uint64_t roll_frames,
+         std::uint64_t roll_bytes, double roll_seconds, std::uint64_t max_frames,
+         double max_seconds, std::optional<FlowId> start_flow, bool held,
          std::shared_ptr<RecorderGroup> group) {
         reorder::RunningPlan& plan = open.session().reorder_plans(port).at(position);
         const RecorderOptions options{.directory = std::move(directory),
                                       .prefix = std::move(prefix),
                                       .first_number = first_number,
-                                      .layout = frame_layout(layout),
                                       .compression = frame_compression(compression),
                                       .compression_threads = compression_threads,
                                       .plugin_folder = std::move(plugin_folder),
@@ -98,11 +97,10 @@ void bind_record_frames(py::class_<OpenSession, std::shared_ptr<OpenSession>>& s
         return RecorderHandle(open.record(plan, options));
       },
       py::arg("port"), py::arg("position"), py::arg("directory"), py::arg("prefix"), py::kw_only(),
-      py::arg("first_number"), py::arg("layout"), py::arg("compression"),
-      py::arg("compression_threads"), py::arg("plugin_folder"), py::arg("writer"),
-      py::arg("on_error"), py::arg("durable"), py::arg("roll_frames"), py::arg("roll_bytes"),
-      py::arg("roll_seconds"), py::arg("max_frames"), py::arg("max_seconds"), py::arg("start_flow"),
-      py::arg("held"), py::arg("group"));
+      py::arg("first_number"), py::arg("compression"), py::arg("compression_threads"),
+      py::arg("plugin_folder"), py::arg("writer"), py::arg("on_error"), py::arg("durable"),
+      py::arg("roll_frames"), py::arg("roll_bytes"), py::arg("roll_seconds"), py::arg("max_frames"),
+      py::arg("max_seconds"), py::arg("start_flow"), py::arg("held"), py::arg("group"));
 }
 
 void bind_frames(py::module_& m) {

@@ -49,11 +49,6 @@ FrameCompression frame_compression(const std::string& word) {
       {{"none", FrameCompression::NONE}, {"bitshuffle-lz4", FrameCompression::BITSHUFFLE_LZ4}});
 }
 
-FrameLayout frame_layout(const std::string& word) {
-  return value_of<FrameLayout>(
-      "layout", word, {{"chunked", FrameLayout::CHUNKED}, {"contiguous", FrameLayout::CONTIGUOUS}});
-}
-
 WriterKind writer_kind(const std::string& word) {
   return value_of<WriterKind>("writer", word,
                               {{"buffered", WriterKind::BUFFERED},

@@ -56,7 +56,6 @@ class RecorderHandle {
 
 // Options given as words. Throw Error INVALID_PARAMETER with the accepted words.
 CaptureFormat capture_format(const std::string& word);
-FrameLayout frame_layout(const std::string& word);
 FrameCompression frame_compression(const std::string& word);
 WriterKind writer_kind(const std::string& word);
 OnError on_error(const std::string& word);

@@ -230,20 +230,19 @@ class ChunkedFrames final : public FrameWriter {
   }
 
   void lay_out(Open& opened, const std::string& path) const {
-    opened.file = hdf5::create(*opened.storage, path, hdf5::Format::LATEST);
-    make_frame_layout(
-        opened.file, form_, 0, true, [this](const FrameColumn* column, hid_t properties) {
-          std::vector<hsize_t> chunk{1};
-          if (column == nullptr) {
-            chunk.insert(chunk.end(), form_.shape.begin(), form_.shape.end());
-          } else {
-            chunk.front() = chunk_rows_[static_cast<std::size_t>(*column)];
-            if (*column == FrameColumn::VALID) chunk.push_back(form_.valid_bytes());
-          }
-          hdf5::require(H5Pset_chunk(properties, static_cast<int>(chunk.size()), chunk.data()) >= 0,
-                        LAY_OUT);
-          if (column == nullptr && compressor_) compressor_->filter().add_to(properties);
-        });
+    opened.file = hdf5::create(*opened.storage, path);
+    make_frame_layout(opened.file, form_, [this](const FrameColumn* column, hid_t properties) {
+      std::vector<hsize_t> chunk{1};
+      if (column == nullptr) {
+        chunk.insert(chunk.end(), form_.shape.begin(), form_.shape.end());
+      } else {
+        chunk.front() = chunk_rows_[static_cast<std::size_t>(*column)];
+        if (*column == FrameColumn::VALID) chunk.push_back(form_.valid_bytes());
+      }
+      hdf5::require(H5Pset_chunk(properties, static_cast<int>(chunk.size()), chunk.data()) >= 0,
+                    LAY_OUT);
+      if (column == nullptr && compressor_) compressor_->filter().add_to(properties);
+    });
     hdf5::require(H5Fstart_swmr_write(opened.file) >= 0, "enable concurrent reading");
     const hdf5::Handle access(H5Pcreate(H5P_DATASET_ACCESS), H5Pclose, LAY_OUT);
     // Frames bypass the chunk cache.

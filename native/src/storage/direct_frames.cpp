@@ -15,12 +15,12 @@ namespace daqiri {
 
 void DirectWrites::FreePages::operator()(std::byte* pages) const noexcept { std::free(pages); }
 
-DirectWrites::DirectWrites(std::size_t size, std::unique_ptr<WriteBackend> backend, bool apart)
+DirectWrites::DirectWrites(std::size_t size, std::unique_ptr<WriteBackend> backend)
     : backend_(std::move(backend)),
       writes_(std::clamp<std::size_t>(2 * THREADS * CALL / std::max<std::size_t>(size, 1),
                                       THREADS + 1, MOST)) {
   try {
-    for (std::size_t i = 0; i < (apart ? THREADS : 1); ++i)
+    for (std::size_t i = 0; i < THREADS; ++i)
       threads_.push_back(start_thread([this] { run(); }));
   } catch (...) {
     {
@@ -179,61 +179,6 @@ int DirectWrites::perform(std::uint64_t first, std::uint64_t end) noexcept {
   for (std::uint64_t i = first; i < end; ++i)
     write(i).in_file = write(i).offset - offset + write(i).size <= written;
   return problem;
-}
-
-// --- Contiguous frames
-
-namespace {
-
-class DirectFrames final : public FileOutput {
- public:
-  DirectFrames(std::size_t frame, std::unique_ptr<WriteBackend> backend)
-      : frame_(frame), writes_(frame, std::move(backend), frame % DIRECT_PAGE == 0) {}
-
-  [[nodiscard]] const char* name() const noexcept override { return writes_.name(); }
-  [[nodiscard]] std::string cufile_mode() const override { return writes_.cufile_mode(); }
-
-  int begin(int fd, const std::string& path, const FileTally& whole) noexcept override {
-    whole_ = before_ = whole;
-    preallocation_.begin(fd, whole.size);
-    return writes_.begin(fd, path);
-  }
-
-  int put(RecordBatch& batch) noexcept override {
-    const iovec frame = batch.pieces().front();
-    preallocation_.reserve(batch.before().size + frame.iov_len);
-    const int problem =
-        writes_.put(batch.before().size, frame.iov_base, frame.iov_len, batch.owner());
-    note_whole();
-    return problem;
-  }
-
-  int sync() noexcept override {
-    const int problem = writes_.wait();
-    note_whole();
-    return problem;
-  }
-
-  void end() noexcept override { writes_.end(); }
-
- private:
-  void note_whole() noexcept {
-    const std::uint64_t frames = writes_.whole();
-    whole_ = before_;
-    whole_.size += frames * frame_;
-    whole_.packets += frames;
-  }
-
-  const std::size_t frame_;
-  FileTally before_;
-  DirectWrites writes_;
-};
-
-}  // namespace
-
-std::unique_ptr<FileOutput> direct_frames_output(std::size_t frame,
-                                                 std::unique_ptr<WriteBackend> backend) {
-  return std::make_unique<DirectFrames>(frame, std::move(backend));
 }
 
 }  // namespace daqiri

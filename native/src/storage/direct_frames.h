@@ -29,10 +29,8 @@ class DirectWrites {
   /// Limit for one call.
   static constexpr std::size_t MOST_PIECES = 2 * MOST;
 
-  /// `size`: bytes of a usual write. `apart`: no page contains bytes of two writes; otherwise the
-  /// writes are done one after another. Throws Error if no more threads can be started.
-  explicit DirectWrites(std::size_t size, std::unique_ptr<WriteBackend> backend = direct_backend(),
-                        bool apart = true);
+  /// `size`: bytes of a usual write. Throws Error if no more threads can be started.
+  explicit DirectWrites(std::size_t size, std::unique_ptr<WriteBackend> backend = direct_backend());
   DirectWrites(const DirectWrites&) = delete;
   DirectWrites& operator=(const DirectWrites&) = delete;
   /// Finishes all writes in flight.
@@ -113,9 +111,5 @@ class DirectWrites {
   bool stopping_{false};
   std::vector<std::jthread> threads_;
 };
-
-/// For contiguous frames: of whole pages, or in device memory. Each batch is one frame.
-std::unique_ptr<FileOutput> direct_frames_output(
-    std::size_t frame, std::unique_ptr<WriteBackend> backend = direct_backend());
 
 }  // namespace daqiri

@@ -46,11 +46,9 @@ class RecordBatch {
   static constexpr std::size_t MAX_HEADER = 16;
   static constexpr std::size_t MAX_RECORDS = 2048;
 
-  /// Clear the batch; the next record follows `before`. `owner`: the burst that contains all bytes,
-  /// if it may be held until they are in the file.
-  void begin(const FileTally& before, Burst* owner = nullptr) noexcept {
+  /// Clear the batch; the next record follows `before`.
+  void begin(const FileTally& before) noexcept {
     before_ = before;
-    owner_ = owner;
     num_pieces_ = num_records_ = staged_ = stretch_ = 0;
     bytes_ = 0;
   }
@@ -72,10 +70,6 @@ class RecordBatch {
       std::memcpy(room(), data, size);
       return stage(size);
     }
-    refer_to(data, size);
-  }
-  /// Like `put`, but reads no byte: they may be in device memory.
-  void refer_to(void* data, std::uint32_t size) noexcept {
     end_stretch();
     pieces_[num_pieces_++] = {data, size};
     bytes_ += size;
@@ -93,7 +87,6 @@ class RecordBatch {
   }
   [[nodiscard]] std::uint32_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] const FileTally& before() const noexcept { return before_; }
-  [[nodiscard]] Burst* owner() const noexcept { return owner_; }
   /// The tally of records that are complete after the first `bytes` of the batch.
   [[nodiscard]] FileTally tally_at(std::uint64_t bytes) const noexcept {
     FileTally tally = before_;
@@ -132,7 +125,6 @@ class RecordBatch {
   std::array<Mark, MAX_RECORDS> marks_;
   std::array<std::byte, STAGING> staging_;
   FileTally before_;
-  Burst* owner_{nullptr};
   std::size_t num_pieces_{0};
   std::size_t num_records_{0};
   std::size_t staged_{0};
@@ -215,10 +207,8 @@ class FileOutput {
   FileOutput& operator=(const FileOutput&) = delete;
   virtual ~FileOutput() = default;
 
-  /// "buffered", "direct", "cufile"
+  /// "buffered", "direct"
   [[nodiscard]] virtual const char* name() const noexcept = 0;
-  /// The mode of cuFile; empty: another output.
-  [[nodiscard]] virtual std::string cufile_mode() const { return {}; }
   /// Continue after the first `whole.size` bytes of the open file `fd` at `path`. Returns errno, 0:
   /// success.
   virtual int begin(int fd, const std::string& path, const FileTally& whole) noexcept = 0;

@@ -134,8 +134,7 @@ const char* name_of(FrameColumn column) noexcept { return NAMES[static_cast<std:
 
 std::string detector_of(const FrameForm& form) { return "/entry/instrument/" + form.plan; }
 
-void make_frame_layout(hid_t file, const FrameForm& form, std::uint64_t frames, bool grows,
-                       const FrameStorage& storage) {
+void make_frame_layout(hid_t file, const FrameForm& form, const FrameStorage& storage) {
   const Handle root(H5Gopen2(file, "/", H5P_DEFAULT), H5Gclose, LAY_OUT);
   set_text(root, "NX_class", "NXroot");
   set_text(root, "default", "entry");
@@ -149,7 +148,7 @@ void make_frame_layout(hid_t file, const FrameForm& form, std::uint64_t frames, 
   const auto make = [&](const char* name, hid_t type, std::vector<hsize_t> extents,
                         const FrameColumn* column) {
     std::vector<hsize_t> most = extents;
-    if (grows) most.front() = H5S_UNLIMITED;
+    most.front() = H5S_UNLIMITED;
     const Handle space(
         H5Screate_simple(static_cast<int>(extents.size()), extents.data(), most.data()), H5Sclose,
         LAY_OUT);
@@ -166,7 +165,7 @@ void make_frame_layout(hid_t file, const FrameForm& form, std::uint64_t frames, 
   };
   for (std::size_t c = 0; c < NUM_FRAME_COLUMNS; ++c) {
     const auto column = static_cast<FrameColumn>(c);
-    std::vector<hsize_t> extents{frames};
+    std::vector<hsize_t> extents{0};
     if (column == FrameColumn::VALID) extents.push_back(form.valid_bytes());
     if (column == FrameColumn::LOSSY) {
       make(name_of(column), truth_type(), extents, &column);
@@ -174,7 +173,7 @@ void make_frame_layout(hid_t file, const FrameForm& form, std::uint64_t frames, 
       make(name_of(column), type_of(column), extents, &column);
     }
   }
-  std::vector<hsize_t> extents{frames};
+  std::vector<hsize_t> extents{0};
   extents.insert(extents.end(), form.shape.begin(), form.shape.end());
   make("data", form.type(), extents, nullptr);
 }

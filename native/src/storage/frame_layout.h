@@ -57,9 +57,7 @@ std::string detector_of(const FrameForm& form);
 /// first for the columns, then with null for the frames.
 using FrameStorage = std::function<void(const FrameColumn* column, hid_t properties)>;
 
-/// Makes the groups, and datasets for `frames` frames; `grows`: more frames can be added. Throws
-/// Error.
-void make_frame_layout(hid_t file, const FrameForm& form, std::uint64_t frames, bool grows,
-                       const FrameStorage& storage);
+/// Makes the groups, and empty datasets that grow. Throws Error.
+void make_frame_layout(hid_t file, const FrameForm& form, const FrameStorage& storage);
 
 }  // namespace daqiri

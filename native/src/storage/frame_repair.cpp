@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "storage/contiguous_structure.h"
 #include "storage/frame_compression.h"
 #include "storage/frame_layout.h"
 #include "storage/hdf5_file.h"
@@ -257,35 +256,6 @@ void count(FoundFrames& found, const Datasets& datasets, H5D_layout_t layout, st
   }
 }
 
-/// Cut a contiguous file with the structure that a recorder writes. Returns false for other files.
-bool cut_contiguous(const std::string& path, std::uint64_t frames) {
-  Handle file = open_file(path, H5F_ACC_RDONLY);
-  ReorderConfig config;
-  ContiguousPlaces places;
-  std::uint64_t length = 0;
-  std::uint32_t units = 0;
-  {
-    const Datasets datasets(file);
-    const Datasets::Dataset& data = datasets.frames();
-    length = data.extents.front();
-    if (length <= frames || data.extents.size() < 2 ||
-        H5Pget_layout(data.creation()) != H5D_CONTIGUOUS)
-      return false;
-    config.name_ = datasets.plan;
-    config.frame_.shape_.assign(data.extents.begin() + 1, data.extents.end());
-    config.frame_.dtype_ = numpy_name(Handle(H5Dget_type(data.handle), H5Tclose, READ));
-    const Datasets::Dataset& valid = datasets.column(FrameColumn::VALID);
-    units = static_cast<std::uint32_t>(8 * valid.width);
-    for (std::size_t c = 0; c < NUM_FRAME_COLUMNS; ++c)
-      places.columns[c] = H5Dget_offset(datasets.all[c].handle);
-    places.frames = H5Dget_offset(data.handle);
-    // No recorder writes such a file.
-    if (config.frame_.dtype_.empty() || data.width != FrameForm(config, units).bytes) return false;
-  }
-  file.close();
-  return cut_contiguous(path, FrameForm(config, units), places, length, frames);
-}
-
 /// Throws Error if datasets are longer and cannot be cut; does not change the file.
 void require_cuttable(const std::string& path, std::uint64_t frames) {
   const Handle file = open_file(path, H5F_ACC_RDONLY);
@@ -361,7 +331,6 @@ FoundFrames examine_frames(const std::string& path, bool live) {
 void cut_frames(const std::string& path, std::uint64_t frames) {
   const Opened opened = look_at(path);
   with_path(path, [&] {
-    if (cut_contiguous(path, frames)) return;
     require_cuttable(path, frames);
     Handle file = open_file(path, H5F_ACC_RDWR);
     // The end in the superblock may be older than the data after it.

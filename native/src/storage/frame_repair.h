@@ -11,7 +11,7 @@ namespace daqiri {
 /// Contents of a file of frames.
 struct FoundFrames {
   std::string plan;
-  /// "contiguous", "chunked"
+  /// "chunked"; "contiguous": written by an earlier version or another program.
   std::string layout;
   /// "none", "bitshuffle-lz4", or the numbers of other filters.
   std::string compression;

@@ -133,8 +133,5 @@ std::unique_ptr<FrameWriter> chunked_frames(FrameForm form,
                                             std::unique_ptr<FrameCompressor> compressor,
                                             WriterKind kind,
                                             std::unique_ptr<WriteBackend> device = nullptr);
-/// Contiguous frames, at most `room`.
-std::unique_ptr<FrameWriter> contiguous_frames(FrameForm form, std::uint64_t room, WriterKind kind,
-                                               std::unique_ptr<WriteBackend> device = nullptr);
 
 }  // namespace daqiri

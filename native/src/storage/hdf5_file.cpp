@@ -114,12 +114,11 @@ hid_t driver() {
   return id;
 }
 
-Handle access_to(Storage& storage, Format format) {
+Handle access_to(Storage& storage) {
   Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "describe an HDF5 file");
   const DriverInfo info{&storage};
-  const H5F_libver_t least = format == Format::LATEST ? H5F_LIBVER_LATEST : H5F_LIBVER_EARLIEST;
   require(driver() >= 0 && H5Pset_driver(access, driver(), &info) >= 0 &&
-              H5Pset_libver_bounds(access, least, H5F_LIBVER_LATEST) >= 0 &&
+              H5Pset_libver_bounds(access, H5F_LIBVER_LATEST, H5F_LIBVER_LATEST) >= 0 &&
               H5Pset_fclose_degree(access, H5F_CLOSE_STRONG) >= 0 &&
               H5Pset_sieve_buf_size(access, 0) >= 0 && H5Pset_small_data_block_size(access, 0) >= 0,
           "describe an HDF5 file");
@@ -163,16 +162,16 @@ bool Handle::close() noexcept {
   return id < 0 || close_(id) >= 0;
 }
 
-Handle create(Storage& storage, const std::string& name, Format format) {
+Handle create(Storage& storage, const std::string& name) {
   enter();
-  const Handle access = access_to(storage, format);
+  const Handle access = access_to(storage);
   return {H5Fcreate(name.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access), H5Fclose,
           "create an HDF5 file"};
 }
 
 Handle reopen(Storage& storage, const std::string& name) {
   enter();
-  const Handle access = access_to(storage, Format::LATEST);
+  const Handle access = access_to(storage);
   const hbool_t forget = true;
   // Like h5clear.
   require(H5Pset(access, "clear_status_flags", &forget) >= 0, "clear the marks of an HDF5 file");
@@ -185,35 +184,6 @@ haddr_t Storage::allocate(H5FD_mem_t /*type*/, hsize_t bytes) noexcept {
   const haddr_t at = end_;
   end_ += bytes;
   return at;
-}
-
-haddr_t Image::allocate(H5FD_mem_t type, hsize_t bytes) noexcept {
-  constexpr haddr_t ALIGNMENT = 8;
-  const auto allocated = [&](haddr_t at) {
-    set_end(std::max<haddr_t>(end(), at + bytes));
-    return at;
-  };
-  if (type == H5FD_MEM_DRAW && values_at_ != HADDR_UNDEF)
-    return allocated(std::exchange(values_at_, HADDR_UNDEF));
-  const bool header = type == H5FD_MEM_OHDR || type == H5FD_MEM_SUPER;
-  haddr_t& next = header && next_header_ + bytes <= HEADERS ? next_header_ : next_;
-  if (next + bytes > bytes_.size()) return HADDR_UNDEF;
-  const haddr_t at = next;
-  next = (next + bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-  return allocated(at);
-}
-
-bool Image::read(haddr_t at, void* to, std::size_t bytes) noexcept {
-  if (at + bytes > bytes_.size()) return false;
-  std::memcpy(to, bytes_.data() + at, bytes);
-  return true;
-}
-
-bool Image::write(H5FD_mem_t /*type*/, haddr_t at, const void* from, std::size_t bytes) noexcept {
-  if (at + bytes > bytes_.size()) return false;
-  std::memcpy(bytes_.data() + at, from, bytes);
-  written_ = std::max<haddr_t>(written_, at + bytes);
-  return true;
 }
 
 }  // namespace daqiri::hdf5

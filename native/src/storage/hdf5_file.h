@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "daqiri/error.h"
 
@@ -74,37 +73,9 @@ std::string latest_error();
 /// Throws Error GENERIC_FAILURE: "cannot <action> (HDF5: <message of the library>)" unless `good`.
 void require(bool good, const char* action);
 
-enum class Format : std::uint8_t { EARLIEST, LATEST };
-
 /// Create a file in `storage`, which is empty and outlives it. Throws Error.
-Handle create(Storage& storage, const std::string& name, Format format);
+Handle create(Storage& storage, const std::string& name);
 /// Open the file in `storage` for writing; clears marks that a killed writer left. Throws Error.
 Handle reopen(Storage& storage, const std::string& name);
-
-/// A complete file in memory, up to `room` bytes, without the values of datasets. Object headers
-/// are together at the beginning.
-class Image final : public Storage {
- public:
-  static constexpr std::size_t HEADERS = 4096;
-
-  explicit Image(std::size_t room) : bytes_(room) {}
-
-  /// The next dataset's values are at `offset` in the file.
-  void place_values(haddr_t offset) noexcept { values_at_ = offset; }
-  [[nodiscard]] const std::vector<std::byte>& bytes() const noexcept { return bytes_; }
-
-  haddr_t allocate(H5FD_mem_t type, hsize_t bytes) noexcept override;
-  bool read(haddr_t at, void* to, std::size_t bytes) noexcept override;
-  bool write(H5FD_mem_t type, haddr_t at, const void* from, std::size_t bytes) noexcept override;
-  bool truncate() noexcept override { return true; }
-  [[nodiscard]] haddr_t size() const noexcept override { return written_; }
-
- private:
-  std::vector<std::byte> bytes_;
-  haddr_t next_header_{0};
-  haddr_t next_{HEADERS};
-  haddr_t values_at_{HADDR_UNDEF};
-  haddr_t written_{0};
-};
 
 }  // namespace daqiri::hdf5

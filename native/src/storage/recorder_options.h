@@ -14,9 +14,7 @@ namespace daqiri {
 
 /// Format of packet files.
 enum class CaptureFormat : std::uint8_t { PCAP, RAW };
-/// Layout of frames in HDF5 files: one chunk per frame, or contiguous.
-enum class FrameLayout : std::uint8_t { CHUNKED, CONTIGUOUS };
-/// Compression of chunks.
+/// Compression of frames in HDF5 files, which have one chunk per frame.
 enum class FrameCompression : std::uint8_t { NONE, BITSHUFFLE_LZ4 };
 /// What a recorder does if its file cannot be written: count records as lost until it ends, or
 /// retry regularly.
@@ -36,7 +34,6 @@ struct RecorderOptions {
   /// raw: bytes to omit at the beginning of each packet.
   std::uint64_t packet_data_offset{0};
   /// For frames.
-  FrameLayout layout{FrameLayout::CHUNKED};
   FrameCompression compression{FrameCompression::NONE};
   std::uint32_t compression_threads{1};
   /// Folder with the compression's plugin; empty: HDF5's default folders.

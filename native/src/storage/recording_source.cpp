@@ -121,7 +121,6 @@ class PlanFrames final : public RecordingSource {
   [[nodiscard]] const char* kind() const noexcept override { return "reorder_plan"; }
   void describe(const RecorderOptions& options, JsonObject& object) const override {
     object.text("format", "hdf5");
-    object.text("layout", options.layout == FrameLayout::CONTIGUOUS ? "contiguous" : "chunked");
     object.text("compression",
                 options.compression == FrameCompression::NONE ? "none" : "bitshuffle-lz4");
     std::string shape;
@@ -141,21 +140,7 @@ class PlanFrames final : public RecordingSource {
 
   /// Throws Error INVALID_PARAMETER for options that frames do not support.
   void require(const RecorderOptions& options) const {
-    const bool contiguous = options.layout == FrameLayout::CONTIGUOUS;
-    const auto refuse = [](const std::string& text) {
-      throw Error(Status::INVALID_PARAMETER, text);
-    };
-    if (contiguous && room(options) == 0) {
-      refuse(
-          "layout is 'contiguous', and no limit determines the number of frames in a file; set "
-          "roll_frames, roll_bytes or max_frames");
-    }
     FrameCompressor::require_threads(options.compression_threads);
-    if (contiguous && options.compression != FrameCompression::NONE) {
-      refuse(
-          "compression is 'bitshuffle-lz4' with layout 'contiguous'; accepted is 'none', or layout "
-          "'chunked'");
-    }
     if (options.writer == WriterKind::CUFILE) require_cufile(options);
   }
 
@@ -199,8 +184,6 @@ class PlanFrames final : public RecordingSource {
 
   [[nodiscard]] std::unique_ptr<FrameWriter> make_file_writer(
       const RecorderOptions& options, WriterKind kind, std::unique_ptr<WriteBackend> device) const {
-    if (options.layout == FrameLayout::CONTIGUOUS)
-      return contiguous_frames(form_, room(options), kind, std::move(device));
     std::unique_ptr<FrameCompressor> compressor;
     if (options.compression == FrameCompression::BITSHUFFLE_LZ4) {
       compressor =
@@ -208,18 +191,6 @@ class PlanFrames final : public RecordingSource {
                                             H5Tget_size(form_.type()), options.compression_threads);
     }
     return chunked_frames(form_, std::move(compressor), kind, std::move(device));
-  }
-
-  /// Number of frames that a contiguous file can have; 0: unknown.
-  [[nodiscard]] std::uint64_t room(const RecorderOptions& options) const noexcept {
-    std::uint64_t room = RecordWriter::NO_LIMIT;
-    const std::uint64_t most =
-        options.group ? options.group->limits().max_packets : options.max_packets;
-    if (most > 0) room = std::min(room, most);
-    if (options.roll_packets > 0) room = std::min(room, options.roll_packets);
-    if (options.roll_bytes > 0)
-      room = std::min(room, (options.roll_bytes + form_.bytes - 1) / form_.bytes);
-    return room == RecordWriter::NO_LIMIT ? 0 : room;
   }
 
   reorder::RunningPlan& plan_;

@@ -122,13 +122,12 @@ TEST_CASE("Frames of a device are written one by one, from where they are, at an
           "[storage][direct]") {
   const TempDir dir("/var/tmp");
   const std::size_t size = GENERATE(1UL, DIRECT_PAGE, 3 * DIRECT_PAGE - 5);
-  const bool apart = GENERATE(true, false);
   Bench bench = frames_of(whole_pages(size) + 64);
   const File file = make_file(dir / "frames");
   Bytes expected;
   auto made = std::make_unique<DeviceBackend>();
   const DeviceBackend& backend = *made;
-  DirectWrites writes(size, std::move(made), apart);
+  DirectWrites writes(size, std::move(made));
   REQUIRE(writes.begin(file.fd(), dir / "frames") == 0);
   for (std::uint32_t i = 0; i < 40; ++i) {
     const Bytes bytes = random_bytes(size, i);

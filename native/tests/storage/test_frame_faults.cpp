@@ -70,11 +70,10 @@ bool direct_possible(const TempDir& dir) {
 }
 
 /// With `kind` CUFILE, frames are in device memory.
-std::unique_ptr<FrameWriter> make_writer(bool chunked, WriterKind kind) {
+std::unique_ptr<FrameWriter> make_writer(WriterKind kind) {
   std::unique_ptr<WriteBackend> device;
   if (kind == WriterKind::CUFILE) device = std::make_unique<DeviceBackend>();
-  return chunked ? chunked_frames(camera(), nullptr, kind, std::move(device))
-                 : contiguous_frames(camera(), 100, kind, std::move(device));
+  return chunked_frames(camera(), nullptr, kind, std::move(device));
 }
 
 /// A source whose frames come from the test.
@@ -121,7 +120,6 @@ std::shared_ptr<Session> quiet_session() {
 TEST_CASE("A rewind that a disk interrupts leaves a file of the frames that were kept",
           "[storage][frames]") {
   const TempDir dir("/var/tmp");
-  const bool chunked = GENERATE(true, false);
   const WriterKind kind = GENERATE(WriterKind::BUFFERED, WriterKind::DIRECT, WriterKind::CUFILE);
   if (kind == WriterKind::DIRECT && !direct_possible(dir)) return;
   Frames frames;
@@ -129,7 +127,7 @@ TEST_CASE("A rewind that a disk interrupts leaves a file of the frames that were
   int turn = 0;
   for (; interrupted && turn < 100; ++turn) {
     const std::string path = dir / (std::to_string(turn) + ".h5");
-    const auto writer = make_writer(chunked, kind);
+    const auto writer = make_writer(kind);
     writer->create(path);
     for (int i = 0; i < 10; ++i) REQUIRE(frames.write(*writer) == 1);
     writer->sync();
@@ -156,11 +154,10 @@ TEST_CASE("A rewind that a disk interrupts leaves a file of the frames that were
 
 TEST_CASE("Frames that are taken out of a file are those of the next", "[storage][frames]") {
   const TempDir dir("/var/tmp");
-  const bool chunked = GENERATE(true, false);
   const WriterKind kind = GENERATE(WriterKind::BUFFERED, WriterKind::DIRECT, WriterKind::CUFILE);
   if (kind == WriterKind::DIRECT && !direct_possible(dir)) return;
   Frames frames;
-  const auto writer = make_writer(chunked, kind);
+  const auto writer = make_writer(kind);
   writer->create(dir / "first.h5");
   for (int i = 0; i < 10; ++i) REQUIRE(frames.write(*writer) == 1);
   REQUIRE(writer->rewind(8));
@@ -204,27 +201,6 @@ TEST_CASE("A file of frames that has no more room keeps all that were written",
   const FoundFrames found = examine_frames(path, false);
   CHECK(found.frames == written);
   for (const auto& [name, length] : found.lengths) CHECK(length == written);
-}
-
-TEST_CASE("A contiguous file is not cut to more frames than its bytes hold", "[storage][frames]") {
-  const TempDir dir;
-  Frames frames;
-  const std::string path = dir / "short.h5";
-  const auto writer = contiguous_frames(camera(), 100, WriterKind::BUFFERED);
-  writer->create(path);
-  for (int i = 0; i < 10; ++i) REQUIRE(frames.write(*writer) == 1);
-  writer->close(false);
-  REQUIRE(writer->error().empty());
-  const auto size = static_cast<off_t>(std::filesystem::file_size(path));
-  REQUIRE(truncate(path.c_str(), size - 5 * FRAME_BYTES) == 0);
-  const auto [status, text] = refusal([&] { cut_frames(path, 7); });
-  INFO(text);
-  CHECK(status == Status::INVALID_PARAMETER);
-  CHECK(text.find("has " + std::to_string(size - 5 * FRAME_BYTES) + " bytes") != std::string::npos);
-  CHECK(text.find("end at byte " + std::to_string(size - 3 * FRAME_BYTES)) != std::string::npos);
-  CHECK(std::filesystem::file_size(path) == static_cast<std::uintmax_t>(size - 5 * FRAME_BYTES));
-  cut_frames(path, 5);
-  CHECK(examine_frames(path, false).frames == 5);
 }
 
 TEST_CASE("A recorder that gets no direct writer has a buffered one", "[storage][frames]") {

@@ -21,13 +21,10 @@ NetworkConfig framed() {
 
 /// Records frames of a plan on request.
 struct FrameRecording {
-  explicit FrameRecording(FrameLayout layout) : session(Session::open(framed())) {
+  FrameRecording() : session(Session::open(framed())) {
     RecorderOptions options;
     options.directory = dir.path();
-    options.layout = layout;
     options.held = true;
-    // A contiguous file is created for this number of frames.
-    if (layout == FrameLayout::CONTIGUOUS) options.roll_packets = 100;
     recorder = std::make_unique<Recorder>(session, session->reorder_plans(0).front(), options);
   }
   /// Sends and records frames [first, first + n).
@@ -64,9 +61,8 @@ bool holds(const RecordedFile& file, std::uint32_t number) {
 
 TEST_CASE("A split leaves the first frames, and the others begin the next file",
           "[storage][recorder]") {
-  const FrameLayout layout = GENERATE(FrameLayout::CHUNKED, FrameLayout::CONTIGUOUS);
   const std::uint64_t first = GENERATE(0, 3, 5);
-  FrameRecording r(layout);
+  FrameRecording r;
   r.acquire(0, 5);
   r.recorder->split(first);
   CHECK(r.counts() == std::vector<std::uint64_t>{first});
@@ -91,7 +87,7 @@ TEST_CASE("A split leaves the first frames, and the others begin the next file",
 }
 
 TEST_CASE("A split of more frames than there are is refused", "[storage][recorder]") {
-  FrameRecording r(FrameLayout::CHUNKED);
+  FrameRecording r;
   r.acquire(0, 2);
   const auto [status, text] = refusal([&] { r.recorder->split(3); });
   CHECK(status == Status::INVALID_PARAMETER);

@@ -199,10 +199,6 @@ def test_a_disk_that_fills_up_leaves_whole_frames(
             {"compression": "bitshuffle-lz4", "compression_threads": 65},
             "compression_threads is 65; accepted are 1 to 64",
         ),
-        (
-            {"compression": "bitshuffle-lz4", "layout": "contiguous", "max_frames": 5},
-            "compression is 'bitshuffle-lz4' with layout 'contiguous'",
-        ),
     ],
 )
 def test_compression_that_cannot_be_is_refused(

@@ -42,19 +42,15 @@ COLUMNS = [
     "lossy",
     "valid",
 ]
-LAYOUTS = [{"layout": "chunked"}, {"layout": "contiguous", "roll_frames": 1000}]
-COMPRESSED = {"layout": "chunked", "compression": "bitshuffle-lz4"}
 KINDS = [
-    *LAYOUTS,
-    {"layout": "chunked", "writer": "direct"},
-    COMPRESSED,
-    {**COMPRESSED, "writer": "direct"},
+    {"compression": compression, "writer": writer}
+    for compression in ("none", "bitshuffle-lz4")
+    for writer in ("buffered", "direct")
 ]
 
 
 def name_of(options: dict[str, Any]) -> str:
-    keys = ("layout", "compression", "writer")
-    return " ".join(str(options[key]) for key in keys if key in options)
+    return " ".join(options.values())
 
 
 def images(packets: NDArray[np.uint8]) -> NDArray[np.uint16]:
@@ -107,12 +103,10 @@ def read(path: Path) -> dict[str, NDArray[Any]]:
 
 
 @pytest.mark.parametrize("writer", ["buffered", "auto"])
-@pytest.mark.parametrize("options", LAYOUTS, ids=lambda options: options["layout"])
 @pytest.mark.parametrize("stream", ["loopback", "udp"])
 def test_a_file_has_the_frames_and_what_is_known_of_them(
     stream: str,
-    options: dict[str, Any],
-    writer: str,
+    writer: Any,
     request: pytest.FixtureRequest,
     with_frames: Build,
     made_frames: Frames,
@@ -122,7 +116,7 @@ def test_a_file_has_the_frames_and_what_is_known_of_them(
     with Engine.open(config) as engine:
         source = Source(engine, made_frames(200 * PACKETS, 68))
         begin = engine.ports[0].now()
-        with source.plan.record(tmp_path, writer=writer, **options) as recorder:
+        with source.plan.record(tmp_path, writer=writer) as recorder:
             with pytest.raises(NotReadyError, match="a recorder that writes .*/frames_"):
                 source.plan.frames()
             with pytest.raises(NotReadyError, match="a recorder that writes .*/frames_"):
@@ -162,7 +156,7 @@ def test_a_file_has_the_frames_and_what_is_known_of_them(
         "bytes": 20 * BYTES,
         "dropped": 0,
     }
-    assert told["format"] == "hdf5" and told["layout"] == options["layout"]
+    assert told["format"] == "hdf5"
     assert told["shape"] == [PACKETS, 32] and told["dtype"] == "uint16"
     assert told["reorder_plan"] == f"{engine.ports[0].name}/images"
     assert [flow["id"] for flow in told["flows"]] == [7]
@@ -172,9 +166,8 @@ def test_a_file_has_the_frames_and_what_is_known_of_them(
     assert file.t_last_ns == found["last_timestamp"][-1]
 
 
-@pytest.mark.parametrize("options", LAYOUTS, ids=lambda options: options["layout"])
-def test_files_are_nexus(source: Source, options: dict[str, Any], tmp_path: Path) -> None:
-    with source.plan.record(tmp_path, **options) as recorder:
+def test_files_are_nexus(source: Source, tmp_path: Path) -> None:
+    with source.plan.record(tmp_path) as recorder:
         source.send(2)
         wait_for(lambda: recorder.snapshot().frames == 2)
     with h5py.File(recorder.files()[0].path) as file:
@@ -187,16 +180,14 @@ def test_files_are_nexus(source: Source, options: dict[str, Any], tmp_path: Path
         for name in ["data", *COLUMNS]:
             assert file["entry/data"][name] == detector[name]
         assert detector["timestamp"].attrs["units"] == "ns"
-        chunks = detector["data"].chunks
-        assert chunks == ((1, PACKETS, 32) if options["layout"] == "chunked" else None)
+        assert detector["data"].chunks == (1, PACKETS, 32)
 
 
-@pytest.mark.parametrize("layout", ["chunked", "contiguous"])
 @pytest.mark.parametrize("limit", [{"roll_frames": 4}, {"roll_bytes": 4 * BYTES - 1}])
 def test_files_are_complete_after_so_many_frames(
-    source: Source, layout: Any, limit: dict[str, int], tmp_path: Path
+    source: Source, limit: dict[str, int], tmp_path: Path
 ) -> None:
-    with source.plan.record(tmp_path, layout=layout, max_frames=10, **limit) as recorder:
+    with source.plan.record(tmp_path, max_frames=10, **limit) as recorder:
         wanted = source.send(12)
         wait_for(lambda: not recorder.snapshot().running)
     state, files = recorder.snapshot(), recorder.files()
@@ -237,10 +228,14 @@ def test_recordings_that_cannot_be_are_refused(
     source: Source, loopback: Build, with_frames: Build, tmp_path: Path
 ) -> None:
     record = source.plan.record
-    with pytest.raises(InvalidParameterError, match="set roll_frames, roll_bytes or max_frames"):
-        record(tmp_path, layout="contiguous")
-    with pytest.raises(InvalidParameterError, match="layout is 'tiled'; accepted are 'chunked'"):
-        record(tmp_path, layout="tiled")  # type: ignore[arg-type]
+    # An option of earlier versions.
+    for layout in ("contiguous", "chunked"):
+        with pytest.raises(InvalidParameterError) as refused:
+            record(tmp_path, layout=layout)  # type: ignore[arg-type]
+        assert str(refused.value) == (
+            f"layout is {layout!r}; files of frames are always chunked, one chunk per frame: leave "
+            "layout out"
+        )
     with pytest.raises(InvalidParameterError, match="start_flow is 3; accepted is the id of a"):
         record(tmp_path, start_flow=3)
     with pytest.raises(InvalidParameterError, match="roll_frames is -1"):
@@ -484,7 +479,7 @@ def test_recorders_of_a_group_share_their_limits(
         other = Source(engine, made_frames(200 * PACKETS, 68))
         with (
             source.plan.record(tmp_path, "one", group=group) as one,
-            other.plan.record(tmp_path, "two", group=group, layout="contiguous") as two,
+            other.plan.record(tmp_path, "two", group=group) as two,
         ):
             source.send(4)
             wait_for(lambda: one.snapshot().frames == 4)

@@ -25,12 +25,7 @@ Frames = Callable[..., NDArray[np.uint8]]
 
 PACKETS, FRAMES = 8, 200
 COLUMNS = ["data", "batch", "timestamp", "last_timestamp", "packets", "missing", "valid"]
-DIRECT = {"layout": "chunked", "writer": "direct"}
-LAYOUTS = [{"layout": "chunked"}, DIRECT, {"layout": "contiguous", "roll_frames": 1000}]
-
-
-def name_of(options: dict[str, Any]) -> str:
-    return " ".join(str(options[key]) for key in ("layout", "writer") if key in options)
+WRITERS = ["buffered", "direct"]
 
 
 @pytest.fixture
@@ -68,11 +63,11 @@ WRITER = """
     import numpy as np
     from daqiri_ophyd.engine import Engine
 
-    config, options = json.loads(sys.argv[1]), json.loads(sys.argv[2])
+    config, writer = json.loads(sys.argv[1]), sys.argv[2]
     packets = np.load(sys.argv[3])
     with Engine.open(config) as engine:
         plan = engine.ports[0].reorder["images"]
-        with plan.record(sys.argv[4], **options) as recorder:
+        with plan.record(sys.argv[4], writer=writer) as recorder:
             for first in range(0, len(packets), 80):
                 engine.ports[0].tx[0].send(packets[first : first + 80])
                 while recorder.snapshot().frames * 8 < first + 80:
@@ -82,12 +77,12 @@ WRITER = """
 """
 
 
-@pytest.mark.parametrize("options", LAYOUTS, ids=name_of)
+@pytest.mark.parametrize("writer", WRITERS)
 def test_a_killed_process_leaves_the_frames_that_were_flushed(
-    config: dict[str, Any], packets: NDArray[np.uint8], options: dict[str, Any], disk: Path
+    config: dict[str, Any], packets: NDArray[np.uint8], writer: Any, disk: Path
 ) -> None:
     np.save(disk / "packets.npy", packets)
-    words = [json.dumps(config), json.dumps(options), disk / "packets.npy", disk]
+    words = [json.dumps(config), writer, disk / "packets.npy", disk]
     process = subprocess.Popen(
         [sys.executable, "-P", "-c", textwrap.dedent(WRITER), *words],
         stdout=subprocess.PIPE,
@@ -99,14 +94,14 @@ def test_a_killed_process_leaves_the_frames_that_were_flushed(
     process.communicate()
     path = disk / "frames_000000.h5"
     # Other readers are rejected because the file is marked as being written.
-    require_prefix(path, packets, flushed, swmr=options["layout"] == "chunked")
+    require_prefix(path, packets, flushed, swmr=True)
 
 
 @pytest.fixture
-def small_files(options: dict[str, Any]) -> Iterator[None]:
+def small_files(writer: str) -> Iterator[None]:
     """Files of this process cannot grow beyond 448 KiB, or 1 MiB where frames have whole pages."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    limit = (1024 if options == DIRECT else 448) << 10
+    limit = (1024 if writer == "direct" else 448) << 10
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
     yield
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
@@ -155,31 +150,24 @@ def require_whole(recorder: Recorder, packets: NDArray[np.uint8], reason: str) -
         np.testing.assert_array_equal(data["data"][:n], wanted.reshape(n, PACKETS, 32))
 
 
-MORE = [{"layout": "chunked"}, DIRECT, {"layout": "contiguous", "max_frames": 3000}]
-
-
 @pytest.mark.usefixtures("small_files")
-@pytest.mark.parametrize("options", MORE, ids=name_of)
+@pytest.mark.parametrize("writer", WRITERS)
 def test_a_file_that_cannot_grow_has_whole_frames(
     engine: tuple[ReorderPlan, TxQueue],
     packets: NDArray[np.uint8],
-    options: dict[str, Any],
+    writer: Any,
     disk: Path,
 ) -> None:
-    with engine[0].record(disk, **options) as recorder:
+    with engine[0].record(disk, writer=writer) as recorder:
         record_too_much(engine, packets, recorder)
     require_whole(recorder, packets, "File too large")
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("options", [MORE[0], MORE[-1]], ids=name_of)
 def test_a_full_disk_has_whole_frames(
-    engine: tuple[ReorderPlan, TxQueue],
-    packets: NDArray[np.uint8],
-    options: dict[str, Any],
-    tmpfs: Path,
+    engine: tuple[ReorderPlan, TxQueue], packets: NDArray[np.uint8], tmpfs: Path
 ) -> None:
-    with engine[0].record(tmpfs, **options) as recorder:
+    with engine[0].record(tmpfs) as recorder:
         record_too_much(engine, packets, recorder)
     require_whole(recorder, packets, "No space left on device")
 
@@ -192,22 +180,22 @@ def test_a_full_disk_that_is_written_directly_has_whole_frames(
     free = os.statvfs(ext4)
     with (ext4 / "filler").open("wb") as filler:
         os.posix_fallocate(filler.fileno(), 0, free.f_bavail * free.f_frsize - (1 << 20))
-    with engine[0].record(ext4, **DIRECT) as recorder:
+    with engine[0].record(ext4, writer="direct") as recorder:
         assert recorder.writer == "direct"
         record_too_much(engine, packets, recorder)
     require_whole(recorder, packets, "No space left on device")
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("options", LAYOUTS, ids=name_of)
+@pytest.mark.parametrize("writer", WRITERS)
 def test_a_disk_that_breaks_ends_a_recording_of_frames(
     engine: tuple[ReorderPlan, TxQueue],
     packets: NDArray[np.uint8],
-    options: dict[str, Any],
+    writer: Any,
     ext4: Path,
     break_disk: Callable[[Path], None],
 ) -> None:
-    with engine[0].record(ext4, **options) as recorder:
+    with engine[0].record(ext4, writer=writer) as recorder:
         engine[1].send(packets[: 10 * PACKETS])
         wait_for(lambda: recorder.snapshot().flushed == 10)
         break_disk(ext4)
@@ -222,17 +210,17 @@ def test_a_disk_that_breaks_ends_a_recording_of_frames(
         wait_for(accounted)
 
 
-@pytest.mark.parametrize("options", LAYOUTS, ids=name_of)
+@pytest.mark.parametrize("writer", WRITERS)
 def test_frames_go_to_another_file_when_the_directory_was_gone(
     engine: tuple[ReorderPlan, TxQueue],
     packets: NDArray[np.uint8],
-    options: dict[str, Any],
+    writer: Any,
     disk: Path,
 ) -> None:
     folder = disk / "folder"
     folder.mkdir()
     plan, tx = engine
-    with plan.record(folder, on_error="resume", **options) as recorder:
+    with plan.record(folder, on_error="resume", writer=writer) as recorder:
         tx.send(packets[: 10 * PACKETS])
         wait_for(lambda: recorder.snapshot().frames == 10)
         shutil.rmtree(folder)
@@ -277,11 +265,11 @@ def test_a_split_that_is_refused_leaves_the_file_as_it_is(
     assert batches == list(range(5))
 
 
-@pytest.mark.parametrize("options", MORE, ids=name_of)
+@pytest.mark.parametrize("writer", WRITERS)
 def test_an_empty_file_is_made_again_until_a_frame_fits(
     engine: tuple[ReorderPlan, TxQueue],
     packets: NDArray[np.uint8],
-    options: dict[str, Any],
+    writer: Any,
     disk: Path,
 ) -> None:
     plan, tx = engine
@@ -295,12 +283,12 @@ def test_an_empty_file_is_made_again_until_a_frame_fits(
             limit = (refused + least) // 2
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
             try:
-                plan.record(disk, str(limit), **options).stop()
+                plan.record(disk, str(limit), writer=writer).stop()
                 least = limit
             except GenericFailureError:
                 refused = limit
         resource.setrlimit(resource.RLIMIT_FSIZE, (least, before[1]))
-        with plan.record(folder, on_error="resume", **options) as recorder:
+        with plan.record(folder, on_error="resume", writer=writer) as recorder:
             for turn in range(3):
                 wait_for(lambda: not recorder.snapshot().failing)
                 tx.send(packets[turn * PACKETS : (turn + 1) * PACKETS])

@@ -1,5 +1,6 @@
 """Files of frames that are removed, that already exist, or that have a limited size."""
 
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
@@ -38,18 +39,32 @@ def send(source: Source, count: int) -> Any:
     yield from bps.null()
 
 
-def test_a_prepared_fly_scan_fills_a_contiguous_file(
+def test_a_prepared_fly_scan_fills_one_file(
     run_engine: RunEngine, documents: Documents, detector: FrameDetector, source: Source
 ) -> None:
-    detector.layout.put("contiguous")
     plan = fly(detector, send(source, 12), prepared=10)
     run_engine(bpp.stage_wrapper(plan, [detector]))
     (path,) = detector.files
     assert documented(documents, detector.name) == {path: 10}
     with h5py.File(path) as file:
-        data = file["entry/data/data"]
-        assert data.chunks is None
-        np.testing.assert_array_equal(data[:], images(range(10)))
+        np.testing.assert_array_equal(file["entry/data/data"][:], images(range(10)))
+
+
+def test_a_layout_is_not_set_any_more(run_engine: RunEngine, detector: FrameDetector) -> None:
+    chunked = "files of frames are always chunked, one chunk per frame: leave layout out."
+    attribute = attrgetter("layout")
+    with pytest.raises(AttributeError) as missing:
+        attribute(detector)
+    assert str(missing.value) == f"{detector.name} has no setting layout; {chunked}"
+    assert not hasattr(detector, "layout")
+    with pytest.raises(ValueError, match="layout of") as refused:
+        run_engine(bps.configure(detector, {"layout": "contiguous", "roll_frames": 5}))
+    assert str(refused.value) == f"layout of {detector.name} is 'contiguous'; {chunked}"
+    assert detector.roll_frames.get() == 0
+    run_engine(bps.configure(detector, {"roll_frames": 5}))
+    assert detector.roll_frames.get() == 5
+    with pytest.raises(AttributeError, match="other"):
+        attrgetter("other")(detector)
 
 
 def test_a_prepared_fly_scan_that_gets_fewer_frames_fails(

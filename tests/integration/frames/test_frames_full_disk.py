@@ -62,16 +62,13 @@ def until_lost(detector: FrameDetector, source: Source) -> Any:
         yield from bps.sleep(0.01)
 
 
-@pytest.mark.parametrize("layout", ["chunked", "contiguous"])
 def test_a_fly_scan_fails_with_what_was_written(
     run_engine: RunEngine,
     documents: Documents,
     detector: FrameDetector,
     source: Source,
     captures: Path,
-    layout: str,
 ) -> None:
-    detector.layout.put(layout)
     detector.num_frames.put(5000)
     detector.on_drop.put("ignore")
     plan = fly(detector, until_lost(detector, source))
@@ -95,18 +92,15 @@ def fill(disk: Path) -> None:
 
 
 @pytest.mark.parametrize("on_error", ["stop", "resume"])
-@pytest.mark.parametrize("layout", ["chunked", "contiguous"])
 def test_a_disk_that_is_full_before_the_first_frame_fails_a_fly_scan(
     run_engine: RunEngine,
     documents: Documents,
     detector: FrameDetector,
     source: Source,
     captures: Path,
-    layout: str,
     on_error: str,
 ) -> None:
     """Written frames are in rows (possibly all), and the error reports why others are not."""
-    detector.layout.put(layout)
     detector.on_error.put(on_error)
     detector.timeout.put(0.5)
     detector.num_frames.put(50)

@@ -68,14 +68,11 @@ def metadata(file: Path) -> dict[str, Any]:
 
 
 def content(files: list[Path]) -> np.ndarray:
-    """Return the frames of files, each of which has nothing behind them."""
+    """Return the frames of files."""
     read = []
     for file in files:
         with h5py.File(file) as opened:
-            data = opened["entry/data/data"]
-            if data.chunks is None:
-                assert data.id.get_offset() + data.nbytes == file.stat().st_size
-            read.append(data[:])
+            read.append(opened["entry/data/data"][:])
     return np.concatenate(read)
 
 
@@ -89,11 +86,9 @@ def assert_balanced(asked: list[str]) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"layout": "chunked"},
-        {"layout": "chunked", "roll_frames": 15, "CUFILE_MOST": 5000},
-        {"layout": "contiguous", "max_frames": NUMBER},
-        {"layout": "contiguous", "max_frames": NUMBER, "roll_frames": 15, "CUFILE_MOST": 5000},
-        {"layout": "contiguous", "max_frames": NUMBER, "writer": "auto"},
+        {"writer": "cufile"},
+        {"writer": "cufile", "roll_frames": 15, "CUFILE_MOST": 5000},
+        {"writer": "auto", "max_frames": NUMBER},
     ],
     ids=lambda options: "-".join(map(str, options.values())),
 )
@@ -102,7 +97,7 @@ def test_frames_go_from_the_gpu_to_the_file(
     run: Run, disk: Path, options: dict[str, Any], payload: int
 ) -> None:
     data = made(payload)
-    options = {"writer": "cufile", "CUFILE_MAJOR": 2} | options
+    options = {"CUFILE_MAJOR": 2} | options
     said, asked, files = record(run, disk, with_frames(payload), data, **options)
     assert outcome(said) == [NUMBER, "", 0, 0, True]
     np.testing.assert_array_equal(content(files), data[:, :, 8:])
@@ -253,20 +248,16 @@ def test_memory_that_is_not_registered_is_written_all_the_same(run: Run, disk: P
     ids=["errno", "cufile", "nothing"],
 )
 @pytest.mark.parametrize("payload", [PAYLOAD, WHOLE_PAGES])
-@pytest.mark.parametrize(
-    "layout", [{"layout": "chunked"}, {"layout": "contiguous", "max_frames": 99}], ids=str
-)
 def test_a_write_that_fails_leaves_whole_frames_and_counts_the_others(
     run: Run,
     disk: Path,
     answers: dict[str, int],
     text: str,
     payload: int,
-    layout: dict[str, Any],
 ) -> None:
     data = made(payload)
     # One is the probe's.
-    options = {"writer": "cufile", "CUFILE_WRITES": 21, **layout, **answers}
+    options = {"writer": "cufile", "CUFILE_WRITES": 21, **answers}
     said, asked, files = record(run, disk, with_frames(payload), data, **options)
     frames, error, dropped, lost, _ = outcome(said)
     assert (frames + dropped, lost) == (NUMBER, 0)
@@ -278,10 +269,9 @@ def test_a_write_that_fails_leaves_whole_frames_and_counts_the_others(
     assert_balanced(asked)
 
 
-@pytest.mark.parametrize("layout", ["chunked", "contiguous"])
-def test_a_later_file_that_cufile_refuses_is_not_begun(run: Run, disk: Path, layout: str) -> None:
+def test_a_later_file_that_cufile_refuses_is_not_begun(run: Run, disk: Path) -> None:
     data = made()
-    options = {"layout": layout, "writer": "cufile", "roll_frames": 10, "CUFILE_FILES": 2}
+    options = {"writer": "cufile", "roll_frames": 10, "CUFILE_FILES": 2}
     said, _, files = record(run, disk, with_frames(), data, **options)
     frames, error, *_ = outcome(said)
     assert frames == 10
@@ -291,9 +281,8 @@ def test_a_later_file_that_cufile_refuses_is_not_begun(run: Run, disk: Path, lay
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("layout", ["chunked", "contiguous"])
 @pytest.mark.parametrize("payload", [PAYLOAD, WHOLE_PAGES])
-def test_a_gpu_writes_frames(disk: Path, layout: Any, payload: int) -> None:
+def test_a_gpu_writes_frames(disk: Path, payload: int) -> None:
     data = made(payload)
     config = with_frames(payload)
     from daqiri_ophyd.engine import frames
@@ -301,9 +290,7 @@ def test_a_gpu_writes_frames(disk: Path, layout: Any, payload: int) -> None:
     with Engine.open(config) as engine:
         port = engine.port("port")
         try:
-            recorder = port.reorder["images"].record(
-                disk, layout=layout, writer="cufile", max_frames=NUMBER
-            )
+            recorder = port.reorder["images"].record(disk, writer="cufile", max_frames=NUMBER)
         except NotSupportedError as error:
             pytest.skip(f"{error}")
         with recorder:

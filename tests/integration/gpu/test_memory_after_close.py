@@ -102,8 +102,7 @@ def test_recorders_that_have_ended_hold_nothing(
     program = f"""
 engine = Engine.open(CONFIG)
 port = engine.port("port")
-recorder = port.reorder["images"].record({f"{tmp_path}"!r}, writer={writer!r},
-                                          layout="contiguous", max_frames=100)
+recorder = port.reorder["images"].record({f"{tmp_path}"!r}, writer={writer!r}, max_frames=100)
 for batch in range(3):
     port.tx[0].send(packets(batch), timeout=20)
 engine.close()

@@ -140,8 +140,11 @@ def test_info_tells_what_is_in_a_file(
     assert "2023-11-14T22:13:20.000000000Z" in out
 
 
-def test_a_sound_file_is_not_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = write(tmp_path / "a.h5", said={"dropped": 0})
+@pytest.mark.parametrize("contiguous", [False, True])
+def test_a_sound_file_is_not_changed(
+    contiguous: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "a.h5", contiguous=contiguous, said={"dropped": 0})
     before = path.read_bytes()
     assert run(capsys, "check", path)[:2] == (0, f"{path}: sound, 12 frames\n")
     assert run(capsys, "repair", path)[:2] == (0, f"{path}: sound, not changed\n")
@@ -195,9 +198,25 @@ def test_rows_that_were_not_written_are_cut_off(
     )
 
 
-def test_a_contiguous_file_of_another_program_is_not_cut(
+def test_a_contiguous_file_of_a_killed_recorder_keeps_its_frames(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    # As earlier versions left it: it has the frames that it states, and space behind them.
+    path = write(tmp_path / "a.h5", contiguous=True)
+    with path.open("ab") as file:
+        file.write(bytes(5000))
+    part = tmp_path / ".a.h5.json.part"
+    part.write_text(json.dumps({"dropped": 0}))
+    code, _, err = run(capsys, "check", path)
+    assert code == 1
+    assert "its recorder was killed" in err
+    assert run(capsys, "repair", path)[0] == 0
+    assert not part.exists()
+    require_frames(path, COUNT)
+    assert run(capsys, "check", path)[:2] == (0, f"{path}: sound, 12 frames\n")
+
+
+def test_a_contiguous_file_is_not_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path / "a.h5", contiguous=True, batch=7)
     content = path.read_bytes()
     code, _, err = run(capsys, "repair", path)
