@@ -20,8 +20,7 @@ DirectWrites::DirectWrites(std::size_t size, std::unique_ptr<WriteBackend> backe
       writes_(std::clamp<std::size_t>(2 * THREADS * CALL / std::max<std::size_t>(size, 1),
                                       THREADS + 1, MOST)) {
   try {
-    for (std::size_t i = 0; i < THREADS; ++i)
-      threads_.push_back(start_thread([this] { run(); }));
+    for (std::size_t i = 0; i < THREADS; ++i) threads_.push_back(start_thread([this] { run(); }));
   } catch (...) {
     {
       const std::lock_guard lock(mutex_);

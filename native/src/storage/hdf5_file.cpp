@@ -1,7 +1,5 @@
 #include "storage/hdf5_file.h"
 
-#include <algorithm>
-#include <cstring>
 #include <memory>
 #include <mutex>
 #include <new>
