@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 from typing import Any
 
-from daqiri_ophyd.engine import RecorderSnapshot, ReorderPlan
+from daqiri_ophyd.engine import RecorderSnapshot, ReorderCounters, ReorderPlan
 
 from ._losses import PacketLossError
 from ._status import EngineStatus
 
 __all__ = ["Acquisition"]
+
+_UNPLACED = ("late", "malformed")
 
 
 @dataclass(eq=False)
@@ -28,6 +30,8 @@ class Acquisition:
     before : RecorderSnapshot
         Snapshot of the recorder when it began; `absent_before` has the plan's lost and skipped
         frames then.
+    packets_before : ReorderCounters
+        The plan's counters then.
     """
 
     wanted: int
@@ -36,6 +40,7 @@ class Acquisition:
     plan: ReorderPlan
     before: RecorderSnapshot
     absent_before: int
+    packets_before: ReorderCounters
 
     def lost(self, now: RecorderSnapshot) -> int:
         """Return how many frames were lost or skipped."""
@@ -45,6 +50,16 @@ class Acquisition:
     def missing(self, now: RecorderSnapshot) -> int:
         """Return the number of packets missing in its frames."""
         return now.missing - self.before.missing
+
+    def unplaced(self) -> str:
+        """Return which packets came and belong to no frame; empty: all belong to one."""
+        now, before = self.plan.counters(), self.packets_before
+        found = {name: getattr(now, name) - getattr(before, name) for name in _UNPLACED}
+        return ", ".join(f"{count} {name}" for name, count in found.items() if count)
+
+    def placed_none(self) -> bool:
+        """Return whether packets came, and none belongs to a frame."""
+        return self.plan.counters().placed == self.packets_before.placed and bool(self.unplaced())
 
     def loss(self, detector: Any, now: RecorderSnapshot) -> PacketLossError | None:
         """Return an error if its losses are a failure by a detector's settings."""
@@ -59,6 +74,12 @@ class Acquisition:
             return PacketLossError(
                 f"{lost} frames were lost: {why}; to continue in spite of losses set on_drop to "
                 "'flag' or 'ignore'"
+            )
+        if detector.on_drop.get() == "fail" and (unplaced := self.unplaced()):
+            return PacketLossError(
+                f"packets of plan {self.plan.name!r} belong to no frame: {unplaced}; see its "
+                "counters. Steer other packets to another queue, or set on_drop to 'flag' or "
+                "'ignore'"
             )
         if detector.require_complete.get() and (missing := self.missing(now)):
             return PacketLossError(

@@ -279,7 +279,9 @@ class RecordingFrames(FrameSettings):
             before = recorder.snapshot()
             recorder.resume()
             lost = recorder.acquire(wanted)
-            self._acquisition = Acquisition(wanted, flown, status, plan, before, lost)
+            self._acquisition = Acquisition(
+                wanted, flown, status, plan, before, lost, plan.counters()
+            )
             if flown and self.acquire_time.get():
                 recorder.end_in(self.acquire_time.get())
         return status
@@ -355,6 +357,13 @@ class RecordingFrames(FrameSettings):
             self._fail(CaptureStoppedError(f"stopped after {progress}"))
         elif not ending and not snapshot.limit_reached:
             self._fail(CaptureStoppedError(f"the engine was closed after {progress}"))
+        elif acquisition.flown and acquisition.placed_none():
+            self._fail(
+                CaptureError(
+                    f"{self.name} has no frames: packets of its plan belong to none "
+                    f"({acquisition.unplaced()})"
+                )
+            )
         elif acquisition.flown and self._is_short(acquisition, snapshot):
             self._fail(CaptureError(f"{self.name} has {progress}, and is prepared for all of them"))
         elif acquisition.flown:
@@ -408,4 +417,4 @@ class RecordingFrames(FrameSettings):
         self.frames.update(frames, now)
         self.missing_packets.update(acquisition.missing(snapshot), now)
         self.dropped.update(dropped, now)
-        self.lossy.update(dropped > 0, now)
+        self.lossy.update(dropped > 0 or bool(acquisition.unplaced()), now)

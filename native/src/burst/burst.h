@@ -63,10 +63,10 @@ struct BurstContents {
   std::uint64_t last_time{0};
   /// Aggregates: number of aggregates of its plan that began before it.
   std::uint64_t order{0};
-  /// Aggregates: number of aggregates that its plan had lost or skipped when it was delivered; and
-  /// how many of them are between the previous one and it.
+  /// Aggregates: number of aggregates that its plan had lost or skipped when it was delivered.
   std::uint64_t lost{0};
-  std::uint64_t gap{0};
+  /// Aggregates: its place in the acquisition, in which lost and skipped ones have places, too.
+  std::uint64_t index{0};
   /// Aggregates in recordings: whether some were lost since the previous one.
   bool lossy{false};
   ReorderBurstInfo reorder;

@@ -63,8 +63,6 @@ Assembler::Assembler(const Plan& plan, memory::MemoryRegion& output, const Valid
 
 [[gnu::always_inline]] inline Assembler::Fate Assembler::place(Batch& batch, const Place& where,
                                                                const Packet& packet) noexcept {
-  if (batch.doubtful) weigh(batch, where);
-  if (batch.data == nullptr) return Fate::NO_BUFFER;
   std::uint32_t units = 1;
   std::uint64_t to = 0;
   Claim claim = Claim::FREE;
@@ -101,7 +99,6 @@ Assembler::Assembler(const Plan& plan, memory::MemoryRegion& output, const Valid
   batch.last_time = packet.time;
   batch.packets += 1;
   batch.units += units;
-  active_ = arrival_;
   if (batch.units == plan_.units()) {
     close(batch, End::COMPLETE);
     deliver();
@@ -119,21 +116,41 @@ Assembler::Assembler(const Plan& plan, memory::MemoryRegion& output, const Valid
     count(Fate::MALFORMED);
     return false;
   }
-  if (packet.time < since_ && packet.time != 0 && now_ns < since_until_ns_) {
+  if (packet.time < since_ && packet.time != 0 && now_ns < since_until_ns_) [[unlikely]] {
     count(Fate::EARLY);
     return false;
   }
-  arrival_ = packet.time != 0 ? packet.time : now_ns;
-  Batch* batch = latest_;
-  if (batch == nullptr || batch->raw != where.batch) batch = batch_of(where.batch, now_ns);
-  Fate fate = batch == nullptr ? Fate::LATE : place(*batch, where, packet);
-  const bool unwanted = fate == Fate::LATE || fate == Fate::DUPLICATE || fate == Fate::NO_BUFFER;
-  if (unwanted && arrival_ >= active_ + PAUSE_NS) {
+  Batch* const batch = latest_;
+  const Fate fate = batch != nullptr && batch->raw == where.batch
+                        ? place(*batch, where, packet)
+                        : place_in_other(where, packet, now_ns);
+  return fate == Fate::PLACED || begins_anew(fate, where, packet, now_ns);
+}
+
+Assembler::Fate Assembler::place_in_other(const Place& where, const Packet& packet,
+                                          std::uint64_t now_ns) noexcept {
+  leave_latest();
+  Batch* const batch = batch_of(where.batch, packet, now_ns);
+  if (batch == nullptr) return Fate::LATE;
+  if (batch->doubtful) weigh(*batch, where);
+  if (batch->data == nullptr) return Fate::NO_BUFFER;
+  if (!batch->doubtful) latest_ = batch;
+  const Fate fate = place(*batch, where, packet);
+  if (fate == Fate::PLACED) active_ = packet.time;
+  return fate;
+}
+
+bool Assembler::begins_anew(Fate fate, const Place& where, const Packet& packet,
+                            std::uint64_t now_ns) noexcept {
+  const std::uint64_t active = latest_ != nullptr ? latest_->last_time : active_;
+  const bool paused = packet.time != 0 ? packet.time >= active + PAUSE_NS
+                                       : placed_ == 0 && now_ns >= active_ns_ + PAUSE_NS;
+  if (fate != Fate::MALFORMED && paused) {
     finish();
     first_.reset();
     begin(where.batch);
     tally_.restarts += 1;
-    fate = place(*batch_of(where.batch, now_ns), where, packet);
+    fate = place_in_other(where, packet, now_ns);
   }
   count(fate);
   return fate == Fate::PLACED;
@@ -143,16 +160,23 @@ void Assembler::take(std::span<const Packet> packets, std::uint64_t now_ns, Move
   constexpr std::size_t AHEAD = 4;
   mover_ = mover;
   tally_.packets += packets.size();
+  placed_ = 0;
   for (std::size_t i = 0; i < packets.size(); ++i) {
     if (i + AHEAD < packets.size()) __builtin_prefetch(packets[i + AHEAD].data);
-    if (!take(packets[i], now_ns) && mover_ != nullptr && packets[i].owner != nullptr)
+    if (take(packets[i], now_ns)) {
+      ++placed_;
+    } else if (mover_ != nullptr && packets[i].owner != nullptr) {
       packets[i].owner->give(&packets[i].buffer, 1);
+    }
   }
   settle();
   mover_ = nullptr;
+  tally_.placed += placed_;
+  if (placed_ > 0) active_ns_ = now_ns;
 }
 
-Assembler::Batch* Assembler::batch_of(std::uint32_t raw, std::uint64_t now_ns) noexcept {
+Assembler::Batch* Assembler::batch_of(std::uint32_t raw, const Packet& packet,
+                                      std::uint64_t now_ns) noexcept {
   if (!begun_) begin(raw);
   std::uint64_t number = unwrapped(raw);
   if (number < next_) {
@@ -161,6 +185,7 @@ Assembler::Batch* Assembler::batch_of(std::uint32_t raw, std::uint64_t now_ns) n
     if (!fresh_) return nullptr;
     if (beyond) {
       for (Batch& batch : batches_) retract(batch);
+      gap_ = passed_ = 0;
       begin(raw);
       number = unwrapped(raw);
     }
@@ -169,8 +194,7 @@ Assembler::Batch* Assembler::batch_of(std::uint32_t raw, std::uint64_t now_ns) n
   if (number > newest_) advance(number);
   Batch& batch = at(number);
   if (batch.state == Batch::State::CLOSED) return nullptr;
-  if (batch.state == Batch::State::EMPTY) open(batch, raw, now_ns);
-  latest_ = &batch;
+  if (batch.state == Batch::State::EMPTY) open(batch, raw, packet, now_ns);
   return &batch;
 }
 
@@ -196,14 +220,15 @@ void Assembler::weigh(Batch& batch, const Place& place) noexcept {
 void Assembler::begin(std::uint32_t raw) noexcept {
   begun_ = fresh_ = true;
   anchored_ = first_.has_value();
-  passed_ = gap_ = 0;
+  // No frame came after these.
+  gap_ -= std::exchange(passed_, 0);
   for (Batch& batch : batches_) batch.state = Batch::State::EMPTY;
   // An offset, so that earlier batches have numbers too.
   next_ = newest_ = first_.value_or(raw) + plan_.batch_numbers();
 }
 
 void Assembler::retract(Batch& batch) noexcept {
-  if (latest_ == &batch) latest_ = nullptr;
+  if (latest_ == &batch) leave_latest();
   if (batch.state == Batch::State::EMPTY) return;
   if (batch.data != nullptr) {
     settle();
@@ -230,12 +255,14 @@ void Assembler::advance(std::uint64_t newest) noexcept {
   deliver();
 }
 
-void Assembler::open(Batch& batch, std::uint32_t raw, std::uint64_t now_ns) noexcept {
+void Assembler::open(Batch& batch, std::uint32_t raw, const Packet& packet,
+                     std::uint64_t now_ns) noexcept {
   batch = {};
   batch.state = Batch::State::OPEN;
   batch.raw = raw;
   batch.begun_ns = now_ns;
-  active_ = arrival_;
+  active_ = batch.last_time = packet.time;
+  active_ns_ = now_ns;
   batch.order = begun_batches_++;
   // Later, their numbers are those of other batches.
   batch.doubtful = batch.order - epoch_order_ < batches_.size() &&
@@ -286,7 +313,11 @@ void Assembler::close(Batch& batch, End end) noexcept {
   if (batch.doubtful && end != End::COMPLETE) return retract(batch);
   batch.state = Batch::State::CLOSED;
   batch.end = end;
-  if (latest_ == &batch) latest_ = nullptr;
+  if (latest_ == &batch) leave_latest();
+}
+
+void Assembler::leave_latest() noexcept {
+  if (latest_ != nullptr) active_ = std::exchange(latest_, nullptr)->last_time;
 }
 
 void Assembler::deliver() noexcept {
@@ -332,7 +363,8 @@ void Assembler::hand(Batch& batch) noexcept {
   frame.first_time = batch.first_time;
   frame.last_time = batch.last_time;
   frame.order = batch.order;
-  frame.gap = std::exchange(gap_, 0);
+  frame.index = index_ + std::exchange(gap_, 0);
+  index_ = frame.index + 1;
   frame.info.batch_id = batch.raw;
   frame.info.source_packet_count = batch.packets;
   frame.info.packets_per_batch = plan_.by_bytes() ? 0 : plan_.units();
@@ -377,6 +409,12 @@ void Assembler::finish() noexcept {
   while (begun_ && next_ <= newest_) end_next();
 }
 
+void Assembler::finish_idle(std::uint64_t now_ns) noexcept {
+  const std::uint64_t end = now_ns >= active_ns_ + IDLE_NS ? newest_ + 1 : newest_;
+  while (begun_ && next_ < end) end_next();
+  deliver();
+}
+
 std::uint64_t Assembler::begin_epoch(std::uint64_t since, std::uint64_t now_ns,
                                      std::optional<std::uint32_t> first) {
   begun_units_.reserve(batches_.size() * valid_.words());
@@ -394,6 +432,7 @@ std::uint64_t Assembler::begin_epoch(std::uint64_t since, std::uint64_t now_ns,
   }
   finish();
   begun_ = false;
+  passed_ = gap_ = index_ = 0;
   first_ = first;
   since_ = since;
   since_until_ns_ = now_ns + BACKLOG_NS;
@@ -405,18 +444,18 @@ void Assembler::discard() noexcept {
     if (batch.state != Batch::State::EMPTY && batch.data != nullptr) {
       sink_.discard(batch.buffer);
       count_lost(1);
+      ++gap_;
     }
     batch.state = Batch::State::EMPTY;
   }
-  latest_ = nullptr;
+  leave_latest();
   begun_ = false;
 }
 
 void Assembler::count(Fate fate) noexcept {
   switch (fate) {
     case Fate::PLACED:
-      tally_.placed += 1;
-      return;
+      return;  // see take
     case Fate::DUPLICATE:
       tally_.duplicate += 1;
       return;

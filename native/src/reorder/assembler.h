@@ -80,9 +80,8 @@ struct Frame {
   std::uint32_t missing;
   /// Number of batches that began before it.
   std::uint64_t order;
-  /// Numbers between the frame delivered before it and this one, skipped or lost; for the first one
-  /// after `begin_epoch`, those after the number that was expected.
-  std::uint64_t gap;
+  /// Its place in the acquisition, from 0: frames before it, with those that were skipped or lost.
+  std::uint64_t index;
 };
 
 /// Receiver of frames.
@@ -121,8 +120,8 @@ class ValidBits {
 /// closed, or were passed over because no packet came, which takes as long as closing them would.
 ///
 /// Numbers wrap: up to half of all numbers ahead of the newest are later, the rest are earlier.
-/// They begin with the first packet; until a frame is delivered, with the earliest. If no packet was
-/// placed for PAUSE_NS, the first one that cannot be placed begins them anew.
+/// They begin with the first packet; until a frame is delivered, with the earliest. If no packet
+/// was placed for PAUSE_NS, the first one that cannot be placed begins them anew.
 ///
 /// One thread at a time.
 class Assembler {
@@ -141,6 +140,9 @@ class Assembler {
   std::uint64_t expire(std::uint64_t now_ns) noexcept;
   /// Close and deliver all batches.
   void finish() noexcept;
+  /// Close and deliver batches of which no more packets are expected: those before the newest, and
+  /// the newest if no packet was placed for IDLE_NS.
+  void finish_idle(std::uint64_t now_ns) noexcept;
   /// Begin an acquisition: close and deliver all batches, and forget the numbers. Packets whose
   /// arrival is before `since` count as early for a second, in which all that waited before the
   /// engine comes out; after that, a clock may have been set. The remaining packets of the open
@@ -198,11 +200,18 @@ class Assembler {
 
   /// Place a packet. Returns false if it is in no frame.
   bool take(const Packet& packet, std::uint64_t now_ns) noexcept;
+  /// Place a packet in a batch other than the latest.
+  Fate place_in_other(const Place& where, const Packet& packet, std::uint64_t now_ns) noexcept;
+  void leave_latest() noexcept;
+  /// A packet could not be placed. If there was a pause before it, begin anew with it. Returns
+  /// whether it is placed now.
+  bool begins_anew(Fate fate, const Place& where, const Packet& packet,
+                   std::uint64_t now_ns) noexcept;
   /// Returns the open batch of a packet with this number; null: it is late.
-  Batch* batch_of(std::uint32_t raw, std::uint64_t now_ns) noexcept;
+  Batch* batch_of(std::uint32_t raw, const Packet& packet, std::uint64_t now_ns) noexcept;
   [[nodiscard]] std::uint64_t unwrapped(std::uint32_t raw) const noexcept;
-  /// Compare a packet of a doubtful batch with those from before the acquisition: one that was there
-  /// shows that the batch is a new one.
+  /// Compare a packet of a doubtful batch with those from before the acquisition: one that was
+  /// there shows that the batch is a new one.
   void weigh(Batch& batch, const Place& place) noexcept;
   /// Begin with a batch, as if there were none before.
   void begin(std::uint32_t raw) noexcept;
@@ -210,7 +219,7 @@ class Assembler {
   void retract(Batch& batch) noexcept;
   /// Set the newest batch; close batches that leave the window.
   void advance(std::uint64_t newest) noexcept;
-  void open(Batch& batch, std::uint32_t raw, std::uint64_t now_ns) noexcept;
+  void open(Batch& batch, std::uint32_t raw, const Packet& packet, std::uint64_t now_ns) noexcept;
   Fate place(Batch& batch, const Place& place, const Packet& packet) noexcept;
   /// Mark units as valid, if none of them is.
   static Claim claim(std::uint64_t* valid, std::uint32_t first, std::uint32_t units) noexcept;
@@ -236,6 +245,7 @@ class Assembler {
 
   static constexpr std::size_t CHUNK = 32;
   static constexpr std::uint64_t PAUSE_NS = 250'000'000;
+  static constexpr std::uint64_t IDLE_NS = 50'000'000;
   static constexpr std::uint64_t BACKLOG_NS = 1'000'000'000;
 
   const Plan& plan_;
@@ -246,7 +256,7 @@ class Assembler {
   std::uint64_t most_output_;
   /// By number modulo the window.
   std::vector<Batch> batches_;
-  /// The batch of the latest packet.
+  /// The batch of the latest packet, if it has a buffer and is not doubtful.
   Batch* latest_{nullptr};
   bool begun_{false};
   /// No frame was delivered since the numbers began.
@@ -259,10 +269,15 @@ class Assembler {
   /// Numbers since the latest frame of which no packet came; and those with lost ones.
   std::uint64_t passed_{0};
   std::uint64_t gap_{0};
-  /// Arrival of the packet that was last placed, or with which a batch last began; and of the
-  /// present one. By the clock of the packets, since the poller may have been delayed.
+  /// Place of the frame that is delivered next if no number before it is absent.
+  std::uint64_t index_{0};
+  /// Arrival of the packet that was last placed, or with which a batch last began, unless the
+  /// latest batch has it: by the clock of the packets, since the poller may have been delayed; and
+  /// CLOCK_MONOTONIC of that call.
   std::uint64_t active_{0};
-  std::uint64_t arrival_{0};
+  std::uint64_t active_ns_{0};
+  /// Packets placed in the present call.
+  std::uint64_t placed_{0};
   std::uint64_t begun_batches_{0};
   // Of the acquisition.
   std::uint64_t since_{0};

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include "daqiri/reorder.h"
@@ -101,6 +102,9 @@ class Plan {
   }
   /// Fill a range of the output, a whole number of elements.
   void fill(std::byte* to, std::size_t bytes) const noexcept;
+  [[nodiscard]] std::span<const std::byte> fill_value() const noexcept {
+    return {fill_.data(), fill_bytes_};
+  }
 
  private:
   /// Beginning and end of the UDP payload.

@@ -195,10 +195,28 @@ void RunningPlan::begin_anew() noexcept {
 
 RunningPlan::Epoch RunningPlan::begin_epoch(std::uint64_t since,
                                             std::optional<std::uint32_t> first) {
+  const std::lock_guard kept(kernel_mutex_);
   const std::lock_guard lock(mutex_);
   const std::uint64_t order = assembler_.begin_epoch(since, monotonic_ns(), first);
   if (mover_ != nullptr) mover_->flush();
   return {order, assembler_.tally().absent()};
+}
+
+void RunningPlan::deliver_open() noexcept {
+  constexpr std::uint64_t MOST_NS = 1'000'000'000;
+  constexpr std::int64_t EACH_NS = 1'000'000;
+  const std::uint64_t now = monotonic_ns();
+  const std::lock_guard kept(kernel_mutex_);
+  std::unique_lock lock(mutex_);
+  assembler_.finish_idle(now);
+  if (mover_ != nullptr) mover_->flush();
+  while (line_length_ > 0 && monotonic_ns() < now + MOST_NS) {
+    // Before the lock is released, after which a frame may be handed on.
+    const WaitQueue::Ticket ticket = frames_.prepare();
+    lock.unlock();
+    frames_.wait(ticket, EACH_NS);
+    lock.lock();
+  }
 }
 
 ReorderSnapshot RunningPlan::counters() const noexcept {
@@ -294,7 +312,7 @@ void RunningPlan::hand(const Frame& frame) noexcept {
   burst->last_time = frame.last_time;
   burst->order = frame.order;
   burst->lost = assembler_.tally().absent();
-  burst->gap = frame.gap;
+  burst->index = frame.index;
   burst->reorder = frame.info;
   ring_.push(burst);
   frames_.ring();

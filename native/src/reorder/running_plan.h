@@ -40,8 +40,7 @@ class RunningPlan final : FrameSink, FrameWaiter {
   [[nodiscard]] int port_id() const noexcept { return queues_.front()->port_id(); }
   /// The memory region of the frames.
   [[nodiscard]] const memory::MemoryRegion& output() const noexcept { return output_; }
-  /// Number of validity bits per frame.
-  [[nodiscard]] std::uint32_t units() const noexcept { return plan_.units(); }
+  [[nodiscard]] const Plan& plan() const noexcept { return plan_; }
   /// Whether one of its flows leads to the queue.
   [[nodiscard]] bool feeds_on(std::uint16_t queue) const noexcept;
   [[nodiscard]] const std::vector<FlowId>& flow_ids() const noexcept { return plan_.flow_ids(); }
@@ -100,6 +99,9 @@ class RunningPlan final : FrameSink, FrameWaiter {
     std::uint64_t absent;
   };
   Epoch begin_epoch(std::uint64_t since, std::optional<std::uint32_t> first);
+  /// The receiver needs no later frames: deliver those of which no more packets are expected.
+  /// Returns when they can be received; within a second, if a GPU does not answer.
+  void deliver_open() noexcept;
   [[nodiscard]] bool ready() const noexcept { return !taken() && waiting() > 0; }
   [[nodiscard]] std::size_t waiting() const noexcept { return ring_.size(); }
   /// Whether no more frames follow.
@@ -174,7 +176,7 @@ class RunningPlan final : FrameSink, FrameWaiter {
   std::string taker_;
   WaitQueue frames_;
   Preview preview_;
-  /// Held while a kernel is set, so that the mover is not destroyed. Locked before `mutex_`.
+  /// Held while applications use the mover, so that it is not destroyed. Locked before `mutex_`.
   std::mutex kernel_mutex_;
   /// Destroyed first. Null: pollers do the copies.
   std::unique_ptr<Mover> mover_;

@@ -173,20 +173,15 @@ void CaptureFiles::remove_empty() {
   number_ = next - 1;
 }
 
-void CaptureFiles::write(Burst& burst, std::uint32_t first, std::uint32_t end) {
-  std::uint32_t done = first;
-  while (done < end && ready()) {
+template <typename Write>
+std::uint64_t CaptureFiles::write_to_files(std::uint64_t count, Write&& write) {
+  std::uint64_t done = 0;
+  while (done < count && ready()) {
     if (is_gone()) continue;
     const std::uint64_t records = writer_->records();
-    std::uint64_t room = end - done;
+    std::uint64_t room = std::min<std::uint64_t>(count - done, UINT32_MAX);
     if (options_.roll_packets > 0) room = std::min(room, options_.roll_packets - records);
-    // Includes what the previous file has lost until now.
-    const std::uint64_t lost = burst.lost + not_written_[CaptureLosses::WRITE_ERROR];
-    burst.lossy = lost > lost_told_;
-    const std::uint32_t written =
-        writer_->write(burst, done, static_cast<std::uint32_t>(room), roll_size_);
-    if (written > 0) lost_told_ = std::max(lost_told_, lost);
-    done += written;
+    done += write(done, static_cast<std::uint32_t>(room));
     if (roll_ns_ > 0 && first_written_ns_ == 0) first_written_ns_ = monotonic_ns();
     if (writer_->failed()) {
       note_failure(records);
@@ -195,7 +190,27 @@ void CaptureFiles::write(Burst& burst, std::uint32_t first, std::uint32_t end) {
       roll();
     }
   }
-  leave_out(CaptureLosses::WRITE_ERROR, end - done);
+  return done;
+}
+
+void CaptureFiles::write(Burst& burst, std::uint32_t first, std::uint32_t end) {
+  const std::uint64_t done =
+      write_to_files(end - first, [&](std::uint64_t before, std::uint32_t room) {
+        // Includes what the previous file has lost until now.
+        const std::uint64_t lost = burst.lost + not_written_[CaptureLosses::WRITE_ERROR];
+        burst.lossy = lost > lost_told_;
+        const std::uint32_t written =
+            writer_->write(burst, first + static_cast<std::uint32_t>(before), room, roll_size_);
+        if (written > 0) lost_told_ = std::max(lost_told_, lost);
+        return written;
+      });
+  leave_out(CaptureLosses::WRITE_ERROR, end - first - done);
+}
+
+void CaptureFiles::write_absent(const Burst& next, std::uint64_t before, std::uint64_t count) {
+  write_to_files(count, [&](std::uint64_t done, std::uint32_t room) {
+    return writer_->write_absent(next, before - done, room, roll_size_);
+  });
 }
 
 void CaptureFiles::note_failure(std::uint64_t records) {
@@ -366,6 +381,7 @@ void CaptureFiles::discard() noexcept {
 void CaptureFiles::forget_file(const std::string& text) {
   fail(text);
   leave_out(CaptureLosses::WRITE_ERROR, writer_->records());
+  gone_ += std::min(writer_->flushed(), writer_->records());
   discard();
 }
 

@@ -41,6 +41,9 @@ class CaptureFiles {
   /// Write records [first, end) to files and roll as configured. Records that cannot be written
   /// count as lost, and `error` returns the reason.
   void write(Burst& burst, std::uint32_t first, std::uint32_t end);
+  /// Write `count` frames of which no packet came; see RecordWriter::write_absent. Those that
+  /// cannot be written are not counted, since the source has counted them.
+  void write_absent(const Burst& next, std::uint64_t before, std::uint64_t count);
   /// Mark frames as `lossy` from now on only for further losses; `lost`: losses of the source so
   /// far.
   void tell_losses_after(std::uint64_t lost) noexcept {
@@ -80,7 +83,8 @@ class CaptureFiles {
   std::vector<RecordedFile> take_completed() { return std::exchange(completed_, {}); }
   [[nodiscard]] bool any_completed() const noexcept { return !completed_.empty(); }
   /// Records in files, including the current one, of which other processes can read `flushed`;
-  /// `lost` and `left_out` are in no file.
+  /// `lost` and `left_out` are in no file. `gone`: records that others could read, in files that
+  /// were removed.
   struct Counts {
     std::uint64_t records;
     std::uint64_t bytes;
@@ -90,6 +94,7 @@ class CaptureFiles {
     std::uint64_t frames;
     std::uint64_t missing;
     std::uint64_t flushed;
+    std::uint64_t gone;
   };
   [[nodiscard]] Counts counts() const noexcept {
     const FileTally now = has_file_ ? writer_->tally() : FileTally{};
@@ -100,7 +105,8 @@ class CaptureFiles {
             before_.packets + now.packets,
             before_.frames + now.frames,
             before_.missing + now.missing,
-            has_file_ ? writer_->flushed() : 0};
+            has_file_ ? writer_->flushed() : 0,
+            gone_};
   }
   [[nodiscard]] const std::string& writer_name() const noexcept { return origin_.writer; }
   /// After `finish`: lost records that no file's metadata report, because the metadata could not be
@@ -113,6 +119,10 @@ class CaptureFiles {
  private:
   [[nodiscard]] std::unique_ptr<RecordWriter> make_writer() const;
   [[nodiscard]] std::string next_path() const;
+  /// Let `write` write records to the present file, at most as many as it is told, until `count`
+  /// are written, and roll as configured. Returns how many were.
+  template <typename Write>
+  std::uint64_t write_to_files(std::uint64_t count, Write&& write);
   /// Whether there is a file to write to; tries to create one.
   bool ready();
   bool retry_is_due() const noexcept {
@@ -174,6 +184,7 @@ class CaptureFiles {
   /// Totals of complete files.
   FileTally before_;
   std::uint64_t records_before_{0};
+  std::uint64_t gone_{0};
   decltype(CaptureLosses::not_written) not_written_{};
   /// Losses when the previous file was complete.
   CaptureLosses losses_before_;

@@ -90,13 +90,15 @@ class ChunkedFrames final : public FrameWriter {
     compressor_->put(held);
   }
 
+  /// Chunks that are not in a file have the fill value.
+  void put_absent(std::uint64_t frames) override {
+    settle();
+    continue_behind(stored_ + frames);
+    set_frames(open_.frames, NUM_FRAME_COLUMNS, stored_);
+  }
+
   void flush() override {
-    while (compressor_ && !compressor_->empty()) store_compressed();
-    if (direct_) {
-      const int problem = direct_->wait();
-      open_.storage->note(problem);
-      check(problem == 0);
-    }
+    settle();
     publish();
   }
 
@@ -111,6 +113,7 @@ class ChunkedFrames final : public FrameWriter {
   }
 
   void put_stored(std::span<std::byte> frame) override {
+    if (frame.empty()) return put_absent(1);
     store(frame.data(), frame.size(), nullptr);
   }
 
@@ -118,8 +121,11 @@ class ChunkedFrames final : public FrameWriter {
     std::vector<hsize_t>& at = position_;
     at.assign(1 + form_.shape.size(), 0);
     at.front() = frame;
+    unsigned filters = 0;
+    haddr_t address = HADDR_UNDEF;
     hsize_t size = 0;
-    check(H5Dget_chunk_storage_size(open_.frames, at.data(), &size) >= 0);
+    check(H5Dget_chunk_info_by_coord(open_.frames, at.data(), &filters, &address, &size) >= 0);
+    if (address == HADDR_UNDEF) return {};
     std::vector<std::byte> bytes(size);
     std::uint32_t skipped_filters = 0;
     check(H5Dread_chunk(open_.frames, H5P_DEFAULT, at.data(), &skipped_filters, bytes.data()) >= 0);
@@ -268,6 +274,15 @@ class ChunkedFrames final : public FrameWriter {
       extents.push_back(form_.valid_bytes());
     }
     hdf5::require(H5Dset_extent(dataset, extents.data()) >= 0, "set the number of frames");
+  }
+
+  /// Store all frames that are being compressed or written.
+  void settle() {
+    while (compressor_ && !compressor_->empty()) store_compressed();
+    if (!direct_) return;
+    const int problem = direct_->wait();
+    open_.storage->note(problem);
+    check(problem == 0);
   }
 
   void store_compressed() {

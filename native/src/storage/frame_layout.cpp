@@ -153,9 +153,16 @@ void make_frame_layout(hid_t file, const FrameForm& form, const FrameStorage& st
         H5Screate_simple(static_cast<int>(extents.size()), extents.data(), most.data()), H5Sclose,
         LAY_OUT);
     const Handle properties(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, LAY_OUT);
-    require(H5Pset_obj_track_times(properties, false) >= 0 &&
-                H5Pset_fill_time(properties, H5D_FILL_TIME_NEVER) >= 0,
-            LAY_OUT);
+    require(H5Pset_obj_track_times(properties, false) >= 0, LAY_OUT);
+    if (column == nullptr) {
+      std::vector<std::byte> element(H5Tget_size(type));
+      for (std::size_t i = 0; i < element.size(); ++i) element[i] = form.fill[i % form.fill.size()];
+      require(H5Pset_fill_value(properties, type, element.data()) >= 0 &&
+                  H5Pset_fill_time(properties, H5D_FILL_TIME_IFSET) >= 0,
+              LAY_OUT);
+    } else {
+      require(H5Pset_fill_time(properties, H5D_FILL_TIME_NEVER) >= 0, LAY_OUT);
+    }
     storage(column, properties);
     const Handle dataset(
         H5Dcreate2(detector, name, type, space, H5P_DEFAULT, properties, H5P_DEFAULT), H5Dclose,

@@ -27,6 +27,10 @@ struct FrameForm {
   std::uint32_t bytes;
   /// Number of validity bits per frame.
   std::uint32_t units;
+  /// Elements of frames of which no packet came: these bytes, repeated.
+  std::vector<std::byte> fill{std::byte{0}};
+  /// Number of batch numbers.
+  std::uint64_t numbers{std::uint64_t{1} << 32U};
 
   [[nodiscard]] std::uint32_t valid_bytes() const noexcept { return (units + 7) / 8; }
   /// The type of the elements. Throws Error.

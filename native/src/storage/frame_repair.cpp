@@ -175,30 +175,24 @@ bool has_chunk(const Datasets::Dataset& data, std::uint64_t frame, std::uint64_t
   return address != HADDR_UNDEF && address <= size && bytes <= size - address;
 }
 
-/// Number of the first `rows` frames whose bytes are all in a file of `size` bytes.
-std::uint64_t stored_frames(const Datasets::Dataset& data, H5D_layout_t layout, std::uint64_t rows,
-                            std::uint64_t size) {
+/// Number of the first frames whose bytes are all in a file of `size` bytes; `packets` has those of
+/// each. A frame without packets has no chunk.
+std::uint64_t stored_frames(const Datasets::Dataset& data, H5D_layout_t layout,
+                            const std::vector<std::uint64_t>& packets, std::uint64_t size) {
+  std::uint64_t rows = packets.size();
   if (layout == H5D_CONTIGUOUS) {
     const haddr_t begin = H5Dget_offset(data.handle);
     if (begin == HADDR_UNDEF || begin >= size) return 0;
     return std::min(rows, (size - begin) / data.width);
   }
-  hsize_t chunks = 0;
-  const Handle space(H5Dget_space(data.handle), H5Sclose, READ);
-  hdf5::require(H5Dget_num_chunks(data.handle, space, &chunks) >= 0, READ);
-  rows = std::min<std::uint64_t>(rows, chunks);
-  if (rows == 0 || has_chunk(data, rows - 1, size)) return rows;
-  // Chunks were written in order, so search by bisection.
-  std::uint64_t whole = 0;
-  for (std::uint64_t lost = rows - 1; whole < lost;) {
-    const std::uint64_t middle = whole + (lost - whole) / 2;
-    if (has_chunk(data, middle, size)) {
-      whole = middle + 1;
-    } else {
-      lost = middle;
-    }
+  std::vector<std::uint64_t> with_chunk;
+  for (std::uint64_t row = 0; row < rows; ++row) {
+    if (packets[row] > 0) with_chunk.push_back(row);
   }
-  return whole;
+  if (with_chunk.empty() || has_chunk(data, with_chunk.back(), size)) return rows;
+  // Chunks were written in order, so search by bisection.
+  return *std::ranges::partition_point(
+      with_chunk, [&](std::uint64_t row) { return has_chunk(data, row, size); });
 }
 
 std::string numpy_name(hid_t type) {
@@ -234,7 +228,6 @@ void count(FoundFrames& found, const Datasets& datasets, H5D_layout_t layout, st
   std::uint64_t rows = datasets.frames().extents.front();
   for (const Datasets::Dataset& dataset : datasets.all)
     rows = std::min<std::uint64_t>(rows, dataset.extents.front());
-  rows = stored_frames(datasets.frames(), layout, rows, size);
   const auto packets =
       values_of<std::uint64_t>(datasets.column(FrameColumn::PACKETS), H5T_NATIVE_UINT64, rows);
   const auto missing =
@@ -243,9 +236,12 @@ void count(FoundFrames& found, const Datasets& datasets, H5D_layout_t layout, st
       values_of<std::int64_t>(datasets.column(FrameColumn::TIMESTAMP), H5T_NATIVE_INT64, rows);
   const auto last =
       values_of<std::int64_t>(datasets.column(FrameColumn::LAST_TIMESTAMP), H5T_NATIVE_INT64, rows);
-  rows = std::min({packets.size(), missing.size(), first.size(), last.size()});
-  // Every frame has at least one packet.
-  while (rows > 0 && packets[rows - 1] == 0) --rows;
+  const auto lossy =
+      values_of<std::uint8_t>(datasets.column(FrameColumn::LOSSY), H5T_NATIVE_UINT8, rows);
+  rows = std::min({stored_frames(datasets.frames(), layout, packets, size), missing.size(),
+                   first.size(), last.size(), lossy.size()});
+  // The row of a frame that did not come is marked; one that was not written is all zeros.
+  while (rows > 0 && packets[rows - 1] == 0 && lossy[rows - 1] == 0) --rows;
   found.frames = rows;
   for (std::uint64_t i = 0; i < rows; ++i) {
     found.packets += packets[i];

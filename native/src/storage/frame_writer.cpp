@@ -26,7 +26,7 @@ constexpr std::size_t index_of(FrameColumn column) noexcept {
 
 }  // namespace
 
-FrameRows::FrameRows(const FrameForm& form) {
+FrameRows::FrameRows(const FrameForm& form) : numbers_(form.numbers) {
   constexpr std::size_t MOST = 4096;
   constexpr std::size_t MOST_BYTES = std::size_t{16} << 20U;
   std::size_t row = 0;
@@ -38,12 +38,14 @@ FrameRows::FrameRows(const FrameForm& form) {
   for (std::size_t c = 0; c < NUM_FRAME_COLUMNS; ++c) columns_[c].reserve(most_ * widths_[c]);
 }
 
+template <typename Value>
+void FrameRows::push(FrameColumn column, Value value) {
+  const auto* bytes = reinterpret_cast<const std::byte*>(&value);
+  std::vector<std::byte>& to = columns_[index_of(column)];
+  to.insert(to.end(), bytes, bytes + sizeof value);
+}
+
 void FrameRows::add(const Burst& frame) {
-  const auto push = [this](FrameColumn column, const auto& value) {
-    const auto* bytes = reinterpret_cast<const std::byte*>(&value);
-    std::vector<std::byte>& to = columns_[index_of(column)];
-    to.insert(to.end(), bytes, bytes + sizeof value);
-  };
   const std::uint64_t time = frame.timestamps[0] != 0 ? frame.timestamps[0] : realtime_ns();
   push(FrameColumn::BATCH, static_cast<std::uint32_t>(frame.reorder.batch_id));
   push(FrameColumn::TIMESTAMP, time);
@@ -56,6 +58,21 @@ void FrameRows::add(const Burst& frame) {
   const auto* valid = reinterpret_cast<const std::byte*>(frame.valid);
   std::vector<std::byte>& bits = columns_[index_of(FrameColumn::VALID)];
   bits.insert(bits.end(), valid, valid + widths_[index_of(FrameColumn::VALID)]);
+  ++count_;
+}
+
+void FrameRows::add_absent(const Burst& next, std::uint64_t before) {
+  const std::uint64_t time = next.timestamps[0] != 0 ? next.timestamps[0] : realtime_ns();
+  const std::uint64_t number = next.reorder.batch_id + numbers_ - before % numbers_;
+  push(FrameColumn::BATCH, static_cast<std::uint32_t>(number % numbers_));
+  push(FrameColumn::TIMESTAMP, time);
+  push(FrameColumn::LAST_TIMESTAMP, time);
+  push(FrameColumn::PACKETS, std::uint32_t{0});
+  push(FrameColumn::MISSING, next.units);
+  push(FrameColumn::TIMED_OUT, std::uint8_t{0});
+  push(FrameColumn::LOSSY, std::uint8_t{1});
+  std::vector<std::byte>& bits = columns_[index_of(FrameColumn::VALID)];
+  bits.resize(bits.size() + widths_[index_of(FrameColumn::VALID)]);
   ++count_;
 }
 
@@ -158,6 +175,25 @@ std::uint32_t FrameWriter::write(const Burst& burst, std::uint32_t first, std::u
     }
   });
   return tally_.frames > before ? static_cast<std::uint32_t>(tally_.frames - before) : 0;
+}
+
+std::uint32_t FrameWriter::write_absent(const Burst& next, std::uint64_t before,
+                                        std::uint32_t count, std::uint64_t size_limit) noexcept {
+  const std::uint64_t frames = tally_.frames;
+  attempt([&] {
+    for (std::uint64_t done = 0; done < count && tally_.size < size_limit;) {
+      const std::uint64_t room = (size_limit - tally_.size - 1) / form_.bytes + 1;
+      const std::uint64_t n =
+          std::min<std::uint64_t>({count - done, rows_.most() - rows_.count(), room});
+      put_absent(n);
+      const std::size_t rows = rows_.count();
+      for (std::uint64_t i = 0; i < n; ++i) rows_.add_absent(next, before - done - i);
+      tally_ = rows_.tally(tally_, rows, rows_.count(), form_.bytes);
+      if (rows_.full()) flush();
+      done += n;
+    }
+  });
+  return tally_.frames > frames ? static_cast<std::uint32_t>(tally_.frames - frames) : 0;
 }
 
 void FrameWriter::sync() noexcept {

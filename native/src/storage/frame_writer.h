@@ -26,6 +26,9 @@ class FrameRows {
 
   /// Add the row of the frame in a burst.
   void add(const Burst& frame);
+  /// Add a row for a frame of which no packet came, `before` frames before `next`. It has the
+  /// arrival of `next`, with which it was known to be absent.
+  void add_absent(const Burst& next, std::uint64_t before);
   /// Add a row that was read from another file; `row`: its value in each column.
   void add(const std::array<const std::byte*, NUM_FRAME_COLUMNS>& row);
   /// Remove the first `n` rows, which are in the file.
@@ -45,10 +48,14 @@ class FrameRows {
 
  private:
   template <typename Value>
+  void push(FrameColumn column, Value value);
+  template <typename Value>
   [[nodiscard]] Value at(FrameColumn column, std::size_t row) const noexcept;
 
   std::array<std::uint32_t, NUM_FRAME_COLUMNS> widths_{};
   std::array<std::vector<std::byte>, NUM_FRAME_COLUMNS> columns_;
+  /// Number of batch numbers.
+  std::uint64_t numbers_;
   std::size_t count_{0};
   std::size_t most_;
 };
@@ -61,6 +68,8 @@ class FrameWriter : public RecordWriter {
   void create(const std::string& path) final;
   std::uint32_t write(const Burst& burst, std::uint32_t first, std::uint32_t count,
                       std::uint64_t size_limit) noexcept final;
+  std::uint32_t write_absent(const Burst& next, std::uint64_t before, std::uint32_t count,
+                             std::uint64_t size_limit) noexcept final;
   void sync() noexcept final;
   bool rewind(std::uint64_t records) noexcept final;
   std::unique_ptr<TakenRecords> take_back(std::uint64_t records) noexcept final;
@@ -88,13 +97,16 @@ class FrameWriter : public RecordWriter {
   virtual void begin() = 0;
   /// Append a frame. Throws Error.
   virtual void put(const Burst& frame) = 0;
+  /// Append `frames` frames of fill value. Throws Error.
+  virtual void put_absent(std::uint64_t frames) = 0;
   /// Write all frames and rows to the file, so that others can read them. Throws Error.
   virtual void flush() = 0;
   /// Remove frames after the first `frames`, which `flushed_` no longer counts. Throws Error.
   virtual void shorten(std::uint64_t frames) = 0;
   /// Rows [first, first + n) of a column. Throws Error.
   virtual void read_column(FrameColumn column, std::uint64_t first, std::uint64_t n, void* to) = 0;
-  /// Read a flushed frame as it is stored: compressed, if the file is. Throws Error.
+  /// Read a flushed frame as it is stored: compressed, if the file is; empty: it is absent. Throws
+  /// Error.
   virtual std::vector<std::byte> read_stored(std::uint64_t frame) = 0;
   /// Append a frame as it was stored in another file. Throws Error.
   virtual void put_stored(std::span<std::byte> frame) = 0;

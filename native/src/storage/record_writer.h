@@ -54,6 +54,14 @@ class RecordWriter {
   /// shows the contents of the file, which may be less than before.
   virtual std::uint32_t write(const Burst& burst, std::uint32_t first, std::uint32_t count,
                               std::uint64_t size_limit) noexcept = 0;
+  /// Write `count` frames of fill value, of which no packet came; `next` is the frame after them,
+  /// and the first of them is `before` frames before it. Otherwise like `write`; returns 0 if the
+  /// format does not support this.
+  virtual std::uint32_t write_absent(const Burst& /*next*/, std::uint64_t /*before*/,
+                                     std::uint32_t /*count*/,
+                                     std::uint64_t /*size_limit*/) noexcept {
+    return 0;
+  }
   /// Wait until all written records are in the file and readable by other processes.
   virtual void sync() noexcept = 0;
   /// After a failed write: continue in the same file. Returns false if that is not possible.

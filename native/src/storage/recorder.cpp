@@ -49,6 +49,7 @@ bool Recorder::record() {
   for (std::uint64_t now = monotonic_ns(); !group_->limit_reached();) {
     const bool over = now >= group_->deadline();
     if (over || stopping_.load()) {
+      source_->end();
       drain();
       return over || group_->limit_reached();
     }
@@ -91,26 +92,33 @@ void Recorder::take(Burst& burst) {
   const std::uint32_t n = burst.num_packets();
   if (paused_.load(std::memory_order_relaxed)) {
     files_.leave_out(CaptureLosses::PAUSED, n);
+    if (held_ && asked_for(burst)) pass_over(burst);
   } else if (held_ && !asked_for(burst)) {
     files_.leave_out(CaptureLosses::HELD, n);
+  } else if (const std::uint32_t first = start_of(burst); held_ && first == n) {
+    files_.leave_out(CaptureLosses::BEFORE_START, n);
+    pass_over(burst);
+  } else if (held_ && !fill_up_to(burst)) {
+    files_.leave_out(CaptureLosses::HELD, n);
   } else {
-    const std::uint32_t first = start_of(burst);
     const std::uint32_t wanted = group_->take(n - first);
     const CaptureFiles::Counts before = files_.counts();
     // First, because writing may complete the last file.
     files_.leave_out(CaptureLosses::BEFORE_START, first);
     files_.leave_out(CaptureLosses::AFTER_LIMIT, n - first - wanted);
     files_.write(burst, first, first + wanted);
-    const CaptureFiles::Counts after = files_.counts();
-    // Fewer than before if the writer has lost records of earlier bursts.
-    const std::uint64_t written =
-        after.records > before.records ? after.records - before.records : 0;
-    group_->give_back(wanted + before.records - after.records);
-    if (!alone_)
-      group_->wrote(written, after.bytes > before.bytes ? after.bytes - before.bytes : 0);
+    tell_group(wanted, before);
     if (acquiring_) note_acquired();
   }
   publish();
+}
+
+void Recorder::tell_group(std::uint32_t taken, const CaptureFiles::Counts& before) {
+  const CaptureFiles::Counts after = files_.counts();
+  // Fewer than before if the writer has lost records of earlier bursts.
+  const std::uint64_t written = after.records > before.records ? after.records - before.records : 0;
+  group_->give_back(taken + before.records - after.records);
+  if (!alone_) group_->wrote(written, after.bytes > before.bytes ? after.bytes - before.bytes : 0);
 }
 
 /// Returns the index of the first packet to write to files.
@@ -127,16 +135,46 @@ bool Recorder::asked_for(const Burst& frame) {
     acquisition_ = asked_;
     awaited_ = start_flow_;
     acquiring_ = true;
-    acquired_before_ = files_.counts().records;
+    acquired_before_ = files_.counts().records + files_.counts().gone;
+    images_passed_ = 0;
     files_.tell_losses_after(acquisition_.lost);
   }
   return acquiring_ && frame.order >= acquisition_.order;
 }
 
+std::uint64_t Recorder::acquired_rows() const noexcept {
+  const CaptureFiles::Counts now = files_.counts();
+  // Those that are gone were rows, which others may have seen.
+  const std::uint64_t rows = now.records + now.gone;
+  // Fewer than before if a file was removed.
+  return rows > acquired_before_ ? rows - acquired_before_ : 0;
+}
+
+void Recorder::pass_over(const Burst& frame) noexcept {
+  images_passed_ = frame.index + 1 - std::min(frame.index + 1, acquired_rows());
+}
+
+bool Recorder::fill_up_to(const Burst& frame) {
+  const std::uint64_t rows = acquired_rows();
+  const std::uint64_t row = frame.index - std::min(frame.index, images_passed_);
+  if (row <= rows) return true;
+  const std::uint64_t absent = row - rows;
+  if (acquisition_.frames == 0 && absent > MOST_ABSENT) {
+    images_passed_ += absent;
+    return true;
+  }
+  const std::uint64_t wanted =
+      acquisition_.frames == 0 ? absent : std::min(absent, acquisition_.frames - rows);
+  const std::uint32_t taken = group_->take(static_cast<std::uint32_t>(wanted));
+  const CaptureFiles::Counts before = files_.counts();
+  files_.write_absent(frame, absent, taken);
+  tell_group(taken, before);
+  note_acquired();
+  return acquiring_;
+}
+
 void Recorder::note_acquired() {
-  const auto all_there = [this] {
-    return files_.counts().records - acquired_before_ >= acquisition_.frames;
-  };
+  const auto all_there = [this] { return acquired_rows() >= acquisition_.frames; };
   // Frames count only when other processes can read them.
   if (acquisition_.frames == 0 || !all_there() || !files_.flush() || !all_there()) return;
   acquiring_ = false;

@@ -78,6 +78,9 @@ class Recorder {
   Recorder& operator=(const Recorder&) = delete;
   ~Recorder() { stop(); }
 
+  /// Of this many images, none is told from numbers that begin anew.
+  static constexpr std::uint64_t MOST_ABSENT = std::uint64_t{1} << 20U;
+
   /// Record what the queue has delivered until now, complete the current file, end the thread.
   /// Idempotent; any thread.
   void stop() noexcept;
@@ -91,7 +94,9 @@ class Recorder {
   void set_paused(bool paused);
   /// Let `max_seconds`, its own or its group's, end this long from now. Throws Error.
   void end_in(double seconds);
-  /// Record exactly the next `frames` frames (0: all) whose first packet arrives from now on; the
+  /// Record exactly the next `frames` images (0: all) whose first packet arrives from now on. Row i
+  /// is image i, counted by their numbers from the first one: those that did not come are rows of
+  /// fill value, unless more than MOST_ABSENT in a row are absent where all are recorded. The
   /// snapshot shows when they are in the file and readable by other processes. Ends the previous
   /// acquisition. Returns the number of frames that the source had lost before. Throws Error
   /// INVALID_PARAMETER unless the recorder is `held`, NOT_READY if it has ended.
@@ -120,9 +125,17 @@ class Recorder {
   /// Returns whether a limit has ended the recording.
   bool record();
   void take(Burst& burst);
+  /// `taken` records of the group's limit were to be written.
+  void tell_group(std::uint32_t taken, const CaptureFiles::Counts& before);
   std::uint32_t start_of(const Burst& burst) noexcept;
   /// Whether the frame belongs to an acquisition.
   bool asked_for(const Burst& frame);
+  /// Write rows for the images before a frame that did not come. Returns whether the frame belongs
+  /// to the acquisition.
+  bool fill_up_to(const Burst& frame);
+  /// Let the next row be of the image after this one.
+  void pass_over(const Burst& frame) noexcept;
+  [[nodiscard]] std::uint64_t acquired_rows() const noexcept;
   void note_acquired();
   void end_acquisition();
   void answer_rewind();
@@ -162,6 +175,8 @@ class Recorder {
   Acquisition acquisition_;
   bool acquiring_{false};
   std::uint64_t acquired_before_{0};
+  /// Images of the acquisition that have no row, since they were omitted on request.
+  std::uint64_t images_passed_{0};
 
   // Requests.
   std::atomic<bool> stopping_{false};

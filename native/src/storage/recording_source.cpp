@@ -72,12 +72,19 @@ class QueuePackets final : public RecordingSource {
   bool attached_{true};
 };
 
+FrameForm form_of(const reorder::RunningPlan& running) {
+  const reorder::Plan& plan = running.plan();
+  FrameForm form(running.config(), plan.units());
+  const auto fill = plan.fill_value();
+  form.fill.assign(fill.begin(), fill.end());
+  form.numbers = plan.batch_numbers();
+  return form;
+}
+
 class PlanFrames final : public RecordingSource {
  public:
   PlanFrames(reorder::RunningPlan& plan, const RecorderOptions& options, const std::string& taker)
-      : plan_(plan),
-        form_(plan.config(), plan.units()),
-        begins_anew_(options.held || options.start_flow) {
+      : plan_(plan), form_(form_of(plan)), begins_anew_(options.held || options.start_flow) {
     plan_.attach("a recorder that writes " + taker + "_*");
   }
   ~PlanFrames() override { PlanFrames::detach(); }
@@ -102,6 +109,7 @@ class PlanFrames final : public RecordingSource {
     if (gate_) plan_.close_gate(*gate_);
     return plan_.begin_epoch(since, std::nullopt);
   }
+  void end() noexcept override { plan_.deliver_open(); }
   [[nodiscard]] SourceCounters counters() const noexcept override { return plan_.counters(); }
   [[nodiscard]] bool in_device_memory() const noexcept override {
     return !plan_.output().host_readable();

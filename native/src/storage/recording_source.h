@@ -44,6 +44,8 @@ class RecordingSource {
   virtual void begin() noexcept {}
   /// Frames: an acquisition begins at `since` on the port's clock. Throws std::bad_alloc.
   virtual reorder::RunningPlan::Epoch begin_acquisition(std::uint64_t /*since*/) { return {}; }
+  /// The recording ends: frames of which no more packets are expected can be received.
+  virtual void end() noexcept {}
   /// Number of records that wait now.
   [[nodiscard]] virtual std::uint64_t held() const noexcept = 0;
   [[nodiscard]] virtual SourceCounters counters() const noexcept = 0;

@@ -73,7 +73,7 @@ struct Bench : FrameSink {
     each.timed_out = (frame.info.burst_flags & DAQIRI_BURST_FLAG_REORDER_TIMEOUT) != 0;
     each.first_time = frame.first_time;
     frames.push_back(std::move(each));
-    gaps.push_back(frame.gap);
+    indices.push_back(frame.index);
     orders.push_back(frame.order);
     if (!keep) {
       std::memset(frame.data, 0xEE, region->buf_size());
@@ -121,7 +121,7 @@ struct Bench : FrameSink {
   std::unique_ptr<memory::MemoryRegion> region;
   std::unique_ptr<Assembler> assembler;
   std::vector<Seen> frames;
-  std::vector<std::uint64_t> gaps;
+  std::vector<std::uint64_t> indices;
   std::vector<std::uint64_t> orders;
   std::deque<std::vector<std::uint8_t>> packets;
   std::uint64_t now{1};
@@ -223,7 +223,7 @@ TEST_CASE("frames are delivered in the order of their numbers", "[reorder]") {
   CHECK(bench.frames.empty());
   bench.send(5, 1, 2);
   CHECK(bench.batches() == std::vector<std::uint32_t>{5, 6});
-  CHECK(bench.gaps == std::vector<std::uint64_t>{0, 0});
+  CHECK(bench.indices == std::vector<std::uint64_t>{0, 1});
   CHECK(bench.assembler->tally().skipped == 0);
 }
 
@@ -238,7 +238,7 @@ TEST_CASE("numbers of which no packet came are skipped, in the window and beyond
   bench.whole(1000);
   bench.assembler->finish();
   CHECK(bench.batches() == std::vector<std::uint32_t>{5, 7, 8, 10, 1000});
-  CHECK(bench.gaps == std::vector<std::uint64_t>{0, 1, 0, 1, 989});
+  CHECK(bench.indices == std::vector<std::uint64_t>{0, 2, 3, 5, 995});
   CHECK(bench.assembler->tally().skipped == 991);
 }
 
@@ -251,7 +251,7 @@ TEST_CASE("a lost frame is no skipped one, and both are gaps", "[reorder]") {
   bench.send(4, 0, 1);
   bench.assembler->finish();
   CHECK(bench.batches() == std::vector<std::uint32_t>{0, 4});
-  CHECK(bench.gaps == std::vector<std::uint64_t>{0, 3});
+  CHECK(bench.indices == std::vector<std::uint64_t>{0, 4});
   CHECK(bench.assembler->tally().skipped == 1);
   CHECK(bench.assembler->tally().lost == 2);
 }
@@ -271,7 +271,7 @@ TEST_CASE("a frame waits for skipped numbers no longer than for packets", "[reor
   CHECK(bench.batches() == std::vector<std::uint32_t>{1, 3});
   CHECK(bench.assembler->expire(bench.now + TIMEOUT_NS) == 0);
   CHECK(bench.batches() == std::vector<std::uint32_t>{1, 3, 5});
-  CHECK(bench.gaps == std::vector<std::uint64_t>{0, 1, 1});
+  CHECK(bench.indices == std::vector<std::uint64_t>{0, 2, 4});
   CHECK(bench.frames[1].timed_out);
   CHECK_FALSE(bench.frames[2].timed_out);
 }
@@ -409,7 +409,7 @@ TEST_CASE("with the expected first number, its absence is a gap", "[reorder]") {
   bench.whole(4);
   bench.whole(5);
   CHECK(bench.batches() == std::vector<std::uint32_t>{4, 5});
-  CHECK(bench.gaps == std::vector<std::uint64_t>{3, 0});
+  CHECK(bench.indices == std::vector<std::uint64_t>{3, 4});
   CHECK(bench.assembler->tally().skipped == 3);
   // A stray packet; then all that is expected.
   bench.assembler->begin_epoch(0, bench.now, 1);
@@ -513,6 +513,7 @@ class Model {
     }
     finish();
     begun_ = false;
+    index_ = passed_ = 0;
   }
   void finish() {
     while (begun_ && next_ <= newest_) end_next();
@@ -520,6 +521,7 @@ class Model {
 
   std::uint64_t placed{0}, duplicate{0}, late{0}, early{0}, malformed{0}, restarts{0}, skipped{0};
   std::vector<Seen> frames;
+  std::vector<std::uint64_t> indices;
 
  private:
   [[nodiscard]] std::uint32_t raw_of(std::int64_t number) const {
@@ -588,8 +590,8 @@ class Model {
     doubtful_.erase(number);
   }
   void deliver() {
-    while (next_ <= newest_ && (closed_.contains(next_) || is_rest(next_) ||
-                                (is_no_first() && next_ < newest_)))
+    while (next_ <= newest_ &&
+           (closed_.contains(next_) || is_rest(next_) || (is_no_first() && next_ < newest_)))
       end_next();
   }
   [[nodiscard]] bool is_no_first() const {
@@ -607,6 +609,8 @@ class Model {
     } else {
       frames.push_back(std::move(found->second));
       closed_.erase(found);
+      indices.push_back(index_ + passed_);
+      index_ = indices.back() + 1;
       skipped += std::exchange(passed_, 0);
       fresh_ = false;
       anchored_ = true;
@@ -641,6 +645,7 @@ class Model {
   std::int64_t newest_{0};
   std::int64_t next_{0};
   std::uint64_t passed_{0};
+  std::uint64_t index_{0};
   std::uint64_t active_{0};
   std::int64_t begun_in_epoch_{0};
 };
@@ -692,6 +697,7 @@ TEST_CASE("any sequence of packets does what the rules say", "[reorder]") {
     CHECK(tally.restarts == model.restarts);
     REQUIRE(bench.frames.size() == model.frames.size());
     CHECK(bench.frames == model.frames);
+    CHECK(bench.indices == model.indices);
     CHECK(bench.balanced());
     CHECK(bench.region->available() == 80);
   }

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import hdf5plugin  # noqa: F401 - has h5py read compressed frames
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -15,9 +16,11 @@ from waiting import wait_for
 from daqiri_ophyd.engine import (
     ConfigError,
     Engine,
+    RecordedFile,
     Recorder,
     ReorderPlan,
     check_config,
+    examine_frames,
     frames,
 )
 
@@ -111,6 +114,31 @@ def camera(packets: int = PACKETS, size: int = BYTES, **plan: Any) -> Iterator[C
         yield Camera(engine, packets, size)
 
 
+WRITERS: list[dict[str, Any]] = [
+    {"writer": writer, "compression": compression}
+    for writer in ("buffered", "direct")
+    for compression in ("none", "bitshuffle-lz4")
+]
+COLUMNS = (
+    *("batch", "packets", "missing", "lossy", "timed_out"),
+    *("valid", "timestamp", "last_timestamp"),
+)
+
+
+def live(recorder: Recorder) -> NDArray[np.uint8]:
+    """Return the images that another process can read now."""
+    with h5py.File(recorder.snapshot().path, swmr=True) as file:
+        return file["entry/data/data"][:]
+
+
+def together(files: list[RecordedFile], name: str) -> NDArray[Any]:
+    rows = []
+    for each in files:
+        with h5py.File(each.path) as file:
+            rows.append(file["entry/data"][name][:])
+    return np.concatenate(rows)
+
+
 def columns(recorder: Recorder, *names: str) -> list[list[int]]:
     with h5py.File(recorder.files()[0].path) as file:
         return [file["entry/data"][name][:].tolist() for name in names]
@@ -125,12 +153,121 @@ def test_images_are_recorded_in_order_and_skipped_ones_are_told(tmp_path: Path) 
         wait_for(lambda: recorder.snapshot().acquired == 9)
         recorder.stop()
         batches, missing, lossy = columns(recorder, "batch", "missing", "lossy")
-        assert batches == [0, 1, 2, 3, 4, 6, 7, 8, 9]
-        assert missing == [0, 0, 1, 0, 0, 0, 0, 0, 0]
-        assert lossy == [False] * 5 + [True] + [False] * 3
+        assert batches == list(range(9))
+        assert missing == [0, 0, 1, 0, 0, PACKETS, 0, 0, 0]
+        assert lossy == [False] * 5 + [True] * 2 + [False] * 2
         assert source.plan.counters().skipped == 1
         (file,) = recorder.files()
         assert file.dropped == 1
+
+
+@pytest.mark.parametrize("roll", [{}, {"roll_frames": 5}, {"roll_bytes": 5 * PACKETS * BYTES}])
+@pytest.mark.parametrize("options", WRITERS, ids=str)
+def test_row_i_is_image_i(tmp_path: Path, options: dict[str, Any], roll: dict[str, Any]) -> None:
+    absent = [2, 3, 4, 5, 8, 12, 13]
+    with camera(fill=9) as source:
+        recorder = source.plan.record(tmp_path, held=True, **options, **roll)
+        source.send([90])
+        wait_for(lambda: recorder.snapshot().left_out == 1)
+        recorder.acquire(14)
+        for image in {*range(100, 117)} - {100 + row for row in absent}:
+            source.send([image], image)
+        wait_for(lambda: recorder.snapshot().acquired == 14)
+        assert len(live(recorder)) == recorder.snapshot().flushed == (4 if roll else 14)
+        recorder.stop()
+        snapshot, counters = recorder.snapshot(), source.plan.counters()
+    files = recorder.files()
+    assert [file.frames for file in files] == ([5, 5, 4] if roll else [14])
+    rows = {name: together(files, name) for name in ("data", *COLUMNS)}
+    expected = np.array([9 if row in absent else 100 + row for row in range(14)])
+    assert (rows["data"] == expected[:, np.newaxis, np.newaxis]).all()
+    there = expected != 9
+    assert rows["batch"].tolist() == [*range(100, 114)]
+    assert rows["packets"].tolist() == (PACKETS * there).tolist()
+    assert rows["missing"].tolist() == (PACKETS * ~there).tolist()
+    assert rows["valid"].tolist() == [[(1 << PACKETS) - 1 if came else 0] for came in there]
+    assert (rows["lossy"] == (~there | np.insert(~there[:-1], 0, False))).all()
+    assert not rows["timed_out"].any()
+    for name in ("timestamp", "last_timestamp"):
+        assert (np.diff(rows[name]) >= 0).all()
+        assert (rows[name] > 0).all()
+    assert (snapshot.frames, snapshot.packets) == (14, PACKETS * 7)
+    assert (snapshot.missing, snapshot.dropped) == (PACKETS * 7, 0)
+    assert (counters.skipped, counters.lost) == (7, 0)
+    for file in files:
+        found = examine_frames(file.path)
+        assert (found.frames, found.packets) == (file.frames, file.packets)
+    assert sum(examine_frames(file.path).empty for file in files) == 7
+
+
+@pytest.mark.parametrize("options", WRITERS, ids=str)
+def test_absent_images_are_rewound_and_split(tmp_path: Path, options: dict[str, Any]) -> None:
+    with camera() as source:
+        recorder = source.plan.record(tmp_path, held=True, **options)
+
+        def acquire(images: list[int]) -> None:
+            recorder.acquire(6)
+            source.send(images, 1)
+            wait_for(lambda: recorder.snapshot().acquired == 6)
+
+        acquire([0, 1, 3, 4, 6, 7, 8])  # not 2 and 5
+        recorder.rewind(3)
+        acquire([0, 3, 4, 6, 7, 8])  # not 1, 2 and 5
+        recorder.split(4)
+        acquire([0, 1, 2, 3, 6, 7, 8])  # not 4 and 5
+        recorder.stop()
+    first, second = recorder.files()
+    came = [[1, 1, 0, 1], [0, 0, 1, 1, 0, 1, 1, 1, 1, 0, 0]]
+    for file, expected in zip((first, second), came, strict=True):
+        assert together([file], "packets").tolist() == [PACKETS * each for each in expected]
+        assert together([file], "data")[:, 0, 0].tolist() == expected
+        assert (file.frames, file.packets) == (len(expected), PACKETS * sum(expected))
+    assert together([second], "batch").tolist() == [1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5]
+
+
+def test_a_pause_of_a_recorder_leaves_no_rows(tmp_path: Path) -> None:
+    with camera() as source:
+        recorder = source.plan.record(tmp_path, held=True)
+        recorder.acquire(6)
+        source.send([0, 1])
+        wait_for(lambda: recorder.snapshot().frames == 2)
+        recorder.pause()
+        source.send([2, 3])
+        wait_for(lambda: recorder.snapshot().left_out == 2)
+        recorder.resume()
+        source.send([4, 6, 7, 8])
+        wait_for(lambda: recorder.snapshot().acquired == 6)
+        recorder.stop()
+        assert columns(recorder, "batch") == [[0, 1, 4, 5, 6, 7]]
+
+
+def test_images_that_begin_anew_in_an_acquisition_are_its_next_rows(tmp_path: Path) -> None:
+    with camera() as source:
+        recorder = source.plan.record(tmp_path, held=True)
+        recorder.acquire(8)
+        source.send([5, 7, 8])
+        wait_for(lambda: source.plan.counters().complete == 3)
+        port = source.engine.ports[0]
+        # The first packet after this pause begins the numbers anew.
+        packets = source.packets_of([0, 1, 3, 4, 5])
+        assert port.tx[0].send(packets, launch_times=[port.now() + 400_000_000] * len(packets))
+        wait_for(lambda: recorder.snapshot().acquired == 8)
+        recorder.stop()
+        assert columns(recorder, "batch") == [[5, 6, 7, 8, 0, 1, 2, 3]]
+        assert source.plan.counters().restarts == 1
+
+
+def test_more_absent_images_than_a_detector_leaves_out_have_no_rows(tmp_path: Path) -> None:
+    with camera() as source:
+        recorder = source.plan.record(tmp_path, held=True)
+        recorder.acquire(0)
+        far = 5_000_000
+        source.send([0, 3, 4, far, far + 2, far + 3])
+        wait_for(lambda: recorder.snapshot().frames == 9)
+        recorder.stop()
+        batches, lossy = columns(recorder, "batch", "lossy")
+        assert batches == [0, 1, 2, 3, 4, far, far + 1, far + 2, far + 3]
+        assert lossy == [False, True, True, True, False, True, True, True, False]
 
 
 @pytest.mark.parametrize("images", [1, 2, 10])

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 from bluesky import RunEngine
 from bluesky import plan_stubs as bps
@@ -11,8 +12,9 @@ from run_documents import Documents, until
 
 from daqiri_ophyd.catalog import Catalog
 from daqiri_ophyd.devices import Daq, FrameDetector
+from daqiri_ophyd.engine import frames
 
-from .conftest import Source, fly
+from .conftest import PACKETS, Source, fly
 
 KEY = "daq_port0_frames_images"
 
@@ -45,8 +47,9 @@ def test_a_skipped_image_of_a_fly_scan_is_a_loss(
         return
     (uid,) = run_engine(plan)
     columns = catalog.client[uid]["primary"].base
-    assert columns[f"{KEY}_batch"].read().tolist() == [0, 1, 3, 4]
-    assert columns[f"{KEY}_lossy"].read().tolist() == [False, False, True, False]
+    assert columns[f"{KEY}_batch"].read().tolist() == [0, 1, 2, 3]
+    assert columns[f"{KEY}_missing"].read().tolist() == [0, 0, PACKETS, 0]
+    assert columns[f"{KEY}_lossy"].read().tolist() == [False, False, True, True]
     assert detector.dropped.get() == 1
 
 
@@ -78,3 +81,89 @@ def test_readings_of_a_camera_that_counts_from_zero(
     assert batches.reshape(4, images).tolist() == [list(range(images))] * 4
     dropped = [row[f"{KEY}_dropped"] for row in documents.rows()]
     assert dropped == [0] * 4
+
+
+def send_short_packets(daq: Daq, count: int) -> None:
+    """Send packets that have no number."""
+    packets = frames.udp_frames(
+        np.zeros((count, 2), np.uint8),
+        src_mac="02:00:00:00:00:01",
+        dst_mac="02:00:00:00:00:02",
+        src_ip="192.0.2.1",
+        dst_ip="192.0.2.2",
+        src_port=4000,
+        dst_port=5000,
+    )
+    queue = daq.tx_queue("port0", "out")
+    assert queue.send(packets) == count
+    assert queue.wait_sent(5.0)
+
+
+def test_what_is_open_when_a_fly_scan_ends_is_recorded(
+    run_engine: RunEngine, detector: FrameDetector, source: Source, catalog: Catalog, daq: Daq
+) -> None:
+    detector.num_frames.put(0)
+    counters = daq.port("port0").reorder["images"].counters
+
+    def motion() -> Any:
+        source.send(3)
+        source.send(1, without=(2,))
+        source.send(3)
+        source.send(1, without=(0, 5))
+        yield from until(lambda: counters().placed == 8 * PACKETS - 3)
+
+    (uid,) = run_engine(bpp.stage_wrapper(fly(detector, motion()), [detector]))
+    columns = catalog.client[uid]["primary"].base
+    assert columns[f"{KEY}_batch"].read().tolist() == list(range(8))
+    assert columns[f"{KEY}_missing"].read().tolist() == [0, 0, 0, 1, 0, 0, 0, 2]
+
+
+@pytest.mark.parametrize("policy", ["fail", "flag"])
+def test_packets_that_belong_to_no_frame_are_a_loss_of_their_reading(
+    run_engine: RunEngine,
+    documents: Documents,
+    detector: FrameDetector,
+    source: Source,
+    daq: Daq,
+    policy: str,
+) -> None:
+    detector.on_drop.put(policy)
+    counters = daq.port("port0").reorder["images"].counters
+
+    def plan() -> Any:
+        yield from bps.open_run()
+        for short in (0, 3, 0):
+            yield from bps.trigger(detector, group="reading")
+            send_short_packets(daq, short)
+            yield from until(lambda short=short: counters().malformed >= short)
+            source.send(1)
+            yield from bps.wait("reading")
+            yield from bps.create()
+            yield from bps.read(detector)
+            yield from bps.save()
+        yield from bps.close_run()
+
+    plan = bpp.stage_wrapper(plan(), [detector])
+    if policy == "fail":
+        with pytest.raises(FailedStatus, match="belong to no frame: 3 malformed"):
+            run_engine(plan)
+        assert len(documents.rows()) == 1
+        return
+    run_engine(plan)
+    assert [row[f"{KEY}_lossy"] for row in documents.rows()] == [False, True, False]
+
+
+@pytest.mark.usefixtures("source")
+def test_a_fly_scan_whose_packets_belong_to_no_frame_fails(
+    run_engine: RunEngine, detector: FrameDetector, daq: Daq
+) -> None:
+    detector.num_frames.put(0)
+    detector.on_drop.put("ignore")
+    counters = daq.port("port0").reorder["images"].counters
+
+    def motion() -> Any:
+        send_short_packets(daq, 5)
+        yield from until(lambda: counters().malformed == 5)
+
+    with pytest.raises(FailedStatus, match=r"has no frames: .*\(5 malformed\)"):
+        run_engine(bpp.stage_wrapper(fly(detector, motion()), [detector]))

@@ -85,20 +85,21 @@ def test_a_prepared_capture_that_ends_without_its_files_fails() -> None:
 @pytest.mark.parametrize(
     ("counted", "unwritten", "why"),
     [
-        (2, 0, "2 frames were lost: no packet of them came, or memory region of plan 'p' had no free"),
+        (2, 0, "2 frames were lost: no packet of them came, or memory region of plan 'p' had"),
         (0, 2, "2 frames were lost: a.h5: No space left on device; to"),
         (1, 2, "3 frames were lost: no packet .* buffer, or a.h5: No space left on device; to"),
     ],
 )
 def test_lost_frames_are_explained(counted: int, unwritten: int, why: str) -> None:
     """Also before their recorder has ended, whose error is the same."""
-    plan = SimpleNamespace(name="p", counters=lambda: SimpleNamespace(absent=5 + counted))
+    counters = SimpleNamespace(absent=5 + counted, placed=7, late=2, malformed=0)
+    plan = SimpleNamespace(name="p", counters=lambda: counters)
     before = SimpleNamespace(dropped=1, missing=0)
     now = SimpleNamespace(
         dropped=1 + unwritten, missing=0, error="a.h5: No space left on device", failing=True
     )
     detector = SimpleNamespace(on_drop=SimpleNamespace(get=lambda: "fail"))
-    given: list[Any] = [9, True, None, plan, before, 5]
+    given: list[Any] = [9, True, None, plan, before, 5, counters]
     acquisition: Any = Acquisition(*given)
     assert re.match(why, str(acquisition.loss(detector, now)))
     assert acquisition.cause(now) == "a.h5: No space left on device"
