@@ -41,11 +41,13 @@ class FrameDetector(FrameRows):
     Readings of one stream are in one file, or in several, with `roll_frames`, `roll_bytes` or
     `roll_seconds`. With `start_flow`, an acquisition begins with the first packet of that flow.
 
-    If frames are lost, because no buffer was free or they could not be written, `on_drop` selects
-    the result: the reading fails (``fail``), its row is marked in the column ``lossy`` (``flag``),
-    or the loss is ignored (``ignore``). In a fly scan, the next row after the loss is marked; a
-    loss after the last row appears only in `dropped`. A frame with missing packets is a frame,
-    unless `require_complete` is set.
+    If frames are lost, because no packet of them came, no buffer was free or they could not be
+    written, or if packets belong to no frame (``malformed``), `on_drop` selects the result: the
+    reading fails (``fail``), its row is marked in the column ``lossy`` (``flag``), or the loss is
+    ignored (``ignore``). Row i is image i: a frame that did not come is a row of the plan's fill
+    value with 0 packets. In a fly scan, it is marked, and so is the next row; a loss after the last
+    row appears only in `dropped`. A frame with missing packets is a frame, unless
+    `require_complete` is set.
 
     Parameters are those of `FrameSettings`.
     """

@@ -51,6 +51,14 @@ class Acquisition:
         """Return the number of packets missing in its frames."""
         return now.missing - self.before.missing
 
+    def malformed(self) -> int:
+        """Return how many packets came that belong to no frame.
+
+        Late packets do not count: each is missing in a frame, of one that was skipped, a duplicate,
+        or of numbers that began anew too soon.
+        """
+        return self.plan.counters().malformed - self.packets_before.malformed
+
     def unplaced(self) -> str:
         """Return which packets came and belong to no frame; empty: all belong to one."""
         now, before = self.plan.counters(), self.packets_before
@@ -75,11 +83,10 @@ class Acquisition:
                 f"{lost} frames were lost: {why}; to continue in spite of losses set on_drop to "
                 "'flag' or 'ignore'"
             )
-        if detector.on_drop.get() == "fail" and (unplaced := self.unplaced()):
+        if detector.on_drop.get() == "fail" and (malformed := self.malformed()):
             return PacketLossError(
-                f"packets of plan {self.plan.name!r} belong to no frame: {unplaced}; see its "
-                "counters. Steer other packets to another queue, or set on_drop to 'flag' or "
-                "'ignore'"
+                f"{malformed} packets of plan {self.plan.name!r} belong to no frame (malformed): "
+                "steer other packets to another queue, or set on_drop to 'flag' or 'ignore'"
             )
         if detector.require_complete.get() and (missing := self.missing(now)):
             return PacketLossError(

@@ -417,4 +417,4 @@ class RecordingFrames(FrameSettings):
         self.frames.update(frames, now)
         self.missing_packets.update(acquisition.missing(snapshot), now)
         self.dropped.update(dropped, now)
-        self.lossy.update(dropped > 0 or bool(acquisition.unplaced()), now)
+        self.lossy.update(dropped > 0 or acquisition.malformed() > 0, now)

@@ -98,8 +98,8 @@ class FrameStream:
     dtype : dtype
         Type of the elements of a frame.
     lossy : bool
-        Whether rows of fly scans have the column ``<device>_lossy``, which is set if frames were
-        lost since the row before.
+        Whether rows of fly scans have the column ``<device>_lossy``, which is set if the
+        frame did not come, or some were lost since the row before.
     """
 
     def __init__(

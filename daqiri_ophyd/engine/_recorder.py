@@ -196,6 +196,9 @@ class Recorder:
     def acquire(self, frames: int) -> int:
         """Record exactly the next frames whose first packets arrive from now on.
 
+        They are counted by their numbers, from the first one that comes: one that does not come is
+        a row of the plan's fill value, with 0 packets.
+
         Once they are in the file and other processes can read them, ``acquired`` of `snapshot` is
         their number, and there is an event for `wait` and `fileno`. The call ends an earlier
         acquisition.

@@ -332,10 +332,11 @@ class ReorderPlan(ProcessedPlan):
         Files are named ``<prefix>_<number>.h5``, with six digits. Each has a metadata file
         ``<prefix>_<number>.h5.json``. Frames are in ``/entry/data/data`` (NeXus), each in a chunk
         of its own. Next to them are ``batch``, ``timestamp``, ``last_timestamp`` (ns since the
-        epoch), ``packets``, ``missing``, ``timed_out``, ``lossy`` (frames were lost since the row
-        before) and ``valid``, with a row for each frame. Bit ``i`` of a row of ``valid`` is set if
-        packet ``i`` is present (`numpy.unpackbits` with ``bitorder="little"``). Other processes can
-        read the file meanwhile (SWMR), and see at least the frames that are older than a second.
+        epoch), ``packets``, ``missing``, ``timed_out``, ``lossy`` (its frame did not come, or some
+        were lost since the row before) and ``valid``, with a row for each frame. Bit ``i`` of a row
+        of ``valid`` is set if packet ``i`` is present (`numpy.unpackbits` with
+        ``bitorder="little"``). Other processes can read the file meanwhile (SWMR), and see at least
+        the frames that are older than a second.
 
         Parameters
         ----------

@@ -130,27 +130,37 @@ Assembler::Assembler(const Plan& plan, memory::MemoryRegion& output, const Valid
 Assembler::Fate Assembler::place_in_other(const Place& where, const Packet& packet,
                                           std::uint64_t now_ns) noexcept {
   leave_latest();
+  if (begun_ && now_ns < since_until_ns_ && is_stale(where)) return Fate::EARLY;
   Batch* const batch = batch_of(where.batch, packet, now_ns);
   if (batch == nullptr) return Fate::LATE;
   if (batch->doubtful) weigh(*batch, where);
   if (batch->data == nullptr) return Fate::NO_BUFFER;
-  if (!batch->doubtful) latest_ = batch;
   const Fate fate = place(*batch, where, packet);
-  if (fate == Fate::PLACED) active_ = packet.time;
+  if (fate != Fate::PLACED) return fate;
+  active_ = packet.time;
+  if (!batch->doubtful && batch->state == Batch::State::OPEN) latest_ = batch;
   return fate;
 }
 
 bool Assembler::begins_anew(Fate fate, const Place& where, const Packet& packet,
                             std::uint64_t now_ns) noexcept {
   const std::uint64_t active = latest_ != nullptr ? latest_->last_time : active_;
+  // In an acquisition, a late packet may be of an image that was recorded.
+  const bool back = !acquiring_ || unwrapped(where.batch) + batches_.size() <= newest_;
+  const bool unwanted =
+      fate == Fate::DUPLICATE || ((fate == Fate::LATE || fate == Fate::NO_BUFFER) && back);
   const bool paused = packet.time != 0 ? packet.time >= active + PAUSE_NS
                                        : placed_ == 0 && now_ns >= active_ns_ + PAUSE_NS;
-  if (fate != Fate::MALFORMED && paused) {
+  if (unwanted && paused) {
     finish();
     first_.reset();
     begin(where.batch);
     tally_.restarts += 1;
     fate = place_in_other(where, packet, now_ns);
+  }
+  if (fate == Fate::NO_BUFFER) {
+    active_ = packet.time;
+    active_ns_ = now_ns;
   }
   count(fate);
   return fate == Fate::PLACED;
@@ -182,13 +192,16 @@ Assembler::Batch* Assembler::batch_of(std::uint32_t raw, const Packet& packet,
   if (number < next_) {
     const bool beyond = number + batches_.size() <= newest_;
     if (!beyond && at(number).state == Batch::State::LOST) return &at(number);
-    if (!fresh_) return nullptr;
+    if (!fresh_ || (passed_ > 0 && !beyond)) return nullptr;
     if (beyond) {
       for (Batch& batch : batches_) retract(batch);
       gap_ = passed_ = 0;
       begin(raw);
       number = unwrapped(raw);
     }
+    // Those that are lost will be passed again.
+    for (std::uint64_t passed = number; passed < next_; ++passed)
+      gap_ -= at(passed).state == Batch::State::LOST ? 1 : 0;
     next_ = std::min(next_, number);
   }
   if (number > newest_) advance(number);
@@ -204,17 +217,30 @@ std::uint64_t Assembler::unwrapped(std::uint32_t raw) const noexcept {
   return newest_ + ahead - (ahead > numbers / 2 ? numbers : 0);
 }
 
-void Assembler::weigh(Batch& batch, const Place& place) noexcept {
-  const auto found = std::ranges::find(begun_before_, batch.raw, &Begun::raw);
+bool Assembler::join(Begun& begun, const Place& place) noexcept {
   const std::uint32_t first = plan_.by_bytes() ? place.slot / plan_.unit_bytes() : place.slot;
   const std::uint32_t units = plan_.by_bytes() ? place.payload_bytes / plan_.unit_bytes() : 1;
-  if (claim(begun_units_.data() + found->units_at, first, units) != Claim::FREE) {
-    batch.doubtful = batch.rest = false;
-    begun_before_.erase(found);
-    return deliver();
+  if (claim(begun_units_.data() + begun.units_at, first, units) != Claim::FREE) return false;
+  begun.units += units;
+  return true;
+}
+
+bool Assembler::is_stale(const Place& place) noexcept {
+  const std::uint64_t number = unwrapped(place.batch);
+  if (number >= next_ && number <= newest_ + 1) return false;
+  const auto found = std::ranges::find(begun_before_, place.batch, &Begun::raw);
+  return found != begun_before_.end() && join(*found, place);
+}
+
+void Assembler::weigh(Batch& batch, const Place& place) noexcept {
+  const auto found = std::ranges::find(begun_before_, batch.raw, &Begun::raw);
+  if (join(*found, place)) {
+    batch.rest = found->units == plan_.units();
+    return;
   }
-  found->units += units;
-  batch.rest = found->units == plan_.units();
+  batch.doubtful = batch.rest = false;
+  begun_before_.erase(found);
+  deliver();
 }
 
 void Assembler::begin(std::uint32_t raw) noexcept {
@@ -321,22 +347,25 @@ void Assembler::leave_latest() noexcept {
 }
 
 void Assembler::deliver() noexcept {
-  while (next_ <= newest_ && (at(next_).ended() || (is_no_first() && next_ < newest_))) end_next();
+  while (next_ <= newest_ && (at(next_).ended() || (is_no_first() && next_ < newest_))) {
+    // The batch with this number may still come.
+    if (Batch& batch = at(next_); next_ == newest_ && batch.rest && batch.data != nullptr)
+      return retract(batch);
+    end_next();
+  }
 }
 
 void Assembler::end_next() noexcept {
   Batch& batch = at(next_++);
+  // It may be retracted.
+  if (batch.state == Batch::State::OPEN) close(batch, End::WINDOW);
   switch (batch.state) {
     case Batch::State::OPEN:
-      close(batch, End::WINDOW);
-      // It may have been retracted.
-      if (batch.state == Batch::State::CLOSED) hand(batch);
-      return;
     case Batch::State::CLOSED:
       hand(batch);
       return;
     case Batch::State::LOST:
-      if (batch.doubtful) return retract(batch);
+      if (batch.doubtful && !anchored_) return retract(batch);
       // Its other packets still come.
       anchored_ = true;
       ++gap_;
@@ -398,9 +427,9 @@ std::uint64_t Assembler::expire(std::uint64_t now_ns) noexcept {
   while (next_ <= newest_ && at(next_).state != Batch::State::OPEN &&
          (at(next_).ended() || (is_no_first() && next_ < newest_) || due_of(next_) <= now_ns))
     end_next();
-  std::uint64_t due = NEVER;
+  std::uint64_t due = next_ <= newest_ ? due_of(next_) : NEVER;
   for (std::uint64_t number = next_; number <= newest_; ++number) {
-    if (!at(number).ended()) due = std::min(due, due_of(number));
+    if (at(number).state == Batch::State::OPEN) due = std::min(due, due_of(number));
   }
   return due == NEVER ? 0 : due;
 }
@@ -432,6 +461,7 @@ std::uint64_t Assembler::begin_epoch(std::uint64_t since, std::uint64_t now_ns,
   }
   finish();
   begun_ = false;
+  acquiring_ = true;
   passed_ = gap_ = index_ = 0;
   first_ = first;
   since_ = since;

@@ -150,6 +150,8 @@ class Assembler {
   /// Returns the order of the next batch. Throws std::bad_alloc.
   std::uint64_t begin_epoch(std::uint64_t since, std::uint64_t now_ns,
                             std::optional<std::uint32_t> first);
+  /// There are no more acquisitions.
+  void end_epochs() noexcept { acquiring_ = false; }
   /// Discard all batches and the position in the batch numbers.
   void discard() noexcept;
   /// Count frames that were completed and discarded.
@@ -210,6 +212,10 @@ class Assembler {
   /// Returns the open batch of a packet with this number; null: it is late.
   Batch* batch_of(std::uint32_t raw, const Packet& packet, std::uint64_t now_ns) noexcept;
   [[nodiscard]] std::uint64_t unwrapped(std::uint32_t raw) const noexcept;
+  /// Add a packet to a batch from before the acquisition. Returns false if it has that packet.
+  bool join(Begun& begun, const Place& place) noexcept;
+  /// Whether a packet that is not next is one that a batch from before the acquisition lacks.
+  bool is_stale(const Place& place) noexcept;
   /// Compare a packet of a doubtful batch with those from before the acquisition: one that was
   /// there shows that the batch is a new one.
   void weigh(Batch& batch, const Place& place) noexcept;
@@ -282,6 +288,7 @@ class Assembler {
   // Of the acquisition.
   std::uint64_t since_{0};
   std::uint64_t since_until_ns_{0};
+  bool acquiring_{false};
   std::uint64_t epoch_order_{0};
   std::optional<std::uint32_t> first_;
   std::vector<Begun> begun_before_;

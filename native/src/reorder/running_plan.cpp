@@ -179,12 +179,14 @@ void RunningPlan::attach(const std::string& name) {
                                        ", and each frame is delivered once; end that first");
   }
   taker_ = name;
+  assembler_.end_epochs();
   taken_.store(true, std::memory_order_release);
 }
 
 void RunningPlan::detach() noexcept {
   const std::lock_guard lock(mutex_);
   taken_.store(false, std::memory_order_release);
+  assembler_.end_epochs();
   for (RxQueue* queue : queues_) queue->ready().ring();
 }
 

@@ -247,8 +247,9 @@ void count(FoundFrames& found, const Datasets& datasets, H5D_layout_t layout, st
     found.packets += packets[i];
     found.missing += missing[i];
     found.empty += packets[i] == 0 ? 1 : 0;
-    if (packets[i] > 0 && found.t_first_ns < 0) found.t_first_ns = first[i];
-    if (packets[i] > 0) found.t_last_ns = last[i];
+    if (packets[i] == 0 && lossy[i] == 0) continue;
+    if (found.t_first_ns < 0) found.t_first_ns = first[i];
+    found.t_last_ns = last[i];
   }
 }
 

@@ -47,6 +47,7 @@ void FrameRows::push(FrameColumn column, Value value) {
 
 void FrameRows::add(const Burst& frame) {
   const std::uint64_t time = frame.timestamps[0] != 0 ? frame.timestamps[0] : realtime_ns();
+  latest_ = time;
   push(FrameColumn::BATCH, static_cast<std::uint32_t>(frame.reorder.batch_id));
   push(FrameColumn::TIMESTAMP, time);
   push(FrameColumn::LAST_TIMESTAMP, frame.last_time != 0 ? frame.last_time : time);
@@ -62,7 +63,13 @@ void FrameRows::add(const Burst& frame) {
 }
 
 void FrameRows::add_absent(const Burst& next, std::uint64_t before) {
-  const std::uint64_t time = next.timestamps[0] != 0 ? next.timestamps[0] : realtime_ns();
+  std::uint64_t time = next.timestamps[0] != 0 ? next.timestamps[0] : realtime_ns();
+  // The first one of an acquisition has no previous row.
+  if (latest_ != 0 && latest_ < time && before < next.index) {
+    const auto step = static_cast<double>(time - latest_) / static_cast<double>(before + 1);
+    time = latest_ + static_cast<std::uint64_t>(step);
+  }
+  latest_ = time;
   const std::uint64_t number = next.reorder.batch_id + numbers_ - before % numbers_;
   push(FrameColumn::BATCH, static_cast<std::uint32_t>(number % numbers_));
   push(FrameColumn::TIMESTAMP, time);

@@ -26,8 +26,8 @@ class FrameRows {
 
   /// Add the row of the frame in a burst.
   void add(const Burst& frame);
-  /// Add a row for a frame of which no packet came, `before` frames before `next`. It has the
-  /// arrival of `next`, with which it was known to be absent.
+  /// Add a row for a frame of which no packet came, `before` frames before `next`. Its arrival is
+  /// evenly between those of the previous row and of `next`.
   void add_absent(const Burst& next, std::uint64_t before);
   /// Add a row that was read from another file; `row`: its value in each column.
   void add(const std::array<const std::byte*, NUM_FRAME_COLUMNS>& row);
@@ -56,6 +56,8 @@ class FrameRows {
   std::array<std::vector<std::byte>, NUM_FRAME_COLUMNS> columns_;
   /// Number of batch numbers.
   std::uint64_t numbers_;
+  /// Arrival of the latest row, ns; 0: there was none.
+  std::uint64_t latest_{0};
   std::size_t count_{0};
   std::size_t most_;
 };

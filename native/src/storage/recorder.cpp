@@ -67,6 +67,7 @@ bool Recorder::record() {
     now = monotonic_ns();
     if (now >= poll_at_) {
       poll_at_ = files_.poll(now);
+      if (acquiring_) note_acquired();
       if (!alone_) group_->poll(now);
       publish();
     }
@@ -98,8 +99,8 @@ void Recorder::take(Burst& burst) {
   } else if (const std::uint32_t first = start_of(burst); held_ && first == n) {
     files_.leave_out(CaptureLosses::BEFORE_START, n);
     pass_over(burst);
-  } else if (held_ && !fill_up_to(burst)) {
-    files_.leave_out(CaptureLosses::HELD, n);
+  } else if (const auto unwanted = held_ ? fill_up_to(burst) : std::nullopt; unwanted) {
+    files_.leave_out(*unwanted, n);
   } else {
     const std::uint32_t wanted = group_->take(n - first);
     const CaptureFiles::Counts before = files_.counts();
@@ -154,14 +155,16 @@ void Recorder::pass_over(const Burst& frame) noexcept {
   images_passed_ = frame.index + 1 - std::min(frame.index + 1, acquired_rows());
 }
 
-bool Recorder::fill_up_to(const Burst& frame) {
+std::optional<CaptureLosses::Reason> Recorder::fill_up_to(const Burst& frame) {
   const std::uint64_t rows = acquired_rows();
+  // Others cannot read them yet, or the acquisition would be complete.
+  if (acquisition_.frames > 0 && rows >= acquisition_.frames) return CaptureLosses::HELD;
   const std::uint64_t row = frame.index - std::min(frame.index, images_passed_);
-  if (row <= rows) return true;
+  if (row <= rows) return std::nullopt;
   const std::uint64_t absent = row - rows;
   if (acquisition_.frames == 0 && absent > MOST_ABSENT) {
     images_passed_ += absent;
-    return true;
+    return std::nullopt;
   }
   const std::uint64_t wanted =
       acquisition_.frames == 0 ? absent : std::min(absent, acquisition_.frames - rows);
@@ -170,7 +173,9 @@ bool Recorder::fill_up_to(const Burst& frame) {
   files_.write_absent(frame, absent, taken);
   tell_group(taken, before);
   note_acquired();
-  return acquiring_;
+  if (!acquiring_) return CaptureLosses::HELD;
+  if (acquired_rows() >= row) return std::nullopt;
+  return taken < wanted ? CaptureLosses::AFTER_LIMIT : CaptureLosses::WRITE_ERROR;
 }
 
 void Recorder::note_acquired() {

@@ -130,9 +130,9 @@ class Recorder {
   std::uint32_t start_of(const Burst& burst) noexcept;
   /// Whether the frame belongs to an acquisition.
   bool asked_for(const Burst& frame);
-  /// Write rows for the images before a frame that did not come. Returns whether the frame belongs
-  /// to the acquisition.
-  bool fill_up_to(const Burst& frame);
+  /// Write rows for the images before a frame that did not come. Returns why the frame itself is
+  /// not written, if so.
+  std::optional<CaptureLosses::Reason> fill_up_to(const Burst& frame);
   /// Let the next row be of the image after this one.
   void pass_over(const Burst& frame) noexcept;
   [[nodiscard]] std::uint64_t acquired_rows() const noexcept;

@@ -197,6 +197,7 @@ def test_row_i_is_image_i(tmp_path: Path, options: dict[str, Any], roll: dict[st
     for file in files:
         found = examine_frames(file.path)
         assert (found.frames, found.packets) == (file.frames, file.packets)
+        assert (found.t_first_ns, found.t_last_ns) == (file.t_first_ns, file.t_last_ns)
     assert sum(examine_frames(file.path).empty for file in files) == 7
 
 
@@ -279,6 +280,7 @@ def test_exposures_that_count_from_zero_are_acquired(tmp_path: Path, images: int
             # The third one lacks its last packet, without which it does not end.
             if exposure == 3:
                 source.send(range(images), exposure, lost=(images * PACKETS - 1,))
+                wait_for(lambda: recorder.snapshot().frames == 3 * images - 1)
             else:
                 source.send(range(images), exposure)
                 wait_for(lambda: recorder.snapshot().acquired == images)

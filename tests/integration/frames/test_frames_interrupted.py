@@ -166,7 +166,7 @@ def test_lost_frames_fail_flag_or_are_ignored(
         return
     run_engine(bpp.stage_wrapper(plan(), [detector]))
     flag = {f"{KEY}_lossy": True} if policy == "flag" else {}
-    counters = {f"{KEY}_frames": 2, f"{KEY}_dropped": 1, f"{KEY}_missing_packets": 0}
+    counters = {f"{KEY}_frames": 2, f"{KEY}_dropped": 1, f"{KEY}_missing_packets": PACKETS}
     assert documents.rows() == [counters | flag]
 
 
@@ -192,7 +192,7 @@ def test_lost_frames_of_a_fly_scan_fail_flag_or_are_ignored(
 
     def plan() -> Any:
         yield from until(lambda: engine_plan.counters().no_buffer == PACKETS)
-        yield from bps.prepare(detector, 3, wait=True)
+        yield from bps.prepare(detector, 3 + losses, wait=True)
         yield from bps.open_run()
         yield from bps.declare_stream(detector, name="primary", collect=True)
         yield from bps.kickoff(detector, wait=True)
@@ -202,7 +202,7 @@ def test_lost_frames_of_a_fly_scan_fail_flag_or_are_ignored(
             held.pop()
             source.send(1)
             if policy != "fail":
-                yield from until(lambda n=count: detector.get_index() == n)
+                yield from until(lambda n=count: detector.get_index() == losses + n)
         yield from bps.collect_while_completing(
             [detector], [detector], flush_period=0.05, stream_name="primary"
         )
@@ -216,12 +216,13 @@ def test_lost_frames_of_a_fly_scan_fail_flag_or_are_ignored(
     assert detector.dropped.get() == 2
     run = catalog.client[documents.of("start")[0]["uid"]]
     columns = run["primary"].base
-    assert columns[f"{KEY}_batch"].read().tolist() == [67, 68, 69]
+    assert columns[f"{KEY}_batch"].read().tolist() == [65, 66, 67, 68, 69]
+    assert columns[f"{KEY}_missing"].read().tolist() == [PACKETS, PACKETS, 0, 0, 0]
     assert (f"{KEY}_lossy" in columns) == (policy == "flag")
     if policy == "flag":
         lossy = columns[f"{KEY}_lossy"].read()
-        # Both are lost before the first.
-        assert lossy.dtype == bool and lossy.tolist() == [True, False, False]
+        # Those that were lost, and the one after them.
+        assert lossy.dtype == bool and lossy.tolist() == [True, True, True, False, False]
     assert run.validate(raise_on_error=True) is True
 
 
