@@ -217,25 +217,33 @@ std::uint64_t Assembler::unwrapped(std::uint32_t raw) const noexcept {
   return newest_ + ahead - (ahead > numbers / 2 ? numbers : 0);
 }
 
-bool Assembler::join(Begun& begun, const Place& place) noexcept {
+bool Assembler::are_new(Begun& begun, const Place& place) noexcept {
+  constexpr std::uint32_t FEW = 4;
   const std::uint32_t first = plan_.by_bytes() ? place.slot / plan_.unit_bytes() : place.slot;
   const std::uint32_t units = plan_.by_bytes() ? place.payload_bytes / plan_.unit_bytes() : 1;
-  if (claim(begun_units_.data() + begun.units_at, first, units) != Claim::FREE) return false;
-  begun.units += units;
-  return true;
+  std::uint64_t* const before = begun_units_.data() + begun.units_at;
+  if (claim(before + valid_.words(), first, units) == Claim::FREE) {
+    bool again = false;
+    for_words(first, units, [&](std::uint32_t word, std::uint64_t mask) {
+      again = again || (before[word] & mask) != 0;
+    });
+    begun.came += units;
+    if (again) begun.again += units;
+  }
+  return begun.again > begun.units / FEW || begun.came == plan_.units();
 }
 
 bool Assembler::is_stale(const Place& place) noexcept {
   const std::uint64_t number = unwrapped(place.batch);
   if (number >= next_ && number <= newest_ + 1) return false;
   const auto found = std::ranges::find(begun_before_, place.batch, &Begun::raw);
-  return found != begun_before_.end() && join(*found, place);
+  return found != begun_before_.end() && !are_new(*found, place);
 }
 
 void Assembler::weigh(Batch& batch, const Place& place) noexcept {
   const auto found = std::ranges::find(begun_before_, batch.raw, &Begun::raw);
-  if (join(*found, place)) {
-    batch.rest = found->units == plan_.units();
+  if (!are_new(*found, place)) {
+    batch.rest = found->units + found->came - found->again == plan_.units();
     return;
   }
   batch.doubtful = batch.rest = false;
@@ -370,6 +378,7 @@ void Assembler::end_next() noexcept {
       anchored_ = true;
       ++gap_;
       return;
+    case Batch::State::DELIVERED:
     case Batch::State::EMPTY:
       if (!anchored_) return;
       ++passed_;
@@ -378,7 +387,7 @@ void Assembler::end_next() noexcept {
 }
 
 void Assembler::hand(Batch& batch) noexcept {
-  batch.state = Batch::State::EMPTY;
+  batch.state = Batch::State::DELIVERED;
   anchored_ = true;
   Frame frame{};
   frame.missing = plan_.units() - batch.units;
@@ -446,18 +455,22 @@ void Assembler::finish_idle(std::uint64_t now_ns) noexcept {
 
 std::uint64_t Assembler::begin_epoch(std::uint64_t since, std::uint64_t now_ns,
                                      std::optional<std::uint32_t> first) {
-  begun_units_.reserve(batches_.size() * valid_.words());
+  begun_units_.reserve(2 * batches_.size() * valid_.words());
   begun_before_.reserve(batches_.size());
   begun_before_.clear();
   begun_units_.clear();
+  const bool runs = now_ns < active_ns_ + IDLE_NS;
   for (const Batch& batch : batches_) {
-    if (batch.state != Batch::State::OPEN && batch.state != Batch::State::LOST) continue;
-    begun_before_.push_back({batch.raw, batch.units, begun_units_.size()});
-    if (batch.data != nullptr) {
-      begun_units_.insert(begun_units_.end(), batch.valid, batch.valid + valid_.words());
-    } else {
-      begun_units_.resize(begun_units_.size() + valid_.words());
-    }
+    const bool delivered =
+        batch.state == Batch::State::DELIVERED || batch.state == Batch::State::CLOSED;
+    if (batch.state == Batch::State::EMPTY || (delivered && !runs)) continue;
+    const std::size_t at = begun_units_.size();
+    const std::uint32_t units = delivered ? plan_.units() : batch.units;
+    begun_before_.push_back({.raw = batch.raw, .units = units, .units_at = at});
+    begun_units_.resize(at + 2 * valid_.words());
+    if (delivered) std::fill_n(begun_units_.data() + at, valid_.words(), ~std::uint64_t{0});
+    if (batch.state == Batch::State::OPEN)
+      std::copy_n(batch.valid, valid_.words(), begun_units_.data() + at);
   }
   finish();
   begun_ = false;
@@ -471,7 +484,8 @@ std::uint64_t Assembler::begin_epoch(std::uint64_t since, std::uint64_t now_ns,
 
 void Assembler::discard() noexcept {
   for (Batch& batch : batches_) {
-    if (batch.state != Batch::State::EMPTY && batch.data != nullptr) {
+    const bool here = batch.state == Batch::State::OPEN || batch.state == Batch::State::CLOSED;
+    if (here && batch.data != nullptr) {
       sink_.discard(batch.buffer);
       count_lost(1);
       ++gap_;

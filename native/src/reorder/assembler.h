@@ -164,11 +164,11 @@ class Assembler {
  private:
   enum class End : std::uint8_t { COMPLETE, WINDOW, TIMEOUT };
   struct Batch {
-    /// EMPTY: no packet came, or it was delivered. LOST: no buffer was free.
-    enum class State : std::uint8_t { EMPTY, OPEN, CLOSED, LOST } state{State::EMPTY};
+    /// EMPTY: no packet came. LOST: no buffer was free.
+    enum class State : std::uint8_t { EMPTY, OPEN, CLOSED, DELIVERED, LOST } state{State::EMPTY};
     End end{End::COMPLETE};
     /// Whether its packets may be the rest of a batch that had begun before the acquisition; and
-    /// whether they are just those that the other lacks.
+    /// whether all that the other lacked have come.
     bool doubtful{false};
     bool rest{false};
     std::uint32_t raw{0};
@@ -191,11 +191,15 @@ class Assembler {
       return doubtful ? rest : state == State::CLOSED || state == State::LOST;
     }
   };
-  /// A batch that was open when an acquisition began; its valid units are in `begun_units_`.
+  /// A batch of which a packet may still come when an acquisition begins: it was open, or delivered
+  /// from a stream that goes on, which may repeat packets. In `begun_units_`: its valid units, and
+  /// those that came since, of which `again` were valid.
   struct Begun {
     std::uint32_t raw;
     std::uint32_t units;
     std::size_t units_at;
+    std::uint32_t came{0};
+    std::uint32_t again{0};
   };
   enum class Claim : std::uint8_t { FREE, TAKEN, OVERLAPS };
   enum class Fate : std::uint8_t { PLACED, DUPLICATE, LATE, EARLY, MALFORMED, NO_BUFFER };
@@ -212,12 +216,12 @@ class Assembler {
   /// Returns the open batch of a packet with this number; null: it is late.
   Batch* batch_of(std::uint32_t raw, const Packet& packet, std::uint64_t now_ns) noexcept;
   [[nodiscard]] std::uint64_t unwrapped(std::uint32_t raw) const noexcept;
-  /// Add a packet to a batch from before the acquisition. Returns false if it has that packet.
-  bool join(Begun& begun, const Place& place) noexcept;
-  /// Whether a packet that is not next is one that a batch from before the acquisition lacks.
+  /// Count a packet with the number of a batch from before the acquisition. Returns whether these
+  /// packets are of a new one: not with a few that came before, which the network duplicated.
+  bool are_new(Begun& begun, const Place& place) noexcept;
+  /// Whether a packet that is not next is of a batch from before the acquisition.
   bool is_stale(const Place& place) noexcept;
-  /// Compare a packet of a doubtful batch with those from before the acquisition: one that was
-  /// there shows that the batch is a new one.
+  /// Compare a packet of a doubtful batch with those from before the acquisition.
   void weigh(Batch& batch, const Place& place) noexcept;
   /// Begin with a batch, as if there were none before.
   void begin(std::uint32_t raw) noexcept;

@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::uint64_t TIMEOUT_NS = 1'000'000;
 constexpr std::uint64_t PAUSE_NS = 250'000'000;
+constexpr std::uint64_t IDLE_NS = 50'000'000;
 constexpr std::uint64_t BACKLOG_NS = 1'000'000'000;
 
 ReorderConfig by_packet_number(std::uint32_t packets, std::uint32_t batch_bits = 16) {
@@ -457,6 +458,49 @@ TEST_CASE("a packet of the next number from before an acquisition costs no image
   CHECK(bench.balanced());
 }
 
+TEST_CASE("a duplicate from before an acquisition begins no image", "[reorder]") {
+  // A stream that goes on: images of 8 packets, 5 of number 3 came. A duplicate of one of these, or
+  // of the image before, arrives before or after the first packet of the acquisition.
+  Bench bench(by_packet_number(8));
+  bench.whole(2);
+  for (std::uint32_t slot = 0; slot < 5; ++slot) bench.send(3, slot, 3);
+  bench.assembler->begin_epoch(0, bench.now, std::nullopt);
+  const std::uint32_t of = GENERATE(2U, 3U);
+  const std::uint32_t when = GENERATE(5U, 6U, 8U);
+  for (std::uint32_t slot = 5; slot < 8; ++slot) {
+    if (slot == when) bench.send(of, 4, 3);
+    bench.send(3, slot, 3);
+  }
+  if (when == 8) bench.send(of, 4, 3);
+  for (std::uint32_t batch = 4; batch < 8; ++batch) bench.whole(batch);
+  INFO("of " << of << ", when " << when);
+  CHECK(bench.batches() == std::vector<std::uint32_t>{2, 3, 4, 5, 6, 7});
+  CHECK(bench.indices == std::vector<std::uint64_t>{0, 1, 0, 1, 2, 3});
+  const ReorderSnapshot& tally = bench.assembler->tally();
+  CHECK(tally.incomplete == 1);
+  CHECK(tally.early == 4);
+  CHECK(tally.skipped == 0);
+  CHECK(bench.balanced());
+}
+
+TEST_CASE("numbers that begin anew at once cost no packet", "[reorder]") {
+  // Each exposure has images 0 and 1, of which packets are lost; nothing pauses between them.
+  Bench bench(by_packet_number(8));
+  const std::uint32_t lost = GENERATE(0U, 1U, 4U);
+  for (std::uint8_t exposure = 1; exposure < 4; ++exposure) {
+    bench.assembler->begin_epoch(0, bench.now, std::nullopt);
+    for (std::uint32_t batch = 0; batch < 2; ++batch) {
+      for (std::uint32_t slot = exposure == 2 ? lost : 0; slot < 8; ++slot)
+        bench.send(batch, slot, exposure);
+    }
+  }
+  bench.assembler->finish();
+  CHECK(bench.batches() == std::vector<std::uint32_t>{0, 1, 0, 1, 0, 1});
+  CHECK(bench.indices == std::vector<std::uint64_t>{0, 1, 0, 1, 0, 1});
+  CHECK(bench.assembler->tally().early == 0);
+  CHECK(bench.assembler->tally().missing == 2 * lost);
+}
+
 TEST_CASE("a plan without acquisitions recovers from a lost first frame", "[reorder]") {
   Bench bench(by_packet_number(2), 1);
   bench.refuse = true;
@@ -633,10 +677,16 @@ class Model {
   }
   void begin_epoch(std::uint64_t now) {
     before_.clear();
+    came_.clear();
     begun_in_epoch_ = 0;
     for (const auto& [number, batch] : open_) {
       auto& there = before_[raw_of(number)];
       for (const auto& [slot, what] : batch) there.insert(slot);
+    }
+    for (const auto& [number, frame] : closed_) delivered_.insert(number);
+    for (const std::int64_t number : delivered_) {
+      if (number <= newest_ - window_ || now >= active_ + IDLE_NS) continue;
+      for (std::uint32_t slot = 0; slot < slots_; ++slot) before_[raw_of(number)].insert(slot);
     }
     finish();
     begun_ = false;
@@ -667,7 +717,7 @@ class Model {
     if (!begun_) begin(raw);
     std::int64_t number = number_of(raw);
     if ((number < next_ || number > newest_ + 1) && now - epoch_at_ < BACKLOG_NS &&
-        before_.contains(raw) && before_[raw].insert(slot).second)
+        before_.contains(raw) && !are_new(raw, slot))
       return &early;
     if (number < next_ && !fresh_) return &late;
     if (number < next_ && number <= newest_ - window_) {
@@ -695,12 +745,10 @@ class Model {
       if (begun_in_epoch_++ < window_ && before_.contains(raw)) doubtful_.insert(number);
     }
     auto& batch = open_[number];
-    if (doubtful_.contains(number)) {
-      if (!before_[raw].insert(slot).second) {
-        before_.erase(raw);
-        doubtful_.erase(number);
-        deliver();
-      }
+    if (doubtful_.contains(number) && are_new(raw, slot)) {
+      before_.erase(raw);
+      doubtful_.erase(number);
+      deliver();
     }
     if (!batch.empty() && batch.begin()->second.second != size) return &malformed;
     if (batch.contains(slot)) return &duplicate;
@@ -712,11 +760,20 @@ class Model {
     }
     return &placed;
   }
+  /// Whether the packets that came since the acquisition began are of a new frame.
+  [[nodiscard]] bool are_new(std::uint32_t raw, std::uint32_t slot) {
+    auto& came = came_[raw];
+    came.insert(slot);
+    const std::set<std::uint32_t>& before = before_.at(raw);
+    const auto again = std::ranges::count_if(came, [&](auto s) { return before.contains(s); });
+    return static_cast<std::size_t>(again) > before.size() / 4 || came.size() == slots_;
+  }
   void begin(std::uint32_t raw) {
     begun_ = fresh_ = true;
     anchored_ = false;
     newest_ = next_ = raw;
     passed_ = 0;
+    delivered_.clear();
   }
   void retract(std::int64_t number) {
     placed -= open_[number].size();
@@ -736,7 +793,10 @@ class Model {
   }
   /// Whether a frame from before the acquisition has all its packets now.
   [[nodiscard]] bool is_rest(std::int64_t number) const {
-    return doubtful_.contains(number) && before_.at(raw_of(number)).size() == slots_;
+    if (!doubtful_.contains(number)) return false;
+    std::set<std::uint32_t> all = before_.at(raw_of(number));
+    all.merge(std::set(came_.at(raw_of(number))));
+    return all.size() == slots_;
   }
   void end_next() {
     if (open_.contains(next_)) close(next_);
@@ -745,6 +805,7 @@ class Model {
     } else {
       frames.push_back(std::move(found->second));
       closed_.erase(found);
+      delivered_.insert(next_);
       indices.push_back(index_ + passed_);
       index_ = indices.back() + 1;
       skipped += std::exchange(passed_, 0);
@@ -774,7 +835,9 @@ class Model {
   std::map<std::int64_t, std::map<std::uint32_t, std::pair<std::uint8_t, std::uint32_t>>> open_;
   std::map<std::int64_t, Seen> closed_;
   std::map<std::uint32_t, std::set<std::uint32_t>> before_;
+  std::map<std::uint32_t, std::set<std::uint32_t>> came_;
   std::set<std::int64_t> doubtful_;
+  std::set<std::int64_t> delivered_;
   std::uint64_t epoch_at_{0};
   bool acquiring_{false};
   bool anchored_{false};
