@@ -73,6 +73,8 @@ def demo_frames(profile: str, writer: str, output: Path, as_json: bool) -> None:
         detector.num_frames.put(FRAMES)
         detector.writer.put(writer)
         detector.timeout.put(SENDER_TIMEOUT)
+        # A busy host loses packets, at times all of an image.
+        detector.on_drop.put("flag")
         motor = SynAxis(name="motor", labels={"motors"})
         say(f"scanning a motor: {FRAMES} images at each of {POINTS} positions")
         with _sender():
@@ -105,6 +107,7 @@ def demo_frames(profile: str, writer: str, output: Path, as_json: bool) -> None:
         "frames": len(images),
         "complete": int(np.count_nonzero(lacking == 0)),
         "missing_packets": int(lacking.sum()),
+        "without_packets": int(np.count_nonzero(lacking == instrument.packets_per_frame)),
         "positions": np.unique(data["motor"].to_numpy()).tolist(),
         "plan": {name: counters[f"{plan.name}_{name}"]["value"] for name in names},
         "run": uid,
@@ -137,10 +140,12 @@ def _compare(
 
 def _print_summary(result: dict[str, Any]) -> None:
     mode = f" ({result['cufile']})" if "cufile" in result else ""
+    empty = result["without_packets"]
+    missing = f"{result['missing_packets']:,} packets"
     print_facts(
         [
             ("frames", f"{result['frames']:,}, {result['complete']:,} of them complete"),
-            ("missing", f"{result['missing_packets']:,} packets"),
+            ("missing", f"{missing}; of {empty} frames, all" if empty else missing),
             ("packets", ", ".join(f"{n:,} {name}" for name, n in result["plan"].items())),
             ("run", result["run"]),
             (
