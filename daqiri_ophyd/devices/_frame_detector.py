@@ -40,6 +40,8 @@ class FrameDetector(FrameRows):
 
     Readings of one stream are in one file, or in several, with `roll_frames`, `roll_bytes` or
     `roll_seconds`. With `start_flow`, an acquisition begins with the first packet of that flow.
+    Row 0 of an acquisition is its first frame that comes; with `first_number`, the frame with this
+    number, for a detector that counts from there in each acquisition.
 
     If frames are lost, because no packet of them came, no buffer was free or they could not be
     written, or if packets belong to no frame (``malformed``), `on_drop` selects the result: the

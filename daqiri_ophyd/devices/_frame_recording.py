@@ -278,7 +278,8 @@ class RecordingFrames(FrameSettings):
             self._status = status
             before = recorder.snapshot()
             recorder.resume()
-            lost = recorder.acquire(wanted)
+            first = self.first_number.get()
+            lost = recorder.acquire(wanted, first_number=None if first < 0 else first)
             self._acquisition = Acquisition(
                 wanted, flown, status, plan, before, lost, plan.counters()
             )

@@ -33,6 +33,7 @@ class FrameSettings(RecordingSettings):
     roll_bytes = setting(0, "byte", minimum=0)
     roll_seconds = setting(0.0, "s", minimum=0.0, maximum=LONGEST_S)
     start_flow = setting("")
+    first_number = setting(-1, minimum=-1, maximum=2**32 - 1)
     require_complete = setting(False)
     writer = setting("buffered", choices=("buffered", "direct", "auto", "cufile"))
     compression = setting("none", choices=("none", "bitshuffle-lz4"))

@@ -15,6 +15,10 @@ from ._errors import InvalidParameterError
 __all__ = ["RecordedFile", "Recorder", "RecorderGroup", "RecorderSnapshot", "require_counts"]
 
 
+# Numbers of frames have at most 32 bits.
+_NUMBERS = 2**32
+
+
 def require_counts(numbers: Mapping[str, int]) -> None:
     """Raise `InvalidParameterError` if a number is negative; the extension does not accept it."""
     for name, value in numbers.items():
@@ -193,11 +197,11 @@ class Recorder:
         """Record again."""
         self._native.set_paused(False)
 
-    def acquire(self, frames: int) -> int:
+    def acquire(self, frames: int, *, first_number: int | None = None) -> int:
         """Record exactly the next frames whose first packets arrive from now on.
 
-        They are counted by their numbers, from the first one that comes: one that does not come is
-        a row of the plan's fill value, with 0 packets.
+        They are counted by their numbers, from ``first_number``, or from the first one that comes:
+        one that does not come is a row of the plan's fill value, with 0 packets.
 
         Once they are in the file and other processes can read them, ``acquired`` of `snapshot` is
         their number, and there is an event for `wait` and `fileno`. The call ends an earlier
@@ -207,6 +211,10 @@ class Recorder:
         ----------
         frames : int
             Number of frames; 0: all, until the next `acquire` or `rewind`.
+        first_number : int, optional
+            Number of the first frame, for a detector that counts from there in each acquisition.
+            Then row 0 is this frame also if it does not come; packets with earlier numbers count as
+            ``early``. Without it, row 0 is the first frame that comes.
 
         Returns
         -------
@@ -217,12 +225,17 @@ class Recorder:
         Raises
         ------
         InvalidParameterError
-            If the number is negative, or the recorder was not started with ``held``.
+            If a number is negative, the plan has no such number, or the recorder was not started
+            with ``held``. An acquisition in progress goes on.
         NotReadyError
             If the recorder has ended.
         """
-        require_counts({"frames": frames})
-        return self._native.acquire(frames)
+        require_counts({"frames": frames, "first_number": first_number or 0})
+        if first_number is not None and first_number >= _NUMBERS:
+            raise InvalidParameterError(
+                f"first_number is {first_number}; accepted is less than {_NUMBERS}"
+            )
+        return self._native.acquire(frames, first_number)
 
     def rewind(self, frames: int) -> None:
         """Discard the latest frames of the current file, and end an acquisition.

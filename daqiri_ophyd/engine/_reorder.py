@@ -112,6 +112,7 @@ class Frame:
     """
 
     __slots__ = (
+        "_burst",
         "_valid",
         "batch",
         "data",
@@ -137,11 +138,15 @@ class Frame:
             self.timestamp,
             self.last_timestamp,
         ) = burst.frame_info()
-        self._valid = burst.valid()
+        self._burst = burst
+        self._valid: NDArray[np.bool_] | None = None
 
     @property
     def valid(self) -> NDArray[np.bool_]:
         """Whether each packet, or element, is present."""
+        if self._valid is None:
+            bits, units = self._burst.valid()
+            self._valid = np.unpackbits(bits, count=units, bitorder="little").view(np.bool_)
         return self._valid
 
     def __array__(

@@ -267,13 +267,11 @@ py::tuple ReceivedBurst::frame_info() const {
                         burst->timestamps[0], burst->last_time);
 }
 
-py::array ReceivedBurst::valid() const {
+py::tuple ReceivedBurst::valid() const {
   const Share burst = share();
-  py::array_t<bool> valid(burst->units);
-  bool* const to = valid.mutable_data();
-  for (std::uint32_t i = 0; i < burst->units; ++i)
-    to[i] = (burst->valid[i / 64] >> (i % 64) & 1U) != 0;
-  return valid;
+  const std::uint32_t bytes = (burst->units + 7) / 8;
+  const auto* const bits = reinterpret_cast<const std::uint8_t*>(burst->valid);
+  return py::make_tuple(py::array_t<std::uint8_t>(bytes, bits), burst->units);
 }
 
 void ReceivedBurst::write_pcap(const std::string& directory, const std::string& prefix,

@@ -44,8 +44,8 @@ class ReceivedBurst {
   [[nodiscard]] py::tuple gather_flat(const py::object& out) const;
   /// (batch, packets, missing, timed out, first timestamp, last timestamp) of a frame.
   [[nodiscard]] py::tuple frame_info() const;
-  /// For each unit of a frame, whether it was received; shape (units,).
-  [[nodiscard]] py::array valid() const;
+  /// (bits, units) of a frame: bit i of byte i / 8 says whether unit i was received.
+  [[nodiscard]] py::tuple valid() const;
   void write_pcap(const std::string& directory, const std::string& prefix, bool nanosecond) const;
   void write_raw(const std::string& directory, const std::string& prefix,
                  std::uint64_t offset) const;

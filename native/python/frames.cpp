@@ -16,6 +16,7 @@ namespace py = pybind11;
 
 FrameTaker::FrameTaker(std::shared_ptr<OpenSession> open, reorder::RunningPlan& plan)
     : open_(std::move(open)), plan_(&plan) {
+  const GilRelease unlocked;
   plan_->attach("another frames()");
 }
 
@@ -48,6 +49,7 @@ py::object FrameTaker::receive(std::optional<double> timeout) {
 
 void FrameTaker::release() noexcept {
   if (!held_.exchange(false, std::memory_order_acq_rel)) return;
+  const GilRelease unlocked;
   plan_->detach();
   plan_->frames().ring();
 }

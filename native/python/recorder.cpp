@@ -127,18 +127,25 @@ void bind_recorder(py::module_& m) {
            })
       .def(
           "set_paused",
-          [](RecorderHandle& recorder, bool paused) { recorder.get().set_paused(paused); },
+          [](RecorderHandle& recorder, bool paused) {
+            const GilRelease unlocked;
+            recorder.get().set_paused(paused);
+          },
           py::arg("paused"))
       .def(
           "end_in",
-          [](RecorderHandle& recorder, double seconds) { recorder.get().end_in(seconds); },
+          [](RecorderHandle& recorder, double seconds) {
+            const GilRelease unlocked;
+            recorder.get().end_in(seconds);
+          },
           py::arg("seconds"))
       .def(
           "acquire",
-          [](RecorderHandle& recorder, std::uint64_t frames) {
-            return recorder.get().acquire(frames);
+          [](RecorderHandle& recorder, std::uint64_t frames, std::optional<std::uint32_t> first) {
+            const GilRelease unlocked;
+            return recorder.get().acquire(frames, first);
           },
-          py::arg("frames"))
+          py::arg("frames"), py::arg("first_number"))
       .def(
           "rewind",
           [](RecorderHandle& recorder, std::uint64_t frames) {

@@ -10,8 +10,6 @@ namespace {
 constexpr unsigned THREADS_OF_BLOCK = 256;
 /// CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
 constexpr int MAX_THREADS_PER_BLOCK = 0;
-/// CU_EVENT_BLOCKING_SYNC and CU_EVENT_DISABLE_TIMING.
-constexpr unsigned COPY_EVENT_FLAGS = 1U | 2U;
 
 /// Templates that determine the parameter types of the kernel, placed before the application's
 /// source and its macros. They do not use host functions, which NVRTC does not have.
@@ -155,7 +153,7 @@ void FrameKernel::copy_arrays(const Context& context, const reorder::FrameKernel
   }
   // The application may change its arrays from now on.
   void* event = nullptr;
-  Result result = call.make_event(&event, COPY_EVENT_FLAGS);
+  Result result = call.make_event(&event, EVENT_FLAGS);
   if (result == 0) {
     result = call.record_event(event, stream);
     if (result == 0) result = call.wait_for_event(event);

@@ -29,6 +29,10 @@ namespace {
 constexpr std::size_t NUM_LAUNCHES = 8;
 /// Per launch.
 constexpr std::size_t MOST_COPIES = 1024;
+/// A launch costs as much as some packets: copies of an open frame are collected so long, or until
+/// there are many. Meanwhile they keep the packets' buffers.
+constexpr std::uint64_t COLLECT_NS = 100'000;
+constexpr std::size_t MANY_COPIES = 128;
 constexpr std::size_t STAGING = std::size_t{4} << 20U;
 /// CU_STREAM_PER_THREAD
 constexpr std::uintptr_t PER_THREAD_STREAM = 2;
@@ -56,9 +60,9 @@ struct Launch {
   std::size_t num_parts{0};
 };
 
-/// Copies are collected until there is no space for more, or until no more follow for a while; then
-/// one kernel performs them all. A thread waits for the kernels, frees the packets' buffers, and
-/// reports completed frames.
+/// Copies are collected until there is no space for more, a frame is closed, or some time has
+/// passed; then one kernel performs them all. A thread waits for the kernels, frees the packets'
+/// buffers, and reports completed frames.
 ///
 /// If a kernel processes frames, the copies are launched when a frame is closed, followed by that
 /// kernel.
@@ -140,12 +144,24 @@ class GpuMover final : public reorder::Mover {
   }
 
   Copies close(std::uint32_t frame) noexcept override {
-    if (!open_.close(frame)) return Copies::PENDING;
+    if (!open_.close(frame)) {
+      closes_ = closes_ || at(begun_).count > 0;
+      return Copies::PENDING;
+    }
     return failed_.load() ? Copies::FAILED : Copies::DONE;
   }
 
   void flush() noexcept override {
     if (at(begun_).count > 0) launch();
+  }
+
+  std::uint64_t flush_due(std::uint64_t now_ns) noexcept override {
+    if (at(begun_).count == 0) return 0;
+    if (collecting_since_ == 0) collecting_since_ = now_ns;
+    const std::uint64_t due = collecting_since_ + COLLECT_NS;
+    if (!closes_ && at(begun_).count < MANY_COPIES && now_ns < due) return due;
+    launch();
+    return 0;
   }
 
   void set_kernel(const reorder::FrameKernel* kernel, std::mutex& callers) override {
@@ -297,6 +313,8 @@ class GpuMover final : public reorder::Mover {
   /// Launch the collected copies; wait until another launch is free.
   void launch() noexcept {
     Launch& full = at(begun_);
+    collecting_since_ = 0;
+    closes_ = false;
     // After a failure nothing is launched, but the launch is waited for like others.
     if (!failed_.load())
       use_gpu(
@@ -401,6 +419,10 @@ class GpuMover final : public reorder::Mover {
   std::shared_ptr<void> event_;
   reorder::OpenCopies open_;
   std::unique_ptr<std::array<Launch, NUM_LAUNCHES>> launches_;
+  /// When copies of the present launch were first seen; 0: there are none, or not yet. And whether
+  /// a frame waits for them.
+  std::uint64_t collecting_since_{0};
+  bool closes_{false};
   const memory::BufferOwner* latest_owner_{nullptr};
   bool latest_is_pinned_{false};
   std::atomic<bool> failed_{false};

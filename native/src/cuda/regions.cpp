@@ -100,12 +100,13 @@ class DeviceMemory {
     const std::size_t page = host_page();
     Result result = call.allocate(&allocated_, extent_.bytes + page);
     if (result == 0) {
-      result = call.make_stream(&copies_->stream, STREAM_FLAGS);
+      result = call.make_event(&copies_->done, EVENT_FLAGS);
+      if (result == 0) result = call.make_stream(&copies_->stream, STREAM_FLAGS);
       // Clear data that other programs left in the memory.
       if (result == 0) result = call.fill(allocated_, 0, extent_.bytes + page, copies_->stream);
       if (result == 0) result = call.wait_for_stream(copies_->stream);
       if (result != 0) {
-        if (copies_->stream != nullptr) call.destroy_stream(copies_->stream);
+        copies_->free(call);
         call.free(allocated_);
       }
     }
@@ -136,7 +137,7 @@ class DeviceMemory {
   ~DeviceMemory() {
     if (extent_.base == nullptr) return;
     with_gpu([this](const Functions& call) {
-      call.destroy_stream(copies_->stream);
+      copies_->free(call);
       return call.free(allocated_);
     });
   }
@@ -172,7 +173,10 @@ class DeviceMemory {
     const std::lock_guard lock(copies_->mutex);
     return with_gpu([&](const Functions& call) {
       const Result result = begin(call, copies_->stream);
-      return result == 0 ? call.wait_for_stream(copies_->stream) : result;
+      if (result != 0) return result;
+      // Waiting for the stream itself would keep a core busy.
+      const Result recorded = call.record_event(copies_->done, copies_->stream);
+      return recorded == 0 ? call.wait_for_event(copies_->done) : recorded;
     });
   }
 
@@ -194,6 +198,12 @@ class DeviceMemory {
   struct Copies {
     std::mutex mutex;
     void* stream{nullptr};
+    void* done{nullptr};
+
+    void free(const Functions& call) noexcept {
+      if (stream != nullptr) call.destroy_stream(stream);
+      if (done != nullptr) call.destroy_event(done);
+    }
   };
 
   memory::RegionExtent extent_;

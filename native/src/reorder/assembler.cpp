@@ -131,6 +131,8 @@ Assembler::Fate Assembler::place_in_other(const Place& where, const Packet& pack
                                           std::uint64_t now_ns) noexcept {
   leave_latest();
   if (begun_ && now_ns < since_until_ns_ && is_stale(where)) return Fate::EARLY;
+  if (!begun_) begin(where.batch);
+  if (first_ && fresh_ && unwrapped(where.batch) < next_) return Fate::EARLY;
   Batch* const batch = batch_of(where.batch, packet, now_ns);
   if (batch == nullptr) return Fate::LATE;
   if (batch->doubtful) weigh(*batch, where);
@@ -187,7 +189,6 @@ void Assembler::take(std::span<const Packet> packets, std::uint64_t now_ns, Move
 
 Assembler::Batch* Assembler::batch_of(std::uint32_t raw, const Packet& packet,
                                       std::uint64_t now_ns) noexcept {
-  if (!begun_) begin(raw);
   std::uint64_t number = unwrapped(raw);
   if (number < next_) {
     const bool beyond = number + batches_.size() <= newest_;

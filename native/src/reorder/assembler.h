@@ -146,7 +146,7 @@ class Assembler {
   /// Begin an acquisition: close and deliver all batches, and forget the numbers. Packets whose
   /// arrival is before `since` count as early for a second, in which all that waited before the
   /// engine comes out; after that, a clock may have been set. The remaining packets of the open
-  /// batches are early, too. `first`: expected number of the first batch.
+  /// batches are early, too. `first`: expected number of the first batch; earlier ones are early.
   /// Returns the order of the next batch. Throws std::bad_alloc.
   std::uint64_t begin_epoch(std::uint64_t since, std::uint64_t now_ns,
                             std::optional<std::uint32_t> first);

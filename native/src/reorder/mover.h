@@ -64,6 +64,12 @@ class Mover {
   virtual Copies close(std::uint32_t frame) noexcept = 0;
   /// No more work follows for a while.
   virtual void flush() noexcept {}
+  /// As `flush`, but work that is worth collecting may wait. Returns when to call it again, on
+  /// CLOCK_MONOTONIC; 0: not needed.
+  virtual std::uint64_t flush_due(std::uint64_t /*now_ns*/) noexcept {
+    flush();
+    return 0;
+  }
   /// Process later frames with a kernel, or with none (null). On return, the previous kernel is no
   /// longer in use. Any thread, except those that call the other functions, which hold `callers`.
   /// Throws Error without a change.

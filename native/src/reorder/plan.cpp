@@ -9,11 +9,7 @@
 
 namespace daqiri::reorder {
 
-namespace {
-
-constexpr std::uint32_t DEFAULT_WINDOW = 2;
-
-}  // namespace
+namespace {}  // namespace
 
 Field::Field(const ReorderBitFieldConfig& config) noexcept
     : first_(config.bit_offset_ / 8),
@@ -79,7 +75,8 @@ std::uint32_t stride_of(const ReorderConfig& config) noexcept {
   return config.flow_stride_ != 0 ? config.flow_stride_ : slots_of(config);
 }
 
-Plan::Plan(const ReorderConfig& config, PacketKind kind, std::uint64_t buffer_bytes)
+Plan::Plan(const ReorderConfig& config, PacketKind kind, std::uint64_t buffer_bytes,
+           std::uint32_t usual_window)
     : method_(config.method_),
       stride_(stride_of(config)),
       flows_apart_(config.flow_stride_ != 0),
@@ -87,8 +84,8 @@ Plan::Plan(const ReorderConfig& config, PacketKind kind, std::uint64_t buffer_by
       payload_offset_(config.payload_byte_offset_),
       units_(slots_of(config)),
       batch_numbers_(batch_numbers_of(config)),
-      window_(std::min(config.window_ != 0 ? config.window_ : DEFAULT_WINDOW,
-                       most_open(batch_numbers_))),
+      window_(
+          std::min(config.window_ != 0 ? config.window_ : usual_window, most_open(batch_numbers_))),
       timeout_ns_(config.timeout_us_ * 1000U),
       flow_ids_(config.flow_ids_) {
   switch (method_) {

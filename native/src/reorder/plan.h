@@ -17,6 +17,9 @@
 
 namespace daqiri::reorder {
 
+/// Batches that are open at once, unless configured.
+inline constexpr std::uint32_t DEFAULT_WINDOW = 2;
+
 /// A number in a packet.
 class Field {
  public:
@@ -65,7 +68,8 @@ class Plan {
  public:
   /// For a validated config. `buffer_bytes`: size of the buffers for frames; used as the size of
   /// frames if the config does not specify it.
-  Plan(const ReorderConfig& config, PacketKind kind, std::uint64_t buffer_bytes = 0);
+  Plan(const ReorderConfig& config, PacketKind kind, std::uint64_t buffer_bytes = 0,
+       std::uint32_t usual_window = DEFAULT_WINDOW);
 
   /// Compute the position of a packet of flow `flow_ids()[flow]`. Returns false if it is malformed:
   /// too short for its fields, no payload, no whole number of elements, a number beyond the batch;

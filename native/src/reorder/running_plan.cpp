@@ -16,6 +16,13 @@ BurstPool& add_pool(SessionMemory& memory, std::size_t frames) {
       std::make_unique<BurstPool>(static_cast<std::uint32_t>(frames), 1, 1, false));
 }
 
+/// Pollers of several queues do not keep in step. Half of the buffers stay for the receiver.
+std::uint32_t usual_window(std::size_t queues, const memory::MemoryRegion& output) {
+  constexpr std::uint32_t MOST = 8;
+  if (queues == 1) return DEFAULT_WINDOW;
+  return std::clamp<std::uint32_t>(output.config().num_bufs_ / 2, DEFAULT_WINDOW, MOST);
+}
+
 }  // namespace
 
 RunningPlan::RunningPlan(const ReorderConfig& config, PacketKind kind, std::vector<RxQueue*> queues,
@@ -25,7 +32,7 @@ RunningPlan::RunningPlan(const ReorderConfig& config, PacketKind kind, std::vect
       queues_(std::move(queues)),
       output_(output),
       memory_(std::move(memory)),
-      plan_(config, kind, output.buf_size()),
+      plan_(config, kind, output.buf_size(), usual_window(queues_.size(), output)),
       valid_(std::make_shared<ValidBits>(output.config().num_bufs_, plan_.units())),
       pool_(add_pool(*memory_, output.config().num_bufs_)),
       ring_(output.config().num_bufs_),
@@ -89,8 +96,8 @@ void RunningPlan::pass_gate(std::uint64_t time) noexcept {
 std::uint64_t RunningPlan::expire(std::uint64_t now_ns) noexcept {
   const std::lock_guard lock(mutex_);
   const std::uint64_t due = assembler_.expire(now_ns);
-  if (mover_ != nullptr) mover_->flush();
-  return due;
+  const std::uint64_t copies = mover_ == nullptr ? 0 : mover_->flush_due(now_ns);
+  return due == 0 || (copies != 0 && copies < due) ? copies : due;
 }
 
 void RunningPlan::finish() noexcept {

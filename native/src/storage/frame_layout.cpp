@@ -14,14 +14,33 @@ using hdf5::require;
 constexpr std::array<const char*, NUM_FRAME_COLUMNS> NAMES{
     "batch", "timestamp", "last_timestamp", "packets", "missing", "timed_out", "lossy", "valid"};
 
-void set_text(hid_t object, const char* name, const std::string& text) {
-  const Handle type(H5Tcopy(H5T_C_S1), H5Tclose, LAY_OUT);
-  require(H5Tset_size(type, H5T_VARIABLE) >= 0 && H5Tset_cset(type, H5T_CSET_UTF8) >= 0, LAY_OUT);
-  const Handle scalar(H5Screate(H5S_SCALAR), H5Sclose, LAY_OUT);
-  const Handle attribute(H5Acreate2(object, name, type, scalar, H5P_DEFAULT, H5P_DEFAULT), H5Aclose,
+void set_attribute(hid_t object, const char* name, hid_t type, hid_t space, const void* value) {
+  const Handle attribute(H5Acreate2(object, name, type, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose,
                          LAY_OUT);
-  const char* const value = text.c_str();
-  require(H5Awrite(attribute, type, static_cast<const void*>(&value)) >= 0, LAY_OUT);
+  require(H5Awrite(attribute, type, value) >= 0, LAY_OUT);
+}
+
+Handle text_type() {
+  Handle type(H5Tcopy(H5T_C_S1), H5Tclose, LAY_OUT);
+  require(H5Tset_size(type, H5T_VARIABLE) >= 0 && H5Tset_cset(type, H5T_CSET_UTF8) >= 0, LAY_OUT);
+  return type;
+}
+
+void set_text(hid_t object, const char* name, const char* text) {
+  const Handle scalar(H5Screate(H5S_SCALAR), H5Sclose, LAY_OUT);
+  set_attribute(object, name, text_type(), scalar, static_cast<const void*>(&text));
+}
+
+/// The first axis of frames is the time of their first packets; the others have no values.
+void set_axes(hid_t plot, std::size_t axes) {
+  std::vector<const char*> names(axes, ".");
+  names.front() = name_of(FrameColumn::TIMESTAMP);
+  const hsize_t extent = axes;
+  const Handle list(H5Screate_simple(1, &extent, nullptr), H5Sclose, LAY_OUT);
+  set_attribute(plot, "axes", text_type(), list, static_cast<const void*>(names.data()));
+  const std::int32_t first = 0;
+  const Handle scalar(H5Screate(H5S_SCALAR), H5Sclose, LAY_OUT);
+  set_attribute(plot, "timestamp_indices", H5T_NATIVE_INT32, scalar, &first);
 }
 
 Handle make_group(hid_t parent, const std::string& name, const char* kind) {
@@ -144,6 +163,7 @@ void make_frame_layout(hid_t file, const FrameForm& form, const FrameStorage& st
   const Handle detector = make_group(instrument, form.plan, "NXdetector");
   const Handle plot = make_group(entry, "data", "NXdata");
   set_text(plot, "signal", "data");
+  set_axes(plot, 1 + form.shape.size());
 
   const auto make = [&](const char* name, hid_t type, std::vector<hsize_t> extents,
                         const FrameColumn* column) {
@@ -167,7 +187,10 @@ void make_frame_layout(hid_t file, const FrameForm& form, const FrameStorage& st
     const Handle dataset(
         H5Dcreate2(detector, name, type, space, H5P_DEFAULT, properties, H5P_DEFAULT), H5Dclose,
         LAY_OUT);
-    if (column != nullptr && type_of(*column) == H5T_STD_I64LE) set_text(dataset, "units", "ns");
+    if (column != nullptr && type_of(*column) == H5T_STD_I64LE) {
+      set_text(dataset, "units", "ns");
+      set_text(dataset, "start", "1970-01-01T00:00:00Z");
+    }
     require(H5Lcreate_hard(detector, name, plot, name, H5P_DEFAULT, H5P_DEFAULT) >= 0, LAY_OUT);
   };
   for (std::size_t c = 0; c < NUM_FRAME_COLUMNS; ++c) {

@@ -337,7 +337,7 @@ void Recorder::set_paused(bool paused) {
   source_->ready().ring();
 }
 
-std::uint64_t Recorder::acquire(std::uint64_t frames) {
+std::uint64_t Recorder::acquire(std::uint64_t frames, std::optional<std::uint32_t> first) {
   if (!held_) {
     throw Error(Status::INVALID_PARAMETER,
                 "the recorder records all frames; start it with held=True to acquire some");
@@ -347,13 +347,21 @@ std::uint64_t Recorder::acquire(std::uint64_t frames) {
     const std::lock_guard lock(mutex_);
     if (!running_)
       throw Error(Status::NOT_READY, "the recorder has ended; it cannot acquire frames");
-    acquired_ = 0;
+    const Acquisition previous = asked_;
     // First, so that the recorder's thread waits with the first frame until all is known.
     asked_ = {asked_.number + 1, frames, UINT64_MAX, 0};
     acquisitions_asked_.store(asked_.number, std::memory_order_release);
-    const auto began = source_->begin_acquisition(session_->port(source_->port()).io->clock()());
-    asked_.order = began.order;
-    asked_.lost = lost = began.absent;
+    try {
+      const auto began =
+          source_->begin_acquisition(session_->port(source_->port()).io->clock()(), first);
+      asked_.order = began.order;
+      asked_.lost = lost = began.absent;
+    } catch (...) {
+      asked_ = previous;
+      acquisitions_asked_.store(asked_.number, std::memory_order_release);
+      throw;
+    }
+    acquired_ = 0;
   }
   source_->ready().ring();
   return lost;

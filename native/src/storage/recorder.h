@@ -95,12 +95,13 @@ class Recorder {
   /// Let `max_seconds`, its own or its group's, end this long from now. Throws Error.
   void end_in(double seconds);
   /// Record exactly the next `frames` images (0: all) whose first packet arrives from now on. Row i
-  /// is image i, counted by their numbers from the first one: those that did not come are rows of
-  /// fill value, unless more than MOST_ABSENT in a row are absent where all are recorded. The
-  /// snapshot shows when they are in the file and readable by other processes. Ends the previous
-  /// acquisition. Returns the number of frames that the source had lost before. Throws Error
-  /// INVALID_PARAMETER unless the recorder is `held`, NOT_READY if it has ended.
-  std::uint64_t acquire(std::uint64_t frames);
+  /// is image i, counted by their numbers from `first`, or from the first one that comes: those
+  /// that did not come are rows of fill value, unless more than MOST_ABSENT in a row are absent
+  /// where all are recorded. The snapshot shows when they are in the file and readable by other
+  /// processes. Ends the previous acquisition. Returns the number of frames that the source had
+  /// lost before. Throws Error INVALID_PARAMETER unless the recorder is `held`, or if the plan has
+  /// no such number; NOT_READY if it has ended.
+  std::uint64_t acquire(std::uint64_t frames, std::optional<std::uint32_t> first = std::nullopt);
   /// Discard the current file's frames after the first `frames`, and end the acquisition; returns
   /// when this is done. Discarded frames count as omitted (`rewound`). Throws Error.
   void rewind(std::uint64_t frames) { change(frames, false); }

@@ -105,9 +105,16 @@ class PlanFrames final : public RecordingSource {
     if (begins_anew_) plan_.begin_anew();
     if (gate_) plan_.close_gate(*gate_);
   }
-  reorder::RunningPlan::Epoch begin_acquisition(std::uint64_t since) override {
+  reorder::RunningPlan::Epoch begin_acquisition(std::uint64_t since,
+                                                std::optional<std::uint32_t> first) override {
+    if (first && *first >= plan_.plan().batch_numbers()) {
+      throw Error(Status::INVALID_PARAMETER, "the number of the first frame is " +
+                                                 std::to_string(*first) + "; reorder plan '" +
+                                                 plan_.name() + "' has numbers up to " +
+                                                 std::to_string(plan_.plan().batch_numbers() - 1));
+    }
     if (gate_) plan_.close_gate(*gate_);
-    return plan_.begin_epoch(since, std::nullopt);
+    return plan_.begin_epoch(since, first);
   }
   void end() noexcept override { plan_.deliver_open(); }
   [[nodiscard]] SourceCounters counters() const noexcept override { return plan_.counters(); }

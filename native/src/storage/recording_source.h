@@ -42,8 +42,12 @@ class RecordingSource {
   virtual std::uint32_t start_of(const Burst& burst, FlowId flow) noexcept = 0;
   /// The first file was created.
   virtual void begin() noexcept {}
-  /// Frames: an acquisition begins at `since` on the port's clock. Throws std::bad_alloc.
-  virtual reorder::RunningPlan::Epoch begin_acquisition(std::uint64_t /*since*/) { return {}; }
+  /// Frames: an acquisition begins at `since` on the port's clock, with number `first`, if it is
+  /// known. Throws std::bad_alloc, and Error INVALID_PARAMETER if there is no such number.
+  virtual reorder::RunningPlan::Epoch begin_acquisition(std::uint64_t /*since*/,
+                                                        std::optional<std::uint32_t> /*first*/) {
+    return {};
+  }
   /// The recording ends: frames of which no more packets are expected can be received.
   virtual void end() noexcept {}
   /// Number of records that wait now.

@@ -581,6 +581,14 @@ TEST_CASE("with the expected first number, its absence is a gap", "[reorder]") {
   CHECK(bench.batches() == std::vector<std::uint32_t>{4, 5});
   CHECK(bench.indices == std::vector<std::uint64_t>{3, 4});
   CHECK(bench.assembler->tally().skipped == 3);
+  // Numbers of before, then what is expected.
+  bench.assembler->begin_epoch(0, bench.now, 1);
+  bench.send(0, 0, 99);
+  bench.whole(1);
+  CHECK(bench.batches() == std::vector<std::uint32_t>{4, 5, 1});
+  CHECK(bench.assembler->tally().early == 1);
+  bench.frames.pop_back();
+  bench.indices.pop_back();
   // A stray packet; then all that is expected.
   bench.assembler->begin_epoch(0, bench.now, 1);
   bench.send(9, 1, 99);

@@ -16,6 +16,7 @@ from waiting import wait_for
 from daqiri_ophyd.engine import (
     ConfigError,
     Engine,
+    InvalidParameterError,
     RecordedFile,
     Recorder,
     ReorderPlan,
@@ -224,6 +225,46 @@ def test_absent_images_are_rewound_and_split(tmp_path: Path, options: dict[str, 
         assert together([file], "data")[:, 0, 0].tolist() == expected
         assert (file.frames, file.packets) == (len(expected), PACKETS * sum(expected))
     assert together([second], "batch").tolist() == [1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("lost", [0, 1, 3])
+def test_row_0_is_the_expected_first_image(tmp_path: Path, lost: int) -> None:
+    with camera(fill=9) as source, source.plan.record(tmp_path, held=True) as recorder:
+        for exposure in (1, 2):
+            recorder.acquire(5, first_number=1)
+            source.send([0], 7)  # of before
+            source.send(range(1 + lost, 8), exposure)
+            wait_for(lambda: recorder.snapshot().acquired == 5)
+    data = together(recorder.files(), "data")[:, 0, 0]
+    row = [9] * lost + [0] * (5 - lost)
+    assert data.tolist() == [each or 1 for each in row] + [each or 2 for each in row]
+    assert together(recorder.files(), "batch").tolist() == [1, 2, 3, 4, 5] * 2
+    counters = source.plan.counters()
+    assert (counters.early, counters.skipped) == (2 * PACKETS, 2 * lost)
+
+
+@pytest.mark.parametrize(("number", "reason"), [
+    (-1, "first_number is -1; accepted is 0 or more"),
+    (2**32, "first_number is 4294967296; accepted is less than 4294967296"),
+    (256, "the number of the first frame is 256; reorder plan 'images' has numbers up to 255"),
+])  # fmt: skip
+def test_a_first_number_that_no_image_has_is_refused(
+    tmp_path: Path, number: int, reason: str
+) -> None:
+    field = {"bit_offset": 24, "bit_width": 8, "base": "udp_payload"}
+    method = loopback()["interfaces"][0]["rx"]["reorder_configs"][0]["method"]
+    short = method["batch_packet_number"] | {"batch_number": field}
+    with (
+        camera(method={"batch_packet_number": short}) as source,
+        source.plan.record(tmp_path, held=True) as recorder,
+    ):
+        recorder.acquire(2)
+        source.send([3])
+        with pytest.raises(InvalidParameterError, match=reason):
+            recorder.acquire(2, first_number=number)
+        source.send([4])
+        wait_for(lambda: recorder.snapshot().acquired == 2)
+    assert columns(recorder, "batch") == [[3, 4]]
 
 
 def test_a_pause_of_a_recorder_leaves_no_rows(tmp_path: Path) -> None:

@@ -175,7 +175,11 @@ def test_files_are_nexus(source: Source, tmp_path: Path) -> None:
         kinds = [file[name].attrs["NX_class"] for name in groups]
         assert kinds == ["NXroot", "NXentry", "NXinstrument", "NXdetector", "NXdata"]
         assert file.attrs["default"] == "entry" and file["entry"].attrs["default"] == "data"
-        assert file["entry/data"].attrs["signal"] == "data"
+        plot = file["entry/data"]
+        assert plot.attrs["signal"] == "data"
+        assert list(plot.attrs["axes"]) == ["timestamp", *["."] * (plot["data"].ndim - 1)]
+        assert plot.attrs["timestamp_indices"] == 0
+        assert dict(plot["timestamp"].attrs) == {"units": "ns", "start": "1970-01-01T00:00:00Z"}
         detector = file["entry/instrument/images"]
         for name in ["data", *COLUMNS]:
             assert file["entry/data"][name] == detector[name]

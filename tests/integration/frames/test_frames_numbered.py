@@ -14,7 +14,7 @@ from daqiri_ophyd.catalog import Catalog
 from daqiri_ophyd.devices import Daq, FrameDetector
 from daqiri_ophyd.engine import frames
 
-from .conftest import PACKETS, Source, fly
+from .conftest import PACKETS, Source, fly, image, recorded
 
 KEY = "daq_port0_frames_images"
 
@@ -51,6 +51,40 @@ def test_a_skipped_image_of_a_fly_scan_is_a_loss(
     assert columns[f"{KEY}_missing"].read().tolist() == [0, 0, PACKETS, 0]
     assert columns[f"{KEY}_lossy"].read().tolist() == [False, False, True, True]
     assert detector.dropped.get() == 1
+
+
+def test_row_i_of_a_fly_scan_is_trigger_i(
+    run_engine: RunEngine,
+    documents: Documents,
+    detector: FrameDetector,
+    source: Source,
+    catalog: Catalog,
+) -> None:
+    """Images are lost at the start and in the middle, with packets of others."""
+    detector.on_drop.put("flag")
+    detector.first_number.put(0)
+
+    def motion() -> Any:
+        for number in (2, 3, 6, 7, 8, 9):
+            source.next = number
+            source.send(1, without=(4,) if number == 6 else ())
+        yield from recorded(detector, 8)
+
+    (uid,) = run_engine(bpp.stage_wrapper(fly(detector, motion(), prepared=8), [detector]))
+    columns = catalog.client[uid]["primary"].base
+    lost = np.array([1, 1, 0, 0, 1, 1, 0, 0], bool)
+    assert columns[f"{KEY}_batch"].read().tolist() == list(range(8))
+    assert columns[f"{KEY}_missing"].read().tolist() == [*(PACKETS * lost[:6]).tolist(), 1, 0]
+    lossy = lost | np.insert(lost[:-1], 0, False)
+    assert columns[f"{KEY}_lossy"].read().tolist() == lossy.tolist()
+    pixels = columns[KEY].read()
+    assert pixels[lost].max() == 0
+    assert all((pixels[row] == image(row)).all() for row in (2, 3, 7))
+    assert detector.dropped.get() == 4
+    assert documents.stop["exit_status"] == "success"
+    (descriptor,) = documents.of("descriptor")
+    settings = descriptor["configuration"]["daq_port0_frames_images"]["data"]
+    assert settings[f"{KEY}_first_number"] == 0
 
 
 @pytest.mark.parametrize("images", [1, 3])
