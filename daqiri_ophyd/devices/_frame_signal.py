@@ -20,9 +20,9 @@ class FrameSignal(TypedSignal[NDArray[Any]]):
     """A read-only copy of a recent frame of a `ReorderPlan`, independent of readers of frames.
 
     Its value is the latest copy: an array of zeros until there is a frame. Each reading, and each
-    tick while the signal has subscribers, makes the engine copy the next frame, at most ten times a
-    second. With `ReorderPlan.last_frame_binning` the value has means of pixels. When the binning
-    changes, it is an array of zeros until there is a frame with the new binning.
+    tick while the signal has subscribers, copies the frame that the engine kept for it, at most ten
+    times a second. With `ReorderPlan.last_frame_binning` the value has means of pixels. When the
+    binning changes, it is an array of zeros until there is a frame with the new binning.
     """
 
     def __init__(self, **kwargs: Any) -> None:

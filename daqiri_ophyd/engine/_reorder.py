@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from daqiri_ophyd import _native
 from daqiri_ophyd._native import DeviceArray, ReorderConfig
 
+from ._block_means import block_means, require_binning, values_of
 from ._counters import ReorderCounters
 from ._errors import InvalidParameterError, NotReadyError
 from ._frame_kernel import ProcessedPlan
@@ -44,8 +45,10 @@ def frame_form(config: ReorderConfig, binning: int = 1) -> tuple[tuple[int, ...]
     ------
     InvalidParameterError
         If frames have no previews with that binning.
+    TypeError
+        If binning is not an integer.
     """
-    _native.require_binning(config, binning)
+    binning = require_binning(config, binning)
     shape = tuple(config.frame.shape) if config.frame else (-1,)
     if binning > 1:
         blocks = (size // binning for size in shape[-2:])
@@ -63,7 +66,7 @@ class FramePreview:
     Attributes
     ----------
     number : int
-        Number of the copy, from 1; copies with any binning are counted.
+        Number of the copy, from 1, whatever the binning.
     data : ndarray
         Array of the plan's shape and dtype, or means as float32 (`ReorderPlan.preview`);
         read-only.
@@ -263,8 +266,10 @@ class ReorderPlan(ProcessedPlan):
     def preview(self, after: int = 0, *, binning: int = 1) -> FramePreview | None:
         """Return a copy of a recent frame, independent of receivers of the frames.
 
-        It is the first frame that was delivered since the previous call with this binning. The
-        engine copies one frame for each call, and none without calls.
+        It is the first frame that was delivered since the previous call. Each call makes the engine
+        keep the next frame, and no other, until the following call copies it: a plan with previews
+        uses one more buffer of its memory region. No frame is kept while fewer than two other
+        buffers are free (in a smaller region: all others), so that frames are not lost for it.
 
         Parameters
         ----------
@@ -285,31 +290,31 @@ class ReorderPlan(ProcessedPlan):
         InvalidParameterError
             If frames have no previews with that binning: it is beyond the axes, or frames have
             fewer than two axes.
-        NoFreePacketBuffersError
-            If there is no pinned memory for the means (frames in GPU memory).
         TypeError
             If binning is not an integer.
 
         Notes
         -----
-        Frames in GPU memory stay there: a kernel computes the means, and only these are copied. The
-        kernel is compiled in the plan's first call with a binning, which takes up to a second. The
-        bits are the same as on the CPU: the exact sum of integers, or the sum of floats as float64
-        in the order of rows, divided by n * n as float64 and rounded once to float32. Frames of
-        bf16, which NumPy does not have, have means of their numbers. The mean of a block is NaN if
-        a pixel is NaN or the mean is undefined.
+        The calling thread copies the frame to the host, also from GPU memory, and makes the means;
+        threads that receive packets wait for neither. Integers are summed exactly, floats as
+        float64 in the order of rows; the sum is divided by n * n as float64 and rounded once to
+        float32. Frames of bf16, which NumPy does not have, have means of their numbers. The mean of
+        a block is NaN if a pixel is NaN or the mean is undefined.
 
-        The thread that delivers frames copies or bins those in CPU memory: means take up to ten
-        times as long as a copy. On a GPU, one thread makes each mean, so a large binning leaves few
-        threads at work; packets of the plan wait meanwhile. Use the smallest binning that the
-        display needs.
+        A kept frame is thrown away together with frames that wait for a receiver. When the engine
+        is closed, it is copied.
         """
-        shape, dtype = frame_form(self.config, binning)
-        found = self._session.preview_frame(*self._place, after, binning)
+        shape, dtype = frame_form(self.config)
+        binning = require_binning(self.config, binning)
+        found = self._session.preview_frame(*self._place, after)
         if found is None:
             return None
         number, data, *rest = found
-        return FramePreview(number, data.view(dtype).reshape(shape), *rest)
+        data = data.view(dtype).reshape(shape)
+        if binning > 1:
+            data = block_means(values_of(self.config, data), binning)
+            data.flags.writeable = False
+        return FramePreview(number, data, *rest)
 
     def record(
         self,

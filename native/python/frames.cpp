@@ -54,17 +54,18 @@ void FrameTaker::release() noexcept {
   plan_->frames().ring();
 }
 
-py::object preview_frame(reorder::RunningPlan& plan, std::uint64_t after, std::int64_t binning) {
-  reorder::require_binning(plan.config(), binning);
+py::object preview_frame(reorder::RunningPlan& plan, std::uint64_t after) {
   reorder::FrameCopy copy;
   {
     const GilRelease unlocked;
-    copy = plan.preview().newer(after, static_cast<std::uint32_t>(binning));
+    copy = plan.preview().newer(after);
   }
   if (copy.number == 0) return py::none();
   const auto& info = copy.info;
-  return py::make_tuple(copy.number, take_vector<std::uint8_t>(std::move(copy.data)), info.batch_id,
-                        info.source_packet_count, copy.missing, copy.first_time, copy.last_time);
+  const auto* const data = reinterpret_cast<const std::uint8_t*>(copy.data.get());
+  return py::make_tuple(
+      copy.number, read_only_view(data, copy.bytes, owning_capsule(std::move(copy.data))),
+      info.batch_id, info.source_packet_count, copy.missing, copy.first_time, copy.last_time);
 }
 
 void bind_record_frames(py::class_<OpenSession, std::shared_ptr<OpenSession>>& session) {
@@ -110,7 +111,6 @@ void bind_frames(py::module_& m) {
       m, "FrameTaker", "Receives the frames of a plan; wrapped by daqiri_ophyd.engine.ReorderPlan.")
       .def("receive", &FrameTaker::receive, py::arg("timeout"))
       .def("release", &FrameTaker::release);
-  m.def("require_binning", &reorder::require_binning, py::arg("config"), py::arg("binning"));
 }
 
 }  // namespace daqiri::python

@@ -31,10 +31,9 @@ class FrameTaker {
   std::atomic<bool> held_{true};
 };
 
-/// A copy of a binned frame with a number above `after`, as (number, data, batch, packets, missing,
-/// time of the first packet, time of the last packet), or None.
-[[nodiscard]] py::object preview_frame(reorder::RunningPlan& plan, std::uint64_t after,
-                                       std::int64_t binning);
+/// A copy of a frame with a number above `after`, as (number, data, batch, packets, missing, time
+/// of the first packet, time of the last packet), or None.
+[[nodiscard]] py::object preview_frame(reorder::RunningPlan& plan, std::uint64_t after);
 
 void bind_record_frames(pybind11::class_<OpenSession, std::shared_ptr<OpenSession>>& session);
 void bind_frame_kernel(pybind11::class_<OpenSession, std::shared_ptr<OpenSession>>& session);

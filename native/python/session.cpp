@@ -166,11 +166,10 @@ void bind_session(py::module_& m) {
           py::arg("port"), py::arg("position"))
       .def(
           "preview_frame",
-          [](const OpenSession& open, int port, std::size_t position, std::uint64_t after,
-             std::int64_t binning) {
-            return preview_frame(open.session().reorder_plans(port).at(position), after, binning);
+          [](const OpenSession& open, int port, std::size_t position, std::uint64_t after) {
+            return preview_frame(open.session().reorder_plans(port).at(position), after);
           },
-          py::arg("port"), py::arg("position"), py::arg("after"), py::arg("binning"))
+          py::arg("port"), py::arg("position"), py::arg("after"))
       .def(
           "reorder_counters",
           [](const OpenSession& open, int port, std::size_t position) {

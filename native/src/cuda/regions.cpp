@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "cuda/driver.h"
-#include "cuda/means_kernel.h"
 #include "cuda/packet_copies.h"
 #include "daqiri/error.h"
 #include "memory/host_pages.h"
@@ -162,21 +161,13 @@ class DeviceMemory {
   }
   /// Returns the error; empty: success.
   [[nodiscard]] std::string read(const void* data, void* to, std::size_t bytes) const {
-    return in_stream([&](const Functions& call, void* stream) {
-      return call.copy_to_host(to, address_of(data), bytes, stream);
-    });
-  }
-  /// Call `begin` to start work in the stream of copies, and wait for it. Returns the error like
-  /// `read`.
-  template <typename Begin>
-  [[nodiscard]] std::string in_stream(Begin begin) const {
     const std::lock_guard lock(copies_->mutex);
     return with_gpu([&](const Functions& call) {
-      const Result result = begin(call, copies_->stream);
+      Result result = call.copy_to_host(to, address_of(data), bytes, copies_->stream);
       if (result != 0) return result;
       // Waiting for the stream itself would keep a core busy.
-      const Result recorded = call.record_event(copies_->done, copies_->stream);
-      return recorded == 0 ? call.wait_for_event(copies_->done) : recorded;
+      result = call.record_event(copies_->done, copies_->stream);
+      return result == 0 ? call.wait_for_event(copies_->done) : result;
     });
   }
 
@@ -272,74 +263,6 @@ Error given_back(const memory::MemoryRegion& region) {
           "memory region '" + region.name() + "' was freed: the engine is closed; open it again"};
 }
 
-/// A kernel writes the means to pinned memory, so that only means are copied to the host.
-class PinnedMeans final : public memory::DeviceMeans {
- public:
-  /// `memory`: of the region; it exists while a buffer is in use.
-  PinnedMeans(const memory::MemoryRegion& region, const DeviceMemory& memory,
-              const memory::Pixels& pixels)
-      : what_("memory region '" + region.name() + "'"),
-        gpu_(region.gpu()),
-        memory_(memory),
-        pixels_(pixels),
-        kernel_(Context(what_, gpu_), pixels, what_) {}
-  PinnedMeans(const PinnedMeans&) = delete;
-  PinnedMeans& operator=(const PinnedMeans&) = delete;
-  ~PinnedMeans() override {
-    // CUDA does not work in a forked child.
-    if (getpid() != process_) return;
-    try {
-      free(Context(what_, gpu_));
-    } catch (const Error&) {
-      return;
-    }
-  }
-
-  void reserve(std::uint32_t binning) override {
-    const std::size_t number = pixels_.means(binning);
-    if (number <= room_) return;
-    const Context context(what_, gpu_);
-    void* room = nullptr;
-    const std::size_t bytes = number * sizeof(float);
-    if (const Result result = context.driver().call().allocate_host(&room, bytes, HOST_FLAGS);
-        result != 0) {
-      throw Error(Status::NO_FREE_PACKET_BUFFERS,
-                  what_ + ", which is on a GPU: a preview with binning " + std::to_string(binning) +
-                      " needs " + std::to_string(bytes) + " bytes of pinned memory (" +
-                      context.driver().text_of(result) + "); use a larger binning");
-    }
-    free(context);
-    made_ = static_cast<float*>(room);
-    room_ = number;
-  }
-
-  bool make(const std::byte* frame, std::uint32_t binning, float* means) noexcept override {
-    const std::size_t number = pixels_.means(binning);
-    if (number > room_) return false;
-    const std::string problem = memory_.in_stream([&](const Functions& call, void* stream) {
-      return kernel_.launch(call, frame, binning, made_, stream);
-    });
-    if (problem.empty()) std::copy_n(made_, number, means);
-    return problem.empty();
-  }
-
- private:
-  void free(const Context& context) noexcept {
-    if (made_ != nullptr) context.driver().call().free_host(made_);
-    made_ = nullptr;
-    room_ = 0;
-  }
-
-  std::string what_;
-  int gpu_;
-  const DeviceMemory& memory_;
-  memory::Pixels pixels_;
-  MeansKernel kernel_;
-  float* made_{nullptr};
-  std::size_t room_{0};
-  pid_t process_{getpid()};
-};
-
 class DeviceRegion final : public memory::MemoryRegion {
  public:
   DeviceRegion(const MemoryRegionConfig& config, DeviceMemory&& memory)
@@ -353,10 +276,6 @@ class DeviceRegion final : public memory::MemoryRegion {
   }
   [[nodiscard]] std::unique_ptr<memory::HostMirror> mirror() const override {
     return std::make_unique<PinnedMirror>(*this, held());
-  }
-  [[nodiscard]] std::unique_ptr<memory::DeviceMeans> means(
-      const memory::Pixels& pixels) const override {
-    return std::make_unique<PinnedMeans>(*this, *held(), pixels);
   }
   [[nodiscard]] std::shared_ptr<const void> hold() const override { return held(); }
   [[nodiscard]] int export_dma_buf() const override { return held()->export_dma_buf(); }

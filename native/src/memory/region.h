@@ -11,7 +11,6 @@
 
 #include "daqiri/config.h"
 #include "daqiri/error.h"
-#include "memory/block_means.h"
 #include "memory/buffers.h"
 #include "system/doorbell.h"
 
@@ -54,22 +53,6 @@ class HostMirror {
   virtual std::byte* copy(std::uint32_t buffer, std::size_t bytes) = 0;
 };
 
-/// Computes means of frames in memory that the CPU cannot read. One thread at a time.
-class DeviceMeans {
- public:
-  DeviceMeans() = default;
-  DeviceMeans(const DeviceMeans&) = delete;
-  DeviceMeans& operator=(const DeviceMeans&) = delete;
-  virtual ~DeviceMeans() = default;
-
-  /// Reserve memory for means of blocks of this size and larger ones. Throws Error
-  /// NO_FREE_PACKET_BUFFERS.
-  virtual void reserve(std::uint32_t binning) = 0;
-  /// Like `block_means`, for a frame whose buffer the caller holds. Returns false if the device has
-  /// failed.
-  virtual bool make(const std::byte* frame, std::uint32_t binning, float* means) noexcept = 0;
-};
-
 /// Each kind of memory derives from this class, owns the allocation, and registers itself.
 class MemoryRegion : public BufferOwner {
  public:
@@ -91,11 +74,6 @@ class MemoryRegion : public BufferOwner {
   }
   /// Null: the CPU can read the buffers directly. Throws Error NO_FREE_PACKET_BUFFERS.
   [[nodiscard]] virtual std::unique_ptr<HostMirror> mirror() const { return nullptr; }
-  /// Means of frames in the buffers, usable until the region is freed. Null: the CPU can read the
-  /// frames. Throws Error.
-  [[nodiscard]] virtual std::unique_ptr<DeviceMeans> means(const Pixels& /*pixels*/) const {
-    return nullptr;
-  }
   /// Keeps a device's memory from being freed. Throws Error NOT_READY after it was freed.
   [[nodiscard]] virtual std::shared_ptr<const void> hold() const { return nullptr; }
   /// A dma-buf of the device memory in `device_extent`, for transfers by other devices or

@@ -4,76 +4,69 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
-#include <vector>
 
-#include "memory/block_means.h"
+#include "burst/burst.h"
 #include "memory/region.h"
-#include "reorder/assembler.h"
 
 namespace daqiri::reorder {
-
-/// The pixels of a plan's frames; without rows and columns if frames have fewer than two axes.
-[[nodiscard]] memory::Pixels pixels_of(const ReorderConfig& config);
-/// Throws Error INVALID_PARAMETER if the plan's frames do not support previews with this binning.
-void require_binning(const ReorderConfig& config, std::int64_t binning);
 
 struct FrameCopy {
   /// Number of the copy, counted from 1.
   std::uint64_t number{0};
-  /// The frame, or floats: the means of its blocks.
-  std::vector<std::uint8_t> data;
+  std::shared_ptr<const std::byte[]> data;
+  std::size_t bytes{0};
   ReorderBurstInfo info;
   std::uint64_t first_time{0};
   std::uint64_t last_time{0};
   std::uint32_t missing{0};
 };
 
-/// Copies a frame only if a reader has requested one since the last copy. Each requested binning
-/// has separate copies.
+/// Holds a frame for readers if one was requested; the reader's thread copies and frees it.
 class Preview {
  public:
-  /// `memory`: the frames' memory on a device; null: the CPU can read frames.
-  explicit Preview(std::size_t frame_size, const memory::Pixels& pixels = {},
-                   const memory::MemoryRegion* memory = nullptr)
-      : size_(frame_size), pixels_(pixels), memory_(memory) {}
+  /// `region`: of the frames' buffers.
+  explicit Preview(const memory::MemoryRegion& region) noexcept;
+  Preview(const Preview&) = delete;
+  Preview& operator=(const Preview&) = delete;
+  ~Preview() { drop(); }
 
-  /// A frame is being delivered. Never waits for readers; one thread at a time.
-  void offer(const Frame& frame) noexcept {
-    if (wanted_.load(std::memory_order_acquire)) copy(frame);
+  /// A frame is about to be delivered, and only the caller holds it. Never waits, and copies
+  /// nothing; one thread at a time.
+  void offer(Burst& frame) noexcept {
+    if (wanted_.load(std::memory_order_relaxed)) hold(frame);
   }
+  /// Free the held frame, which is not copied.
+  void drop() noexcept { static_cast<void>(take()); }
 
-  /// The latest copy with this binning, if its number is greater than `after`; otherwise a copy
-  /// with number 0. Requests a copy of the next frame. Throws Error if the frames' device does not
-  /// support it.
-  [[nodiscard]] FrameCopy newer(std::uint64_t after, std::uint32_t binning = 1);
+  /// The latest copy if its number is greater than `after`; otherwise a copy with number 0. Copies
+  /// the held frame, and requests the next. Any thread. Throws std::bad_alloc.
+  [[nodiscard]] FrameCopy newer(std::uint64_t after);
 
-  /// No more frames are offered: release the device's memory.
+  /// No more frames are offered: copy the held frame.
   void stop() noexcept;
 
  private:
-  struct Copies {
-    bool wanted{false};
-    FrameCopy latest;
+  struct Release {
+    void operator()(Burst* frame) const noexcept { frame->release(); }
   };
+  using Held = std::unique_ptr<Burst, Release>;
 
-  void copy(const Frame& frame) noexcept;
-  /// Returns false if the device has failed.
-  bool read(const Frame& frame, std::uint32_t binning, std::uint8_t* to) noexcept;
+  void hold(Burst& frame) noexcept;
+  Held take(Burst* next = nullptr) noexcept {
+    return Held(held_.exchange(next, std::memory_order_acq_rel));
+  }
+  /// Without effect if no frame is held, or its device has failed.
+  void copy_held();
 
-  std::size_t size_;
-  memory::Pixels pixels_;
-  const memory::MemoryRegion* memory_;
+  const memory::MemoryRegion& region_;
+  /// Number of other buffers that must be free for a frame to be held.
+  std::uint32_t others_;
   std::atomic<bool> wanted_{false};
-  std::mutex mutex_;  // for the members below
-  /// By binning. All copies with means together have fewer means than a frame has pixels.
-  std::map<std::uint32_t, Copies> copies_;
-  std::uint64_t number_{0};
-  bool stopped_{false};
-  /// Null: the CPU computes means, or none were requested.
-  std::unique_ptr<memory::DeviceMeans> means_;
+  std::atomic<Burst*> held_{nullptr};
+  std::mutex mutex_;  // for the member below
+  FrameCopy latest_;
 };
 
 }  // namespace daqiri::reorder

@@ -41,7 +41,7 @@ RunningPlan::RunningPlan(const ReorderConfig& config, PacketKind kind, std::vect
       closing_(config.cpu_cores_.empty() && !on_gpu() ? 0 : output.config().num_bufs_),
       line_(closing_.size()),
       feeding_(queues_.size()),
-      preview_(output.config().buf_size_, pixels_of(config), &output) {
+      preview_(output) {
   memory_->kept.push_back(valid_);
   FrameWaiter& waiter = *this;
   if (on_gpu()) {
@@ -156,6 +156,7 @@ void RunningPlan::set_stream(void* stream) {
 void RunningPlan::throw_away_waiting() noexcept {
   std::uint64_t lost = 0;
   for (Burst* burst = nullptr; ring_.pop(burst); ++lost) burst->release();
+  preview_.drop();
   for (; line_length_ > 0; --line_length_) {
     const std::uint32_t buffer = line_[line_begin_++ % line_.size()];
     Closing::State& state = closing_[buffer].state;
@@ -297,7 +298,6 @@ void RunningPlan::free(std::uint32_t buffer) noexcept {
 }
 
 void RunningPlan::hand(const Frame& frame) noexcept {
-  preview_.offer(frame);
   Burst* const burst = bursts_[frame.buffer];
   BurstHeaderParams& header = burst->hdr.hdr;
   header.port_id = queues_.front()->port_id();
@@ -323,6 +323,7 @@ void RunningPlan::hand(const Frame& frame) noexcept {
   burst->lost = assembler_.tally().absent();
   burst->index = frame.index;
   burst->reorder = frame.info;
+  preview_.offer(*burst);
   ring_.push(burst);
   frames_.ring();
   if (taken()) return;

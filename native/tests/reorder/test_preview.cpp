@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <string>
+#include <memory>
 #include <thread>
 #include <vector>
 
-#include "daqiri/error.h"
 #include "reorder/preview.h"
+#include "system/ring.h"
 
 using namespace daqiri;
 using namespace daqiri::reorder;
@@ -18,42 +18,83 @@ namespace {
 
 constexpr std::size_t MOST = 64;
 
-/// A frame of `bytes` bytes, all of them `value`.
-struct Offered {
-  explicit Offered(std::uint8_t value, std::size_t bytes = MOST) : data(bytes, std::byte{value}) {
-    // The data pointer is valid for empty frames, too.
-    data.reserve(MOST);
-    frame.data = data.data();
-    frame.info.batch_id = value;
-    frame.info.aggregate_len = static_cast<std::uint32_t>(bytes);
-    frame.first_time = value * 10U;
-    frame.last_time = value * 10U + 1;
-    frame.missing = value;
+MemoryRegionConfig config_of(std::uint32_t buffers) {
+  MemoryRegionConfig config;
+  config.name_ = "frames";
+  config.num_bufs_ = buffers;
+  config.buf_size_ = MOST;
+  return config;
+}
+
+/// A plan's buffers and bursts.
+class Delivery {
+ public:
+  explicit Delivery(std::uint32_t buffers = 8)
+      : region(memory::MemoryRegion::allocate(config_of(buffers))), pool(buffers, 1, 1, false) {}
+
+  /// A frame of `bytes` bytes, all of them `value`, as it is delivered; null: no buffer is free.
+  Burst* make(std::uint8_t value, std::size_t bytes = MOST) {
+    std::uint32_t buffer = 0;
+    if (region->take(&buffer, 1) == 0) return nullptr;
+    Burst* const burst = pool.take();
+    std::memset(region->address(buffer), value, bytes);
+    burst->hdr.hdr.num_pkts = 1;
+    burst->owners[0] = region.get();
+    burst->buffers[0][0] = buffer;
+    burst->pkts[0][0] = region->address(buffer);
+    burst->pkt_lens[0][0] = static_cast<std::uint32_t>(bytes);
+    burst->timestamps[0] = value * 10U;
+    burst->owned = 1;
+    burst->missing = value;
+    burst->last_time = value * 10U + 1;
+    burst->reorder.batch_id = value;
+    return burst;
   }
-  std::vector<std::byte> data;
-  Frame frame{};
+  /// A frame that its receiver frees at once.
+  void deliver(std::uint8_t value, std::size_t bytes = MOST) {
+    Burst* const burst = make(value, bytes);
+    preview.offer(*burst);
+    burst->release();
+  }
+  [[nodiscard]] std::uint32_t in_use() const {
+    return static_cast<std::uint32_t>(region->config().num_bufs_) - region->available();
+  }
+
+  std::unique_ptr<memory::MemoryRegion> region;
+  BurstPool pool;
+  Preview preview{*region};
 };
+
+std::vector<int> values_of(const FrameCopy& copy) {
+  std::vector<int> values(copy.bytes);
+  std::transform(copy.data.get(), copy.data.get() + copy.bytes, values.begin(),
+                 [](std::byte value) { return std::to_integer<int>(value); });
+  return values;
+}
 
 }  // namespace
 
-TEST_CASE("nothing is copied before somebody asks", "[preview]") {
-  Preview preview(MOST);
-  preview.offer(Offered(1).frame);
-  CHECK(preview.newer(0).number == 0);
-  CHECK(preview.newer(0).data.empty());
+TEST_CASE("no frame is held before somebody asks", "[preview]") {
+  Delivery delivery;
+  delivery.deliver(1);
+  CHECK(delivery.in_use() == 0);
+  CHECK(delivery.preview.newer(0).number == 0);
+  CHECK(delivery.preview.newer(0).data == nullptr);
 }
 
 TEST_CASE("the frame after each question is copied, and no other", "[preview]") {
-  Preview preview(MOST);
+  Delivery delivery;
+  Preview& preview = delivery.preview;
   CHECK(preview.newer(0).number == 0);
-  Offered first(1);
-  preview.offer(first.frame);
-  preview.offer(Offered(2).frame);
-  // Later changes to the frame do not affect the copy.
-  std::ranges::fill(first.data, std::byte{99});
+  delivery.deliver(1);
+  delivery.deliver(2);
+  // Its receiver has freed it.
+  CHECK(delivery.in_use() == 1);
   const FrameCopy copy = preview.newer(0);
+  CHECK(delivery.in_use() == 0);
+  CHECK(delivery.pool.available() == 8);
   CHECK(copy.number == 1);
-  CHECK(copy.data == std::vector<std::uint8_t>(MOST, 1));
+  CHECK(values_of(copy) == std::vector<int>(MOST, 1));
   CHECK(copy.info.batch_id == 1);
   CHECK(copy.first_time == 10);
   CHECK(copy.last_time == 11);
@@ -61,154 +102,174 @@ TEST_CASE("the frame after each question is copied, and no other", "[preview]") 
   // A reader that does not have the copy gets it again.
   CHECK(preview.newer(1).number == 0);
   CHECK(preview.newer(0).number == 1);
-  preview.offer(Offered(3).frame);
+  delivery.deliver(3);
   CHECK(preview.newer(1).number == 2);
-  CHECK(preview.newer(1).data == std::vector<std::uint8_t>(MOST, 3));
+  CHECK(values_of(preview.newer(1)) == std::vector<int>(MOST, 3));
+  // That of a reader stays.
+  CHECK(values_of(copy) == std::vector<int>(MOST, 1));
 }
 
 TEST_CASE("copies are as long as their frames", "[preview]") {
-  Preview preview(MOST);
+  Delivery delivery;
+  Preview& preview = delivery.preview;
   static_cast<void>(preview.newer(0));
-  preview.offer(Offered(7, 40).frame);
-  CHECK(preview.newer(0).data == std::vector<std::uint8_t>(40, 7));
-  preview.offer(Offered(8).frame);
-  CHECK(preview.newer(1).data == std::vector<std::uint8_t>(MOST, 8));
-  preview.offer(Offered(9, 0).frame);
-  CHECK(preview.newer(2).number == 3);
-  CHECK(preview.newer(2).data.empty());
+  delivery.deliver(7, 40);
+  CHECK(values_of(preview.newer(0)) == std::vector<int>(40, 7));
+  delivery.deliver(8);
+  CHECK(values_of(preview.newer(1)) == std::vector<int>(MOST, 8));
+  delivery.deliver(9, 0);
+  const FrameCopy empty = preview.newer(2);
+  CHECK(empty.number == 3);
+  CHECK(empty.bytes == 0);
 }
 
-namespace {
-
-/// Frames of 8 rows and 8 columns of bytes.
-constexpr memory::Pixels SQUARE{.images = 1, .rows = 8, .columns = 8};
-
-std::vector<float> floats_of(const FrameCopy& copy) {
-  std::vector<float> floats(copy.data.size() / sizeof(float));
-  std::memcpy(floats.data(), copy.data.data(), copy.data.size());
-  return floats;
+TEST_CASE("the last holder of a frame frees it", "[preview]") {
+  Delivery delivery;
+  static_cast<void>(delivery.preview.newer(0));
+  Burst* const frame = delivery.make(4);
+  delivery.preview.offer(*frame);
+  auto recorder = std::make_unique<BurstHold>(*frame);
+  const bool display_first = GENERATE(true, false);
+  frame->release();
+  if (!display_first) recorder.reset();
+  CHECK(values_of(delivery.preview.newer(0)) == std::vector<int>(MOST, 4));
+  CHECK(delivery.in_use() == (display_first ? 1 : 0));
+  recorder.reset();
+  CHECK(delivery.in_use() == 0);
+  CHECK(delivery.pool.available() == 8);
 }
 
-ReorderConfig with_frame(std::vector<std::uint32_t> shape, std::string dtype = "") {
-  ReorderConfig config;
-  config.name_ = "images";
-  config.frame_ = {.shape_ = std::move(shape), .dtype_ = std::move(dtype)};
-  return config;
-}
-
-std::string refused(const ReorderConfig& config, std::int64_t binning) {
-  try {
-    require_binning(config, binning);
-  } catch (const Error& e) {
-    CHECK(e.status() == Status::INVALID_PARAMETER);
-    return e.what();
-  }
-  return "";
-}
-
-}  // namespace
-
-TEST_CASE("each binning has copies of its own, which are numbered together", "[preview]") {
-  Preview preview(MOST, SQUARE);
-  CHECK(preview.newer(0, 4).number == 0);
-  preview.offer(Offered(6).frame);
+TEST_CASE("a frame that no reader fetches can be dropped", "[preview]") {
+  Delivery delivery;
+  Preview& preview = delivery.preview;
+  static_cast<void>(preview.newer(0));
+  delivery.deliver(1);
+  preview.drop();
+  CHECK(delivery.in_use() == 0);
+  // Nobody has asked for another.
+  delivery.deliver(2);
+  CHECK(delivery.in_use() == 0);
   CHECK(preview.newer(0).number == 0);
-  const FrameCopy means = preview.newer(0, 4);
-  CHECK(means.number == 1);
-  CHECK(means.info.batch_id == 6);
-  CHECK(floats_of(means) == std::vector<float>(4, 6));
-  preview.offer(Offered(7).frame);
-  CHECK(floats_of(preview.newer(1, 4)) == std::vector<float>(4, 7));
-  CHECK(preview.newer(1).data == std::vector<std::uint8_t>(MOST, 7));
-  CHECK(preview.newer(0).number + preview.newer(0, 4).number == 2 + 3);
-  CHECK(preview.newer(3).number == 0);
-}
-
-TEST_CASE("copies that were made stay when a plan has stopped", "[preview]") {
-  Preview preview(MOST, SQUARE);
-  static_cast<void>(preview.newer(0, 2));
-  preview.offer(Offered(5).frame);
-  preview.stop();
-  CHECK(floats_of(preview.newer(0, 2)) == std::vector<float>(16, 5));
-  CHECK(preview.newer(0, 3).number == 0);
-}
-
-TEST_CASE("pixels are what numpy takes frames to be", "[preview]") {
-  using Kind = memory::Pixels::Kind;
-  const auto is = [](const ReorderConfig& config, Kind kind, std::uint32_t bytes) {
-    const memory::Pixels pixels = pixels_of(config);
-    return pixels.kind == kind && pixels.bytes == bytes && pixels.images == 15 &&
-           pixels.rows == 4 && pixels.columns == 6;
-  };
-  const std::vector<std::uint32_t> shape{3, 5, 4, 6};
-  CHECK(is(with_frame(shape), Kind::UNSIGNED, 1));
-  CHECK(is(with_frame(shape, "int8"), Kind::SIGNED, 1));
-  CHECK(is(with_frame(shape, "uint16"), Kind::UNSIGNED, 2));
-  CHECK(is(with_frame(shape, "int64"), Kind::SIGNED, 8));
-  CHECK(is(with_frame(shape, "uint64"), Kind::UNSIGNED, 8));
-  CHECK(is(with_frame(shape, "float16"), Kind::FLOAT, 2));
-  CHECK(is(with_frame(shape, "float64"), Kind::FLOAT, 8));
-  ReorderConfig config = with_frame(shape);
-  const auto as = [&](ReorderDataType type) -> ReorderConfig& {
-    config.data_types_.output_type_ = type;
-    return config;
-  };
-  CHECK(is(as(ReorderDataType::INT32), Kind::SIGNED, 4));
-  CHECK(is(as(ReorderDataType::UINT16), Kind::UNSIGNED, 2));
-  CHECK(is(as(ReorderDataType::FP32), Kind::FLOAT, 4));
-  CHECK(is(as(ReorderDataType::FP16), Kind::FLOAT, 2));
-  CHECK(is(as(ReorderDataType::BF16), Kind::BFLOAT, 2));
-  config.frame_.dtype_ = "uint16";
-  CHECK(is(as(ReorderDataType::BF16), Kind::BFLOAT, 2));
-  CHECK(is(as(ReorderDataType::INT16), Kind::UNSIGNED, 2));
-}
-
-TEST_CASE("binnings that frames do not have are refused", "[preview]") {
-  CHECK(refused(with_frame({2, 8, 32}), 8).empty());
-  CHECK(refused(with_frame({9}), 1).empty());
-  CHECK(refused(with_frame({2, 8, 32}), 9) ==
-        "reorder plan 'images': binning is 9; accepted is 1 to 8, the shorter of the last two axes "
-        "of (2, 8, 32)");
-  CHECK(refused(with_frame({8, 32}), -1) ==
-        "reorder plan 'images': binning is -1; accepted is 1 to 8, the shorter of the last two "
-        "axes of (8, 32)");
-  const std::string axes =
-      "reorder plan 'images': binning is 2; accepted is 1: its frames do not have two axes; give "
-      "it a "
-      "frame whose shape has rows and columns";
-  CHECK(refused(with_frame({9}), 2) == axes);
-  CHECK(refused(with_frame({}), 2) == axes);
-}
-
-TEST_CASE("a copy is of one frame while others are offered", "[preview]") {
-  Preview preview(MOST, SQUARE);
-  std::atomic<bool> stop{false};
-  std::thread offers([&] {
-    for (std::uint8_t value = 1; !stop.load(); ++value) preview.offer(Offered(value).frame);
-  });
-  std::size_t mixed = 0;
-  std::size_t backward = 0;
-  std::uint64_t number = 0;
-  // Limited to some thousand copies, or to a number of requests on a slow machine.
-  for (int questions = 0; questions < 10'000'000 && number < 2000; ++questions) {
-    if (const FrameCopy means = preview.newer(number, 8); means.number != 0)
-      mixed += floats_of(means) != std::vector<float>(1, static_cast<float>(means.missing)) ? 1 : 0;
-    const FrameCopy copy = preview.newer(number);
-    if (copy.number == 0) {
-      std::this_thread::yield();
-      continue;
-    }
-    backward += copy.number <= number ? 1 : 0;
-    number = copy.number;
-    const auto value = static_cast<std::uint8_t>(copy.info.batch_id);
-    mixed += copy.data != std::vector<std::uint8_t>(MOST, value) ||
-                     copy.last_time != copy.first_time + 1 || copy.missing != value
-                 ? 1
-                 : 0;
+  delivery.deliver(3);
+  CHECK(values_of(preview.newer(0)) == std::vector<int>(MOST, 3));
+  {
+    Preview gone(*delivery.region);
+    static_cast<void>(gone.newer(0));
+    Burst* const frame = delivery.make(4);
+    gone.offer(*frame);
+    frame->release();
+    CHECK(delivery.in_use() == 1);
   }
+  CHECK(delivery.in_use() == 0);
+}
+
+TEST_CASE("the held frame is copied when a plan has stopped", "[preview]") {
+  Delivery delivery;
+  static_cast<void>(delivery.preview.newer(0));
+  delivery.deliver(5);
+  delivery.preview.stop();
+  CHECK(delivery.in_use() == 0);
+  CHECK(values_of(delivery.preview.newer(0)) == std::vector<int>(MOST, 5));
+  CHECK(delivery.preview.newer(1).number == 0);
+}
+
+TEST_CASE("no frame is held when buffers are short", "[preview]") {
+  const auto held_with = [](std::uint32_t buffers, std::uint32_t free) {
+    Delivery delivery(buffers);
+    static_cast<void>(delivery.preview.newer(0));
+    std::vector<std::uint32_t> taken(buffers - 1 - free);
+    delivery.region->take(taken.data(), buffers - 1 - free);
+    delivery.deliver(1);
+    const bool held = delivery.region->available() == free;
+    delivery.region->give(taken.data(), buffers - 1 - free);
+    // The request stands.
+    delivery.deliver(2);
+    CHECK(values_of(delivery.preview.newer(0)) == std::vector<int>(MOST, held ? 1 : 2));
+    return held;
+  };
+  CHECK(held_with(8, 2));
+  CHECK_FALSE(held_with(8, 1));
+  CHECK_FALSE(held_with(8, 0));
+  CHECK_FALSE(held_with(3, 1));
+  CHECK_FALSE(held_with(2, 0));
+  CHECK(held_with(3, 2));
+  CHECK(held_with(2, 1));
+  CHECK(held_with(1, 0));
+}
+
+TEST_CASE("a device that fails makes no copies", "[preview]") {
+  class Failing final : public memory::MemoryRegion {
+   public:
+    Failing() : MemoryRegion(config_of(8), {}, false) {}
+    [[nodiscard]] bool copy_to_host(const void* /*data*/, void* /*to*/,
+                                    std::size_t /*bytes*/) const noexcept override {
+      return false;
+    }
+  };
+  const Failing failing;
+  Delivery delivery;
+  Preview preview(failing);
+  static_cast<void>(preview.newer(0));
+  Burst* const frame = delivery.make(1);
+  preview.offer(*frame);
+  frame->release();
+  CHECK(preview.newer(0).number == 0);
+  CHECK(delivery.in_use() == 0);
+}
+
+TEST_CASE("copies are of whole frames while others are delivered and dropped", "[preview]") {
+  Delivery delivery;
+  Preview& preview = delivery.preview;
+  MpmcRing<Burst*> ring(8);
+  std::atomic<bool> stop{false};
+  std::thread receiver([&] {
+    Burst* frame = nullptr;
+    while (!stop.load() || ring.size() > 0) {
+      if (ring.pop(frame)) {
+        frame->release();
+      } else {
+        std::this_thread::yield();
+      }
+    }
+  });
+  std::thread deliverer([&] {
+    for (std::uint8_t value = 1; !stop.load(); ++value) {
+      if (Burst* const frame = delivery.make(value)) {
+        preview.offer(*frame);
+        ring.push(frame);
+      } else {
+        std::this_thread::yield();
+      }
+      if (value == 0) preview.drop();
+    }
+  });
+  std::atomic<int> wrong{0};
+  const auto read = [&] {
+    std::uint64_t number = 0;
+    // Limited to some thousand copies, or to a number of requests on a slow machine.
+    for (int questions = 0; questions < 10'000'000 && number < 4000; ++questions) {
+      const FrameCopy copy = preview.newer(number);
+      if (copy.number == 0) {
+        std::this_thread::yield();
+        continue;
+      }
+      const auto value = static_cast<std::uint8_t>(copy.info.batch_id);
+      wrong += copy.number <= number || values_of(copy) != std::vector<int>(MOST, value) ||
+                       copy.last_time != copy.first_time + 1 || copy.missing != value
+                   ? 1
+                   : 0;
+      number = copy.number;
+    }
+    wrong += number < 4000 ? 1 : 0;
+  };
+  std::thread other(read);
+  read();
+  other.join();
   stop = true;
-  offers.join();
-  CHECK(number >= 2000);
-  CHECK(mixed == 0);
-  CHECK(backward == 0);
+  deliverer.join();
+  receiver.join();
+  preview.stop();
+  CHECK(wrong == 0);
+  CHECK(delivery.in_use() == 0);
+  CHECK(delivery.pool.available() == 8);
 }

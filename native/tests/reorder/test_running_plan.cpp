@@ -176,3 +176,48 @@ TEST_CASE("a frame for which no burst is free is lost, and no other", "[reorder]
   CHECK(pool.available() == SlowPlan::BUFFERS);
   CHECK(slow.plan->counters().lost == 1);
 }
+
+TEST_CASE("a frame for displays is thrown away with others, and copied when a plan stops",
+          "[reorder]") {
+  const SlowPlan slow;
+  Preview& preview = slow.plan->preview();
+  CHECK(preview.newer(0).number == 0);
+  slow.send(1);
+  SlowMover::latest->tell(true);
+  const bool flush = GENERATE(true, false);
+  if (flush) {
+    slow.plan->discard();
+  } else {
+    slow.plan->begin_anew();
+  }
+  CHECK(slow.output().available() == SlowPlan::BUFFERS);
+  CHECK(slow.plan->counters().lost == 1);
+  CHECK(preview.newer(0).number == 0);
+  slow.send(2);
+  SlowMover::latest->tell(true);
+  Burst* const frame = slow.plan->pop();
+  REQUIRE(frame != nullptr);
+  frame->release();
+  CHECK(slow.output().available() == SlowPlan::BUFFERS - 1);
+  slow.plan->stop();
+  CHECK(slow.output().available() == SlowPlan::BUFFERS);
+  CHECK(slow.memory->rx_pools.back()->available() == SlowPlan::BUFFERS);
+  const FrameCopy copy = preview.newer(0);
+  CHECK(copy.number == 1);
+  CHECK(copy.info.batch_id == 2);
+}
+
+TEST_CASE("a frame for displays costs no frame a buffer", "[reorder]") {
+  const SlowPlan slow;
+  Preview& preview = slow.plan->preview();
+  CHECK(preview.newer(0).number == 0);
+  for (const std::uint8_t number : {1, 2, 3, 4}) slow.send(number);
+  SlowMover::latest->tell(true);
+  std::vector<Burst*> frames;
+  while (Burst* const frame = slow.plan->pop()) frames.push_back(frame);
+  CHECK(frames.size() == 4);
+  CHECK(preview.newer(0).number == 0);
+  for (Burst* const frame : frames) frame->release();
+  CHECK(slow.output().available() == SlowPlan::BUFFERS);
+  CHECK(slow.plan->counters().lost == 0);
+}

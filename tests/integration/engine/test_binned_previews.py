@@ -1,4 +1,4 @@
-"""Previews of frames that are binned by the CPU."""
+"""Previews of frames, with and without a binning."""
 
 from typing import Any
 
@@ -38,8 +38,10 @@ def test_a_preview_with_a_binning_is_described() -> None:
         assert preview.timestamp == frame.timestamp
         assert not preview.data.flags.writeable
         np.testing.assert_array_equal(preview.data, means(frame.data, 3))
-        # The other binning was not requested.
-        assert plan.preview() is None
+        whole = plan.preview()
+        assert whole is not None
+        assert (whole.number, whole.batch) == (1, 5)
+        np.testing.assert_array_equal(whole.data, frame.data)
         assert plan.preview(1, binning=3) is None
 
 
@@ -71,14 +73,59 @@ def test_binnings_that_frames_do_not_have_are_refused(
     )
 
 
-def test_a_closed_engine_has_the_copies_that_were_made() -> None:
+def test_a_closed_engine_has_the_frame_that_was_requested() -> None:
     with Engine.open(with_frames_of("uint16", on_the_cpu())) as engine:
         plan = engine.port("port").reorder["images"]
         plan.preview(binning=4)
         with plan.frames(timeout=20) as taken:
             send(engine, 1)
             next(taken)
-    preview = plan.preview(binning=4)
-    assert preview is not None
-    assert preview.data.shape == (2, 10, columns_of("uint16") // 4)
-    assert plan.preview(binning=5) is None
+    for binning in (4, 5):
+        preview = plan.preview(binning=binning)
+        assert preview is not None
+        assert preview.data.shape == (2, 40 // binning, columns_of("uint16") // binning)
+    assert plan.preview(1) is None
+
+
+def free_frames(engine: Engine) -> int:
+    (region,) = (each for each in engine.snapshot().regions if each.name == "frames")
+    return region.free
+
+
+def test_a_preview_is_held_until_it_is_copied() -> None:
+    with Engine.open(with_frames_of("uint16", on_the_cpu())) as engine:
+        plan = engine.port("port").reorder["images"]
+        buffers = free_frames(engine)
+        with plan.frames(timeout=20) as taken:
+            send(engine, 1)
+            next(taken)
+            assert plan.preview() is None
+            assert free_frames(engine) == buffers
+            for number in (2, 3):
+                send(engine, number)
+                next(taken)
+            assert free_frames(engine) == buffers - 1
+            preview = plan.preview()
+            assert preview is not None
+            assert preview.batch == 2
+            assert free_frames(engine) == buffers
+
+
+def test_no_frame_is_lost_for_a_preview() -> None:
+    config = with_frames_of("uint16", on_the_cpu())
+    with Engine.open(config) as engine:
+        plan = engine.port("port").reorder["images"]
+        buffers = free_frames(engine)
+        plan.preview()
+        with plan.frames(timeout=20) as taken:
+            frames = []
+            for number in range(buffers):
+                send(engine, number)
+                frames.append(next(taken))
+                plan.preview()
+            assert plan.counters().lost == 0
+            # The last two left too few buffers.
+            preview = plan.preview()
+            assert preview is not None
+            assert preview.batch == buffers - 3
+            del frames
