@@ -269,7 +269,8 @@ class ReorderPlan(ProcessedPlan):
         It is the first frame that was delivered since the previous call. Each call makes the engine
         keep the next frame, and no other, until the following call copies it: a plan with previews
         uses one more buffer of its memory region. No frame is kept while fewer than two other
-        buffers are free (in a smaller region: all others), so that frames are not lost for it.
+        buffers are free (in a smaller region: all others); frames that find no buffer all the same
+        count as ``lost``, as ever.
 
         Parameters
         ----------
