@@ -11,7 +11,12 @@ from typing import Any
 from ophyd.ophydobj import Kind
 
 from daqiri_ophyd.documents import FrameStream, keep_frames
-from daqiri_ophyd.engine import DaqiriError, RecordedFile, RecorderSnapshot
+from daqiri_ophyd.engine import (
+    DaqiriError,
+    InvalidParameterError,
+    RecordedFile,
+    RecorderSnapshot,
+)
 from daqiri_ophyd.engine import ReorderPlan as EnginePlan
 
 from ._frame_outcome import Acquisition
@@ -267,19 +272,23 @@ class RecordingFrames(FrameSettings):
 
     def _acquire(self, wanted: int, *, flown: bool) -> EngineStatus:
         recorder, plan = self._recorder, self._engine_plan()
-        status = EngineStatus(
-            self,
-            action="recording frames",
-            timeout=self.timeout.get() + (self.acquire_time.get() if flown else 0),
-        )
         with self._state:
-            self._failure = None
-            self._completing, self._held = not flown, False
-            self._status = status
             before = recorder.snapshot()
             recorder.resume()
             first = self.first_number.get()
-            lost = recorder.acquire(wanted, first_number=None if first < 0 else first)
+            try:
+                lost = recorder.acquire(wanted, first_number=None if first < 0 else first)
+            except InvalidParameterError as error:
+                recorder.pause()
+                raise CaptureError(f"{self.first_number.name}: {error}") from error
+            status = EngineStatus(
+                self,
+                action="recording frames",
+                timeout=self.timeout.get() + (self.acquire_time.get() if flown else 0),
+            )
+            self._failure = None
+            self._completing, self._held = not flown, False
+            self._status = status
             self._acquisition = Acquisition(
                 wanted, flown, status, plan, before, lost, plan.counters()
             )

@@ -135,7 +135,8 @@ struct ReorderConfig {
   ReorderBatchByteOffsetConfig batch_byte_offset_;
   /// Origin of payload_byte_offset_.
   ReorderBase payload_base_{ReorderBase::PACKET};
-  /// Number of batches that are open at once; 0: 2, limited by the range of batch numbers.
+  /// Number of batches that are open at once; 0: 2, or with flows of several queues 8 or half of
+  /// the output's buffers. Limited by the range of batch numbers.
   std::uint32_t window_{0};
   /// Timeout after the first packet of a batch; 0: none.
   std::uint64_t timeout_us_{0};

@@ -59,7 +59,8 @@ Assembler::Assembler(const Plan& plan, memory::MemoryRegion& output, const Valid
       valid_(valid),
       sink_(sink),
       most_output_(plan.by_bytes() ? UINT64_MAX : output.buf_size() / std::max(plan.units(), 1U)),
-      batches_(plan.window()) {}
+      batches_(plan.window()),
+      delivered_units_(batches_.size() * valid.words()) {}
 
 [[gnu::always_inline]] inline Assembler::Fate Assembler::place(Batch& batch, const Place& where,
                                                                const Packet& packet) noexcept {
@@ -132,10 +133,17 @@ Assembler::Fate Assembler::place_in_other(const Place& where, const Packet& pack
   leave_latest();
   if (begun_ && now_ns < since_until_ns_ && is_stale(where)) return Fate::EARLY;
   if (!begun_) begin(where.batch);
-  if (first_ && fresh_ && unwrapped(where.batch) < next_) return Fate::EARLY;
-  Batch* const batch = batch_of(where.batch, packet, now_ns);
+  if (first_ && fresh_ && unwrapped(where.batch) < *first_ + plan_.batch_numbers())
+    return Fate::EARLY;
+  const bool rest = rested(packet, now_ns, GAP_NS);
+  rested_ = rested_ || rest;
+  Batch* batch = batch_of(where.batch, packet, now_ns);
+  if (batch != nullptr && batch->doubtful && !weigh(*batch, where, rest)) {
+    retract(*batch);
+    batch = batch_of(where.batch, packet, now_ns);
+    if (batch != nullptr && batch->doubtful) weigh(*batch, where, rest);
+  }
   if (batch == nullptr) return Fate::LATE;
-  if (batch->doubtful) weigh(*batch, where);
   if (batch->data == nullptr) return Fate::NO_BUFFER;
   const Fate fate = place(*batch, where, packet);
   if (fate != Fate::PLACED) return fate;
@@ -146,14 +154,15 @@ Assembler::Fate Assembler::place_in_other(const Place& where, const Packet& pack
 
 bool Assembler::begins_anew(Fate fate, const Place& where, const Packet& packet,
                             std::uint64_t now_ns) noexcept {
-  const std::uint64_t active = latest_ != nullptr ? latest_->last_time : active_;
-  // In an acquisition, a late packet may be of an image that was recorded.
-  const bool back = !acquiring_ || unwrapped(where.batch) + batches_.size() <= newest_;
+  if (latest_ != nullptr) leave_latest();
+  // In an acquisition, a late packet may be of an image that was recorded without it.
+  const std::uint64_t number = unwrapped(where.batch);
+  const bool back = !acquiring_ || number + batches_.size() <= newest_ ||
+                    (at(number).state == Batch::State::DELIVERED && at(number).raw == where.batch &&
+                     at(number).units == plan_.units());
   const bool unwanted =
       fate == Fate::DUPLICATE || ((fate == Fate::LATE || fate == Fate::NO_BUFFER) && back);
-  const bool paused = packet.time != 0 ? packet.time >= active + PAUSE_NS
-                                       : placed_ == 0 && now_ns >= active_ns_ + PAUSE_NS;
-  if (unwanted && paused) {
+  if (unwanted && rested(packet, now_ns, PAUSE_NS)) {
     finish();
     first_.reset();
     begin(where.batch);
@@ -222,7 +231,7 @@ bool Assembler::are_new(Begun& begun, const Place& place) noexcept {
   constexpr std::uint32_t FEW = 4;
   const std::uint32_t first = plan_.by_bytes() ? place.slot / plan_.unit_bytes() : place.slot;
   const std::uint32_t units = plan_.by_bytes() ? place.payload_bytes / plan_.unit_bytes() : 1;
-  std::uint64_t* const before = begun_units_.data() + begun.units_at;
+  std::uint64_t* const before = units_of(begun);
   if (claim(before + valid_.words(), first, units) == Claim::FREE) {
     bool again = false;
     for_words(first, units, [&](std::uint32_t word, std::uint64_t mask) {
@@ -231,7 +240,8 @@ bool Assembler::are_new(Begun& begun, const Place& place) noexcept {
     begun.came += units;
     if (again) begun.again += units;
   }
-  return begun.again > begun.units / FEW || begun.came == plan_.units();
+  return begun.came == plan_.units() ||
+         begun.again > std::max(begun.units / FEW, begun.units == 1 ? 0U : 1U);
 }
 
 bool Assembler::is_stale(const Place& place) noexcept {
@@ -241,15 +251,30 @@ bool Assembler::is_stale(const Place& place) noexcept {
   return found != begun_before_.end() && !are_new(*found, place);
 }
 
-void Assembler::weigh(Batch& batch, const Place& place) noexcept {
+bool Assembler::weigh(Batch& batch, const Place& place, bool rested) noexcept {
   const auto found = std::ranges::find(begun_before_, batch.raw, &Begun::raw);
-  if (!are_new(*found, place)) {
-    batch.rest = found->units + found->came - found->again == plan_.units();
-    return;
+  Begun& begun = *found;
+  if (begun.came == 0) {
+    begun.after_gap = rested_;
+  } else if (rested && begun.again == 0 && !begun.after_gap) {
+    // What came until now was the rest of the old one.
+    std::uint64_t* const before = units_of(begun);
+    for (std::size_t i = 0; i < valid_.words(); ++i) before[i] |= before[i + valid_.words()];
+    std::fill_n(before + valid_.words(), valid_.words(), std::uint64_t{0});
+    begun.units += begun.came;
+    begun.came = 0;
+    return false;
   }
+  if (!are_new(begun, place)) {
+    batch.rest = begun.units + begun.came - begun.again == plan_.units();
+    return true;
+  }
+  const bool mixed = begun.came > begun.again && !begun.after_gap;
   batch.doubtful = batch.rest = false;
   begun_before_.erase(found);
+  if (mixed) return false;
   deliver();
+  return true;
 }
 
 void Assembler::begin(std::uint32_t raw) noexcept {
@@ -410,6 +435,10 @@ void Assembler::hand(Batch& batch) noexcept {
   frame.info.payload_len = batch.slot_bytes;
   frame.info.aggregate_len = static_cast<std::uint32_t>(bytes);
   frame.info.burst_flags = DAQIRI_BURST_FLAG_REORDERED;
+  if (frame.missing > 0) {
+    const auto slot = static_cast<std::size_t>(&batch - batches_.data());
+    std::copy_n(batch.valid, valid_.words(), delivered_units_.data() + slot * valid_.words());
+  }
   if (batch.end == End::TIMEOUT) frame.info.burst_flags |= DAQIRI_BURST_FLAG_REORDER_TIMEOUT;
   if (frame.missing == 0) {
     tally_.complete += 1;
@@ -461,21 +490,27 @@ std::uint64_t Assembler::begin_epoch(std::uint64_t since, std::uint64_t now_ns,
   begun_before_.clear();
   begun_units_.clear();
   const bool runs = now_ns < active_ns_ + IDLE_NS;
-  for (const Batch& batch : batches_) {
-    const bool delivered =
-        batch.state == Batch::State::DELIVERED || batch.state == Batch::State::CLOSED;
-    if (batch.state == Batch::State::EMPTY || (delivered && !runs)) continue;
+  for (std::size_t slot = 0; slot < batches_.size(); ++slot) {
+    const Batch& batch = batches_[slot];
+    const bool whole = batch.units == plan_.units();
+    const bool delivered = batch.state == Batch::State::DELIVERED;
+    if (batch.state == Batch::State::EMPTY || ((delivered || whole) && !runs)) continue;
     const std::size_t at = begun_units_.size();
-    const std::uint32_t units = delivered ? plan_.units() : batch.units;
-    begun_before_.push_back({.raw = batch.raw, .units = units, .units_at = at});
+    begun_before_.push_back({.raw = batch.raw, .units = batch.units, .units_at = at});
     begun_units_.resize(at + 2 * valid_.words());
-    if (delivered) std::fill_n(begun_units_.data() + at, valid_.words(), ~std::uint64_t{0});
-    if (batch.state == Batch::State::OPEN)
-      std::copy_n(batch.valid, valid_.words(), begun_units_.data() + at);
+    if (batch.state == Batch::State::LOST) continue;
+    if (whole) {
+      std::fill_n(begun_units_.data() + at, valid_.words(), ~std::uint64_t{0});
+    } else {
+      const std::uint64_t* const units =
+          delivered ? delivered_units_.data() + slot * valid_.words() : batch.valid;
+      std::copy_n(units, valid_.words(), begun_units_.data() + at);
+    }
   }
   finish();
   begun_ = false;
   acquiring_ = true;
+  rested_ = false;
   passed_ = gap_ = index_ = 0;
   first_ = first;
   since_ = since;

@@ -200,6 +200,8 @@ class Assembler {
     std::size_t units_at;
     std::uint32_t came{0};
     std::uint32_t again{0};
+    /// `rested_` when the first of these came: they are not of the old batch.
+    bool after_gap{false};
   };
   enum class Claim : std::uint8_t { FREE, TAKEN, OVERLAPS };
   enum class Fate : std::uint8_t { PLACED, DUPLICATE, LATE, EARLY, MALFORMED, NO_BUFFER };
@@ -219,10 +221,20 @@ class Assembler {
   /// Count a packet with the number of a batch from before the acquisition. Returns whether these
   /// packets are of a new one: not with a few that came before, which the network duplicated.
   bool are_new(Begun& begun, const Place& place) noexcept;
+  [[nodiscard]] std::uint64_t* units_of(Begun& begun) noexcept {
+    return begun_units_.data() + begun.units_at;
+  }
   /// Whether a packet that is not next is of a batch from before the acquisition.
   bool is_stale(const Place& place) noexcept;
-  /// Compare a packet of a doubtful batch with those from before the acquisition.
-  void weigh(Batch& batch, const Place& place) noexcept;
+  /// Compare a packet of a doubtful batch with those from before the acquisition. Returns false if
+  /// those of the batch were, or may have been, from before, so that it is retracted.
+  bool weigh(Batch& batch, const Place& place, bool rested) noexcept;
+  /// Whether nothing was placed for so long before this packet.
+  [[nodiscard]] bool rested(const Packet& packet, std::uint64_t now_ns,
+                            std::uint64_t gap) const noexcept {
+    return packet.time != 0 ? packet.time >= active_ + gap
+                            : placed_ == 0 && now_ns >= active_ns_ + gap;
+  }
   /// Begin with a batch, as if there were none before.
   void begin(std::uint32_t raw) noexcept;
   /// Forget a batch that is from before the acquisition.
@@ -256,6 +268,8 @@ class Assembler {
   static constexpr std::size_t CHUNK = 32;
   static constexpr std::uint64_t PAUSE_NS = 250'000'000;
   static constexpr std::uint64_t IDLE_NS = 50'000'000;
+  /// Packets of a batch follow each other sooner, and exposures later.
+  static constexpr std::uint64_t GAP_NS = 10'000'000;
   static constexpr std::uint64_t BACKLOG_NS = 1'000'000'000;
 
   const Plan& plan_;
@@ -293,8 +307,12 @@ class Assembler {
   std::uint64_t since_{0};
   std::uint64_t since_until_ns_{0};
   bool acquiring_{false};
+  /// Nothing was placed for GAP_NS since it began: what was sent before has arrived.
+  bool rested_{false};
   std::uint64_t epoch_order_{0};
   std::optional<std::uint32_t> first_;
+  /// Valid units of the latest incomplete batches that were delivered, as in `batches_`.
+  std::vector<std::uint64_t> delivered_units_;
   std::vector<Begun> begun_before_;
   std::vector<std::uint64_t> begun_units_;
   /// Mover of the current call of `take`.

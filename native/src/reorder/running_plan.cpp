@@ -156,7 +156,8 @@ void RunningPlan::set_stream(void* stream) {
 void RunningPlan::throw_away_waiting() noexcept {
   std::uint64_t lost = 0;
   for (Burst* burst = nullptr; ring_.pop(burst); ++lost) burst->release();
-  preview_.drop();
+  // After the last frame, a display still gets the one that it asked for.
+  if (!finished()) preview_.drop();
   for (; line_length_ > 0; --line_length_) {
     const std::uint32_t buffer = line_[line_begin_++ % line_.size()];
     Closing::State& state = closing_[buffer].state;

@@ -133,12 +133,15 @@ std::uint32_t Recorder::start_of(const Burst& burst) noexcept {
 bool Recorder::asked_for(const Burst& frame) {
   if (acquisitions_asked_.load(std::memory_order_acquire) != acquisition_.number) {
     const std::lock_guard lock(mutex_);
-    acquisition_ = asked_;
-    awaited_ = start_flow_;
-    acquiring_ = true;
-    acquired_before_ = files_.counts().records + files_.counts().gone;
-    images_passed_ = 0;
-    files_.tell_losses_after(acquisition_.lost);
+    // Not if it was refused meanwhile.
+    if (asked_.number != acquisition_.number) {
+      acquisition_ = asked_;
+      awaited_ = start_flow_;
+      acquiring_ = true;
+      acquired_before_ = files_.counts().records + files_.counts().gone;
+      images_passed_ = 0;
+      files_.tell_losses_after(acquisition_.lost);
+    }
   }
   return acquiring_ && frame.order >= acquisition_.order;
 }

@@ -19,6 +19,7 @@ namespace {
 constexpr std::uint64_t TIMEOUT_NS = 1'000'000;
 constexpr std::uint64_t PAUSE_NS = 250'000'000;
 constexpr std::uint64_t IDLE_NS = 50'000'000;
+constexpr std::uint64_t GAP_NS = 10'000'000;
 constexpr std::uint64_t BACKLOG_NS = 1'000'000'000;
 
 ReorderConfig by_packet_number(std::uint32_t packets, std::uint32_t batch_bits = 16) {
@@ -483,12 +484,83 @@ TEST_CASE("a duplicate from before an acquisition begins no image", "[reorder]")
   CHECK(bench.balanced());
 }
 
-TEST_CASE("numbers that begin anew at once cost no packet", "[reorder]") {
-  // Each exposure has images 0 and 1, of which packets are lost; nothing pauses between them.
+TEST_CASE("the rest of an image from before an acquisition is in no image", "[reorder]") {
+  // Exposures of one image, number 0. Packets [0, came) arrive, the acquisition begins, the rest
+  // arrive, and then the next exposure, at once or later.
+  const std::uint32_t units = GENERATE(2U, 3U, 4U, 8U, 64U);
+  const std::uint32_t came = GENERATE(1U, 2U, 10U, 32U, 60U);
+  const std::uint64_t gap = GENERATE(std::uint64_t{0}, GAP_NS, 10 * GAP_NS);
+  const bool lost = GENERATE(false, true);
+  if (came >= units) return;
+  Bench bench(by_packet_number(units));
+  bench.refuse = lost;
+  for (std::uint32_t slot = 0; slot < came; ++slot) bench.send(0, slot, 1);
+  bench.refuse = false;
+  bench.assembler->begin_epoch(0, bench.now, std::nullopt);
+  const std::size_t before = bench.frames.size();
+  for (std::uint32_t slot = came; slot < units; ++slot) bench.send(0, slot, 1);
+  bench.now += gap;
+  for (std::uint32_t slot = 0; slot < units; ++slot) bench.send(0, slot, 2);
+  bench.assembler->finish();
+  INFO("units " << units << ", came " << came << ", gap " << gap << ", lost " << lost);
+  for (std::size_t i = before; i < bench.frames.size(); ++i) {
+    for (std::uint32_t slot = 0; slot < units; ++slot)
+      CHECK((!bench.frames[i].valid[slot] || bench.frames[i].bytes[4 * slot] == 2));
+  }
+  if (gap > 0) {
+    REQUIRE(bench.frames.size() == before + 1);
+    CHECK(bench.frames.back().packets == units);
+    CHECK(bench.assembler->tally().early == units - came);
+  }
+  CHECK(bench.balanced());
+  CHECK(bench.region->available() == 80);
+}
+
+TEST_CASE("the rest of an image that was delivered without it is in no image", "[reorder]") {
+  Bench bench(by_packet_number(8));
+  for (std::uint32_t slot = 0; slot < 4; ++slot) bench.send(5, slot, 1);
+  // Another acquisition begins before anything came for the first.
+  for (int i = 0; i < 2; ++i) bench.assembler->begin_epoch(0, bench.now, std::nullopt);
+  for (std::uint32_t slot = 4; slot < 8; ++slot) bench.send(5, slot, 1);
+  for (std::uint32_t batch = 6; batch < 9; ++batch) bench.whole(batch);
+  CHECK(bench.batches() == std::vector<std::uint32_t>{5, 6, 7, 8});
+  CHECK(bench.indices == std::vector<std::uint64_t>{0, 0, 1, 2});
+  CHECK(bench.assembler->tally().early == 4);
+}
+
+TEST_CASE("bursts that count from zero in one acquisition begin anew after pauses", "[reorder]") {
+  ReorderConfig config = by_packet_number(4);
+  config.window_ = 8;
+  Bench bench(config);
+  bench.assembler->begin_epoch(0, bench.now, std::nullopt);
+  for (int burst = 0; burst < 3; ++burst) {
+    for (std::uint32_t batch = 0; batch < 5; ++batch) bench.whole(batch);
+    bench.now += 4 * PAUSE_NS;
+  }
+  CHECK(bench.batches() == std::vector<std::uint32_t>{0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1, 2, 3, 4});
+  CHECK(bench.assembler->tally().late == 0);
+}
+
+TEST_CASE("a packet beyond the first number costs no image", "[reorder]") {
+  // The rest of image 7 of before arrives before images 0 to 8.
+  Bench bench(by_packet_number(8));
+  for (std::uint32_t slot = 0; slot < 4; ++slot) bench.send(7, slot, 1);
+  bench.assembler->begin_epoch(0, bench.now, 0);
+  for (std::uint32_t slot = 4; slot < 6; ++slot) bench.send(7, slot, 1);
+  bench.now += GAP_NS;
+  for (std::uint32_t batch = 0; batch < 9; ++batch) bench.whole(batch);
+  CHECK(bench.batches() == std::vector<std::uint32_t>{7, 0, 1, 2, 3, 4, 5, 6, 7, 8});
+  CHECK(bench.assembler->tally().early == 2);
+  CHECK(bench.assembler->tally().incomplete == 1);
+}
+
+TEST_CASE("numbers that begin anew soon cost no packet", "[reorder]") {
+  // Each exposure has images 0 and 1, of which packets are lost.
   Bench bench(by_packet_number(8));
   const std::uint32_t lost = GENERATE(0U, 1U, 4U);
   for (std::uint8_t exposure = 1; exposure < 4; ++exposure) {
     bench.assembler->begin_epoch(0, bench.now, std::nullopt);
+    bench.now += GAP_NS;
     for (std::uint32_t batch = 0; batch < 2; ++batch) {
       for (std::uint32_t slot = exposure == 2 ? lost : 0; slot < 8; ++slot)
         bench.send(batch, slot, exposure);
@@ -532,6 +604,7 @@ TEST_CASE("two exposures with the same numbers never become one frame", "[reorde
   Bench bench(by_packet_number(3));
   for (std::uint8_t exposure = 0; exposure < 5; ++exposure) {
     bench.assembler->begin_epoch(0, bench.now, std::nullopt);
+    bench.now += GAP_NS;
     for (std::uint32_t batch = 0; batch < 2; ++batch) {
       for (const std::uint32_t slot : {0U, 1U, 2U}) {
         if (exposure != 1 || slot != lacking) bench.send(batch, slot, exposure);
@@ -674,29 +747,39 @@ class Model {
             std::uint64_t now) {
     if (slot >= slots_) return void(++malformed);
     std::uint64_t* fate = put(raw, slot, value, size, now);
-    const bool back = !acquiring_ || number_of(raw) <= newest_ - window_;
+    const auto delivered = delivered_.find(number_of(raw));
+    const bool back = !acquiring_ || number_of(raw) <= newest_ - window_ ||
+                      (delivered != delivered_.end() && delivered->first > newest_ - window_ &&
+                       delivered->second.size() == slots_);
     if ((fate == &duplicate || (fate == &late && back)) && now - active_ >= PAUSE_NS) {
       finish();
       begin(raw);
       ++restarts;
       fate = put(raw, slot, value, size, now);
     }
+    if (fate != &placed) latest_.reset();
     ++*fate;
   }
   void begin_epoch(std::uint64_t now) {
     before_.clear();
     came_.clear();
+    after_gap_.clear();
+    rested_ = false;
     begun_in_epoch_ = 0;
     for (const auto& [number, batch] : open_) {
       auto& there = before_[raw_of(number)];
       for (const auto& [slot, what] : batch) there.insert(slot);
     }
-    for (const auto& [number, frame] : closed_) delivered_.insert(number);
-    for (const std::int64_t number : delivered_) {
-      if (number <= newest_ - window_ || now >= active_ + IDLE_NS) continue;
-      for (std::uint32_t slot = 0; slot < slots_; ++slot) before_[raw_of(number)].insert(slot);
+    const bool runs = now < active_ + IDLE_NS;
+    for (const auto& [number, frame] : closed_) {
+      const std::set<std::uint32_t> there = slots_in(frame);
+      if (runs || there.size() < slots_) before_[raw_of(number)] = there;
+    }
+    for (const auto& [number, there] : delivered_) {
+      if (runs && number > newest_ - window_) before_[raw_of(number)] = there;
     }
     finish();
+    latest_.reset();
     begun_ = false;
     acquiring_ = true;
     epoch_at_ = now;
@@ -722,11 +805,17 @@ class Model {
   /// Returns what the packet counts as.
   std::uint64_t* put(std::uint32_t raw, std::uint32_t slot, std::uint8_t value, std::uint32_t size,
                      std::uint64_t now) {
+    return put(raw, slot, value, size, now, now >= active_ + GAP_NS);
+  }
+  std::uint64_t* put(std::uint32_t raw, std::uint32_t slot, std::uint8_t value, std::uint32_t size,
+                     std::uint64_t now, bool gap) {
     if (!begun_) begin(raw);
     std::int64_t number = number_of(raw);
     if ((number < next_ || number > newest_ + 1) && now - epoch_at_ < BACKLOG_NS &&
         before_.contains(raw) && !are_new(raw, slot))
       return &early;
+    // A gap within a frame is not seen.
+    if (latest_ != raw) rested_ = rested_ || gap;
     if (number < next_ && !fresh_) return &late;
     if (number < next_ && number <= newest_ - window_) {
       while (!open_.empty()) retract(open_.begin()->first);
@@ -752,29 +841,59 @@ class Model {
       active_ = now;
       if (begun_in_epoch_++ < window_ && before_.contains(raw)) doubtful_.insert(number);
     }
-    auto& batch = open_[number];
-    if (doubtful_.contains(number) && are_new(raw, slot)) {
-      before_.erase(raw);
-      doubtful_.erase(number);
-      deliver();
+    open_.try_emplace(number);
+    if (doubtful_.contains(number) && !weigh(number, slot, gap)) {
+      retract(number);
+      return put(raw, slot, value, size, now, gap);
     }
+    auto& batch = open_[number];
     if (!batch.empty() && batch.begin()->second.second != size) return &malformed;
     if (batch.contains(slot)) return &duplicate;
     batch[slot] = {value, size};
     active_ = now;
+    latest_.reset();
+    if (!doubtful_.contains(number)) latest_ = raw;
     if (batch.size() == slots_) {
+      latest_.reset();
       close(number);
       deliver();
     }
     return &placed;
   }
+  static std::set<std::uint32_t> slots_in(const Seen& frame) {
+    std::set<std::uint32_t> there;
+    for (std::uint32_t slot = 0; slot < frame.valid.size(); ++slot)
+      if (frame.valid[slot]) there.insert(slot);
+    return there;
+  }
+  [[nodiscard]] std::size_t again(std::uint32_t raw) {
+    return static_cast<std::size_t>(std::ranges::count_if(
+        came_[raw], [&](auto slot) { return before_.at(raw).contains(slot); }));
+  }
   /// Whether the packets that came since the acquisition began are of a new frame.
   [[nodiscard]] bool are_new(std::uint32_t raw, std::uint32_t slot) {
-    auto& came = came_[raw];
-    came.insert(slot);
-    const std::set<std::uint32_t>& before = before_.at(raw);
-    const auto again = std::ranges::count_if(came, [&](auto s) { return before.contains(s); });
-    return static_cast<std::size_t>(again) > before.size() / 4 || came.size() == slots_;
+    came_[raw].insert(slot);
+    const std::size_t before = before_.at(raw).size();
+    return came_[raw].size() == slots_ ||
+           again(raw) > std::max(before / 4, before == 1 ? 0UL : 1UL);
+  }
+  /// Whether the packets of a doubtful frame remain.
+  [[nodiscard]] bool weigh(std::int64_t number, std::uint32_t slot, bool gap) {
+    const std::uint32_t raw = raw_of(number);
+    if (came_[raw].empty()) {
+      after_gap_[raw] = rested_;
+    } else if (gap && again(raw) == 0 && !after_gap_[raw]) {
+      before_[raw].merge(came_[raw]);
+      came_[raw].clear();
+      return false;
+    }
+    if (!are_new(raw, slot)) return true;
+    const bool mixed = came_[raw].size() > again(raw) && !after_gap_[raw];
+    before_.erase(raw);
+    doubtful_.erase(number);
+    if (mixed) return false;
+    deliver();
+    return true;
   }
   void begin(std::uint32_t raw) {
     begun_ = fresh_ = true;
@@ -784,6 +903,7 @@ class Model {
     delivered_.clear();
   }
   void retract(std::int64_t number) {
+    if (latest_ == raw_of(number)) latest_.reset();
     placed -= open_[number].size();
     early += open_[number].size();
     open_.erase(number);
@@ -811,9 +931,9 @@ class Model {
     if (const auto found = closed_.find(next_); found == closed_.end()) {
       if (anchored_) ++passed_;
     } else {
+      delivered_[next_] = slots_in(found->second);
       frames.push_back(std::move(found->second));
       closed_.erase(found);
-      delivered_.insert(next_);
       indices.push_back(index_ + passed_);
       index_ = indices.back() + 1;
       skipped += std::exchange(passed_, 0);
@@ -833,6 +953,7 @@ class Model {
       frame.valid.push_back(found != batch.end());
       frame.bytes.insert(frame.bytes.end(), size, found != batch.end() ? found->second.first : 0);
     }
+    if (latest_ == raw_of(number)) latest_.reset();
     closed_.emplace(number, std::move(frame));
     open_.erase(number);
   }
@@ -845,7 +966,11 @@ class Model {
   std::map<std::uint32_t, std::set<std::uint32_t>> before_;
   std::map<std::uint32_t, std::set<std::uint32_t>> came_;
   std::set<std::int64_t> doubtful_;
-  std::set<std::int64_t> delivered_;
+  std::map<std::uint32_t, bool> after_gap_;
+  bool rested_{false};
+  /// Number of the frame of the latest packet, if it was placed.
+  std::optional<std::uint32_t> latest_;
+  std::map<std::int64_t, std::set<std::uint32_t>> delivered_;
   std::uint64_t epoch_at_{0};
   bool acquiring_{false};
   bool anchored_{false};
@@ -876,6 +1001,7 @@ TEST_CASE("any sequence of packets does what the rules say", "[reorder]") {
       ++batch;
       if (below(15) == 0) batch = below(65536);
       if (below(4) == 0) bench.now += PAUSE_NS - below(2);
+      if (below(3) == 0) bench.now += GAP_NS - below(2);
       if (below(12) == 0) {
         bench.assembler->begin_epoch(0, bench.now, std::nullopt);
         model.begin_epoch(bench.now);

@@ -85,9 +85,11 @@ def test_row_i_is_image_i_whatever_is_lost(
                 acquired += 1
                 # Frames come in all the same, so that buffers run out.
                 time.sleep(0.02 if acquired % 4 == 0 else 0)
-        wait_for(lambda: plan.counters().packets == port.rx[0].counters().received)
+        assert port.tx[0].wait_sent(60.0)
+        wait_for(
+            lambda: plan.counters().packets + port.rx[0].counters().dropped_total == lossy.sent
+        )
         snapshot, counters, queue = recorder.snapshot(), plan.counters(), port.rx[0].counters()
-    assert counters.packets + queue.dropped_total == lossy.sent
     ends = ("placed", "duplicate", "late", "early", "malformed", "no_buffer")
     assert counters.packets == sum(getattr(counters, name) for name in ends)
     assert counters.malformed == 0

@@ -11,10 +11,10 @@ from bluesky.utils import FailedStatus
 from run_documents import Documents, until
 
 from daqiri_ophyd.catalog import Catalog
-from daqiri_ophyd.devices import Daq, FrameDetector
+from daqiri_ophyd.devices import CaptureError, Daq, FrameDetector
 from daqiri_ophyd.engine import frames
 
-from .conftest import PACKETS, Source, fly, image, recorded
+from .conftest import PACKETS, Source, fly, image
 
 KEY = "daq_port0_frames_images"
 
@@ -59,8 +59,10 @@ def test_row_i_of_a_fly_scan_is_trigger_i(
     detector: FrameDetector,
     source: Source,
     catalog: Catalog,
+    daq: Daq,
 ) -> None:
     """Images are lost at the start and in the middle, with packets of others."""
+    counters = daq.port("port0").reorder["images"].counters
     detector.on_drop.put("flag")
     detector.first_number.put(0)
 
@@ -68,7 +70,7 @@ def test_row_i_of_a_fly_scan_is_trigger_i(
         for number in (2, 3, 6, 7, 8, 9):
             source.next = number
             source.send(1, without=(4,) if number == 6 else ())
-        yield from recorded(detector, 8)
+        yield from until(lambda: counters().skipped == 4)
 
     (uid,) = run_engine(bpp.stage_wrapper(fly(detector, motion(), prepared=8), [detector]))
     columns = catalog.client[uid]["primary"].base
@@ -85,6 +87,22 @@ def test_row_i_of_a_fly_scan_is_trigger_i(
     (descriptor,) = documents.of("descriptor")
     settings = descriptor["configuration"]["daq_port0_frames_images"]["data"]
     assert settings[f"{KEY}_first_number"] == 0
+
+
+def test_a_first_number_beyond_the_counter_is_refused_by_name(
+    detector: FrameDetector, source: Source
+) -> None:
+    detector.stage()
+    try:
+        detector.first_number.put(2**32 - 1)
+        with pytest.raises(CaptureError, match="images_first_number: the number of the first"):
+            detector.trigger()
+        detector.first_number.put(-1)
+        status = detector.trigger()
+        source.send(1)
+        status.wait(60)
+    finally:
+        detector.unstage()
 
 
 @pytest.mark.parametrize("images", [1, 3])
