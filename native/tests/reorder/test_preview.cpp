@@ -32,11 +32,16 @@ class Delivery {
   explicit Delivery(std::uint32_t buffers = 8)
       : region(memory::MemoryRegion::allocate(config_of(buffers))), pool(buffers, 1, 1, false) {}
 
-  /// A frame of `bytes` bytes, all of them `value`, as it is delivered; null: no buffer is free.
+  /// A frame of `bytes` bytes, all of them `value`, as it is delivered; null: no buffer is free, or
+  /// a reader frees the buffer of a frame and not yet its burst.
   Burst* make(std::uint8_t value, std::size_t bytes = MOST) {
     std::uint32_t buffer = 0;
     if (region->take(&buffer, 1) == 0) return nullptr;
     Burst* const burst = pool.take();
+    if (burst == nullptr) {
+      region->give(&buffer, 1);
+      return nullptr;
+    }
     std::memset(region->address(buffer), value, bytes);
     burst->hdr.hdr.num_pkts = 1;
     burst->owners[0] = region.get();
@@ -52,7 +57,12 @@ class Delivery {
   }
   /// A frame that its receiver frees at once.
   void deliver(std::uint8_t value, std::size_t bytes = MOST) {
-    Burst* const burst = make(value, bytes);
+    Burst* burst = make(value, bytes);
+    for (int i = 0; burst == nullptr && i < 1'000'000; ++i) {
+      std::this_thread::yield();
+      burst = make(value, bytes);
+    }
+    REQUIRE(burst != nullptr);
     preview.offer(*burst);
     burst->release();
   }
