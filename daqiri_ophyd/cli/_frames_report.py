@@ -10,7 +10,7 @@ from ..documents import frame_facts, is_written
 from ..engine import FrameFile, examine_frames
 from ._frame_file import examine, repair
 from ._output import print_facts, print_json, print_line, print_message
-from ._recorded_file import moment, repair_files, show_files
+from ._recorded_file import arrival_rows, repair_files, show_files
 
 
 def show_frames(files: list[Path], as_json: bool) -> None:
@@ -92,11 +92,7 @@ def _print_info(name: str, found: dict[str, Any]) -> None:
         ("layout", f"{found['layout']}, compression {found['compression']}"),
     ]
     if found["frames"]:
-        rows += [
-            ("first", moment(found["t_first_ns"])),
-            ("last", moment(found["t_last_ns"])),
-            ("duration", f"{found['duration_s']:.9f} s"),
-        ]
+        rows += arrival_rows(found)
     if found["frames_per_s"]:
         rows.append(("rate", f"{found['frames_per_s']:,.1f} frames/s"))
     print_facts(rows)

@@ -13,7 +13,7 @@ from ..documents import read_sidecar
 from ..engine import Packets, PcapFile
 from ._output import print_facts, print_json, print_line, print_message, print_table
 from ._pcap_file import examine, facts, repair
-from ._recorded_file import moment, repair_files, show_files
+from ._recorded_file import arrival_rows, repair_files, show_files
 
 _CHUNK = 1_000_000
 _LINK_TYPES = {
@@ -168,11 +168,7 @@ def _print_info(name: str, found: dict[str, Any]) -> None:
         ("bytes", f"{found['bytes']:,} on the wire, {found['captured_bytes']:,} captured"),
     ]
     if found["packets"]:
-        rows += [
-            ("first", moment(found["t_first_ns"])),
-            ("last", moment(found["t_last_ns"])),
-            ("duration", f"{found['duration_s']:.9f} s"),
-        ]
+        rows += arrival_rows(found)
     if found["packets_per_s"]:
         rate = f"{found['packets_per_s']:,.1f} packets/s, {found['bits_per_s'] / 1e6:,.3f} Mbit/s"
         rows.append(("rate", rate))

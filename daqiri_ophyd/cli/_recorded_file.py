@@ -124,8 +124,16 @@ def repair_files(files: list[Path], repair: Callable[[Path], list[str]], as_json
         raise typer.Exit(1)
 
 
-def moment(ns: int) -> str:
-    """Return a time as text, UTC, to the ns."""
+def arrival_rows(found: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the rows of a table for the first and the last arrival in a file, UTC, to the ns."""
+    return [
+        ("first", _moment(found["t_first_ns"])),
+        ("last", _moment(found["t_last_ns"])),
+        ("duration", f"{found['duration_s']:.9f} s"),
+    ]
+
+
+def _moment(ns: int) -> str:
     seconds, rest = divmod(ns, 10**9)
     return f"{np.datetime64(seconds, 's')}.{rest:09d}Z"
 

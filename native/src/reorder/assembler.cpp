@@ -135,13 +135,13 @@ Assembler::Fate Assembler::place_in_other(const Place& where, const Packet& pack
   if (!begun_) begin(where.batch);
   if (first_ && fresh_ && unwrapped(where.batch) < *first_ + plan_.batch_numbers())
     return Fate::EARLY;
-  const bool rest = rested(packet, now_ns, GAP_NS);
-  rested_ = rested_ || rest;
+  const bool after_silence = silence_before(packet, now_ns, GAP_NS);
+  rested_ = rested_ || after_silence;
   Batch* batch = batch_of(where.batch, packet, now_ns);
-  if (batch != nullptr && batch->doubtful && !weigh(*batch, where, rest)) {
+  if (batch != nullptr && batch->doubtful && !weigh(*batch, where, after_silence)) {
     retract(*batch);
     batch = batch_of(where.batch, packet, now_ns);
-    if (batch != nullptr && batch->doubtful) weigh(*batch, where, rest);
+    if (batch != nullptr && batch->doubtful) weigh(*batch, where, after_silence);
   }
   if (batch == nullptr) return Fate::LATE;
   if (batch->data == nullptr) return Fate::NO_BUFFER;
@@ -154,15 +154,20 @@ Assembler::Fate Assembler::place_in_other(const Place& where, const Packet& pack
 
 bool Assembler::begins_anew(Fate fate, const Place& where, const Packet& packet,
                             std::uint64_t now_ns) noexcept {
-  if (latest_ != nullptr) leave_latest();
-  // In an acquisition, a late packet may be of an image that was recorded without it.
-  const std::uint64_t number = unwrapped(where.batch);
-  const bool back = !acquiring_ || number + batches_.size() <= newest_ ||
-                    (at(number).state == Batch::State::DELIVERED && at(number).raw == where.batch &&
-                     at(number).units == plan_.units());
-  const bool unwanted =
-      fate == Fate::DUPLICATE || ((fate == Fate::LATE || fate == Fate::NO_BUFFER) && back);
-  if (unwanted && rested(packet, now_ns, PAUSE_NS)) {
+  leave_latest();
+  const auto is_back = [&] {
+    // In an acquisition, a late packet may be of an image that was recorded without it.
+    const std::uint64_t number = unwrapped(where.batch);
+    const Batch& there = at(number);
+    return !acquiring_ || number + batches_.size() <= newest_ ||
+           (there.state == Batch::State::DELIVERED && there.raw == where.batch &&
+            there.units == plan_.units());
+  };
+  const auto unwanted = [&] {
+    return fate == Fate::DUPLICATE ||
+           ((fate == Fate::LATE || fate == Fate::NO_BUFFER) && is_back());
+  };
+  if (silence_before(packet, now_ns, PAUSE_NS) && unwanted()) {
     finish();
     first_.reset();
     begin(where.batch);
@@ -251,12 +256,12 @@ bool Assembler::is_stale(const Place& place) noexcept {
   return found != begun_before_.end() && !are_new(*found, place);
 }
 
-bool Assembler::weigh(Batch& batch, const Place& place, bool rested) noexcept {
+bool Assembler::weigh(Batch& batch, const Place& place, bool after_silence) noexcept {
   const auto found = std::ranges::find(begun_before_, batch.raw, &Begun::raw);
   Begun& begun = *found;
   if (begun.came == 0) {
     begun.after_gap = rested_;
-  } else if (rested && begun.again == 0 && !begun.after_gap) {
+  } else if (after_silence && begun.again == 0 && !begun.after_gap) {
     // What came until now was the rest of the old one.
     std::uint64_t* const before = units_of(begun);
     for (std::size_t i = 0; i < valid_.words(); ++i) before[i] |= before[i + valid_.words()];

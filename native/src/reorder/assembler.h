@@ -228,12 +228,12 @@ class Assembler {
   bool is_stale(const Place& place) noexcept;
   /// Compare a packet of a doubtful batch with those from before the acquisition. Returns false if
   /// those of the batch were, or may have been, from before, so that it is retracted.
-  bool weigh(Batch& batch, const Place& place, bool rested) noexcept;
-  /// Whether nothing was placed for so long before this packet.
-  [[nodiscard]] bool rested(const Packet& packet, std::uint64_t now_ns,
-                            std::uint64_t gap) const noexcept {
-    return packet.time != 0 ? packet.time >= active_ + gap
-                            : placed_ == 0 && now_ns >= active_ns_ + gap;
+  bool weigh(Batch& batch, const Place& place, bool after_silence) noexcept;
+  /// Whether nothing was placed for `ns` before this packet.
+  [[nodiscard]] bool silence_before(const Packet& packet, std::uint64_t now_ns,
+                                    std::uint64_t ns) const noexcept {
+    return packet.time != 0 ? packet.time >= active_ + ns
+                            : placed_ == 0 && now_ns >= active_ns_ + ns;
   }
   /// Begin with a batch, as if there were none before.
   void begin(std::uint32_t raw) noexcept;

@@ -9,8 +9,6 @@
 
 namespace daqiri::reorder {
 
-namespace {}  // namespace
-
 Field::Field(const ReorderBitFieldConfig& config) noexcept
     : first_(config.bit_offset_ / 8),
       end_((config.bit_offset_ + config.bit_width_ + 7) / 8),

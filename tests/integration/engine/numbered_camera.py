@@ -63,6 +63,26 @@ def loopback(packets: int = PACKETS, size: int = BYTES, buffers: int = 32, **pla
     }
 
 
+def numbered_packets(
+    images: Any, slots: Any, values: int | NDArray[np.uint8], size: int
+) -> NDArray[np.uint8]:
+    """Return a packet for each image and slot; all bytes of its payload have the value."""
+    rows = np.empty((len(images), 8 + size), np.uint8)
+    rows[:] = np.reshape(values, (-1, 1))
+    rows[:, :4] = np.array(images, ">u4").view(np.uint8).reshape(-1, 4)
+    rows[:, 4:8] = np.array(slots, ">u4").view(np.uint8).reshape(-1, 4)
+    mac = "02:00:00:00:00:01"
+    return frames.udp_frames(
+        rows,
+        src_mac=mac,
+        dst_mac=mac,
+        src_ip="192.0.2.1",
+        dst_ip="192.0.2.2",
+        src_port=6000,
+        dst_port=6000,
+    )
+
+
 class Camera:
     """An engine with the plan, and what sends to it."""
 
@@ -72,21 +92,8 @@ class Camera:
         self.sent = 0
 
     def packets_of(self, images: Any, value: int = 0) -> NDArray[np.uint8]:
-        rows = np.full((len(images) * self.packets, 8 + self.size), value, np.uint8)
-        numbers = np.repeat(np.array(images, ">u4"), self.packets)
-        rows[:, :4] = numbers.view(np.uint8).reshape(-1, 4)
-        slots = np.tile(np.arange(self.packets, dtype=">u4"), len(images))
-        rows[:, 4:8] = slots.view(np.uint8).reshape(-1, 4)
-        mac = "02:00:00:00:00:01"
-        return frames.udp_frames(
-            rows,
-            src_mac=mac,
-            dst_mac=mac,
-            src_ip="192.0.2.1",
-            dst_ip="192.0.2.2",
-            src_port=6000,
-            dst_port=6000,
-        )
+        slots = np.tile(np.arange(self.packets), len(images))
+        return numbered_packets(np.repeat(images, self.packets), slots, value, self.size)
 
     def send(self, images: Any, value: int = 0, lost: tuple[int, ...] = ()) -> None:
         """Send the packets of images, without some, and wait until the plan has them."""

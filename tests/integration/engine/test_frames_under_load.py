@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from waiting import wait_for
 
-from daqiri_ophyd.engine import Port, frames
+from daqiri_ophyd.engine import Port
 
-from .numbered_camera import camera, together
+from .numbered_camera import camera, numbered_packets, together
 
 # Images of an acquisition.
 IMAGES = 200
@@ -43,10 +43,10 @@ class LossyCamera:
 
     def _run(self, port: Port, packets: int, size: int, seed: int) -> None:
         chance = random.Random(seed)
-        mac = "02:00:00:00:00:01"
         number = 0
         while not self._end.is_set():
-            rows = []
+            images: list[int] = []
+            slots: list[int] = []
             for _ in range(max(64 // packets, 1)):
                 number += 1
                 # Six images at once of each 5,000.
@@ -55,17 +55,12 @@ class LossyCamera:
                 kept = [slot for slot in range(packets) if chance.random() > 0.02 / packets]
                 self.whole[number] = len(kept)
                 twice = [slot for slot in kept if chance.random() < 0.02 / packets]
-                part = np.full((len(kept + twice), 8 + size), number % 251, np.uint8)
-                part[:, :4] = np.array([number], ">u4").view(np.uint8)
-                part[:, 4:8] = np.array(kept + twice, ">u4").view(np.uint8).reshape(-1, 4)
-                rows.append(part)
-            if not rows:
+                slots += kept + twice
+                images += [number] * len(kept + twice)
+            if not images:
                 continue
-            udp = frames.udp_frames(
-                np.concatenate(rows),
-                src_mac=mac, dst_mac=mac, src_ip="192.0.2.1", dst_ip="192.0.2.2",
-                src_port=6000, dst_port=6000,
-            )  # fmt: skip
+            values = (np.array(images) % 251).astype(np.uint8)
+            udp = numbered_packets(images, slots, values, size)
             self.sent += port.tx[0].send(udp, timeout=60.0)
 
 
