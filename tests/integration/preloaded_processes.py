@@ -168,6 +168,10 @@ class Preloaded:
     def poll(self) -> int | None:
         return self.returncode
 
+    def is_stopped(self) -> bool:
+        """Whether a signal has stopped all its threads."""
+        return all(state == "T" for _, state, _ in _threads_of(self.pid))
+
     def send_signal(self, number: int) -> None:
         if self.returncode is None:
             os.kill(self.pid, number)
@@ -179,8 +183,8 @@ class Preloaded:
         """Return the exit code; the streams are closed then."""
         self._process.join(timeout)
         if self.returncode is None:
-            state = f"a preloaded process: {_threads_of(self.pid)}"
-            raise subprocess.TimeoutExpired(state, timeout)
+            threads = "; ".join(map(" ".join, _threads_of(self.pid)))
+            raise subprocess.TimeoutExpired(f"a preloaded process: {threads}", timeout)
         for stream in (self.stdin, self.stdout, self._errors):
             stream.close()
         return self.returncode
@@ -212,15 +216,15 @@ class Preloaded:
         return printed, errors
 
 
-def _threads_of(process: int) -> str:
+def _threads_of(process: int) -> list[tuple[str, str, str]]:
     """Name, state and place in the kernel of each thread: a dying one waits for a busy disk."""
     threads = []
     for thread in Path(f"/proc/{process}/task").glob("*"):
         with contextlib.suppress(OSError):
             stat = (thread / "stat").read_text()
             name, _, rest = stat.partition(") ")
-            threads.append(f"{name.partition('(')[2]} {rest[0]} {(thread / 'wchan').read_text()}")
-    return "; ".join(threads) or "gone, and its end was not told"
+            threads.append((name.partition("(")[2], rest[0], (thread / "wchan").read_text()))
+    return threads
 
 
 def run_preloaded(

@@ -12,6 +12,7 @@ from bluesky import plans as bp
 from catalog_servers import KEY, FacilityServer
 from event_model import sanitize_doc
 from preloaded_processes import Preloaded
+from waiting import wait_for
 
 from daqiri_ophyd.catalog import Catalog, capture_files, recover_runs
 from daqiri_ophyd.catalog._backup import Journal
@@ -28,6 +29,8 @@ def kill(data, number=signal.SIGKILL, *, kind="fly", uri="", roll_packets=100, b
     try:
         while "recording" not in (line := process.stdout.readline()):
             assert line, "it ended"
+        # A stop that comes after its end is undone would hold threads that have not died yet.
+        wait_for(process.is_stopped)
     finally:
         process.send_signal(number)
         process.send_signal(signal.SIGCONT)
