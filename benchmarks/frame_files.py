@@ -51,7 +51,7 @@ def alone(what: str, count: int, folder: Path) -> Measurement:
 def h5py_writes(compression: str, count: int, folder: Path) -> Measurement:
     """MB/s of h5py."""
     command = [*script("peers/h5py_frames.py"), compression, str(count)]
-    return rate(once([*command, str(folder / "frames.h5")]))
+    return rate(once([*command, str(folder / "frames0.h5")]))
 
 
 def recorded(compression: str, writer: str, count: int, folder: Path) -> Measurement:

@@ -6,6 +6,9 @@ limits, a bare loop over whole frames and one over the same payloads in the same
 compiled for the same instruction sets. `in order`: nothing is shuffled. numpy finds the order in
 the headers, too: `argsort`, a fancy index and `astype`, or an assignment to the places.
 
+`pollers`: packets that lie in memory are handed to one plan by as many threads as there are cores,
+like the pollers of its queues; its limit is as many threads that copy the same payloads alone.
+
 Then whole engines: a UDP stream, whose rate is the highest without loss, and a loopback that sends
 as fast as it can, received as frames and as packets. `poller` moves payloads in the thread that
 receives, `worker` in one of its own (`cpu_core`). Of the loopback, reception alone does not touch
@@ -16,6 +19,7 @@ half of the last cache are written with streaming stores.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from functools import partial
@@ -179,6 +183,29 @@ def large(comparison: Comparison, program: Program) -> None:
     )
 
 
+def pollers(comparison: Comparison) -> None:
+    """Measure several pollers that feed one plan."""
+    available = len(os.sched_getaffinity(0))
+    counts = [count for count in (1, 2, 4, 8) if count <= available]
+    with Program([engine_program("bench_pollers")]) as program:
+
+        def measured(what: str, payload: int, count: int) -> Measurement:
+            done = program.ask(f"{what} {count} {payload} {comparison.args.seconds}")
+            return Measurement(done["bytes"] / done["ns"])
+
+        for payload in PAYLOADS:
+            names = {count: f"{count} pollers" if count > 1 else "1 poller" for count in counts}
+            limits = {count: f"limit: memcpy by {count}" for count in counts}
+            cases = {names[n]: partial(measured, "frames", payload, n) for n in counts}
+            cases |= {limits[n]: partial(measured, "copies", payload, n) for n in counts}
+            comparison.case(
+                f"frames of several pollers, {payload} B",
+                "GB/s",
+                cases,
+                wants=tuple(Want(names[n], (names[1],), at_least=1.5) for n in counts if n > 1),
+            )
+
+
 def loopback(payload: int, kind: str, movers: int, seconds: float) -> Measurement:
     """GB/s of payload over a loopback."""
     with Program([built("ours_frames"), "loopback", str(payload), kind, str(movers)]) as program:
@@ -236,6 +263,7 @@ def main() -> None:
         work(comparison, program)
         modules(comparison, program)
         large(comparison, program)
+    pollers(comparison)
     engines(comparison)
     comparison.finish()
 

@@ -2,7 +2,8 @@
 // passed to the writer as by a recorder. One measurement per run, printed as JSON. The time
 // includes flushing to the disk.
 //
-// usage: bench_frame_writer WHAT FRAMES DIRECTORY [plugin folder]
+// usage: bench_frame_writer WHAT FRAMES DIRECTORY [plugin folder [writers]]
+//        writers: so many at once, each with so many frames
 //        WHAT: chunked or compressed, with "-direct" for the direct writer
 //              pwrite-direct: plain calls with O_DIRECT, eight at once
 //              count: nothing is written
@@ -16,6 +17,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <deque>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -111,7 +113,8 @@ std::unique_ptr<FrameWriter> writer_for(const std::string& what, const std::stri
   std::unique_ptr<FrameCompressor> compressor;
   if (what.starts_with("compressed"))
     compressor = std::make_unique<FrameCompressor>(BitshuffleLz4::load(plugins), FRAME, 2, 1);
-  return chunked_frames(form(), std::move(compressor), kind);
+  return std::make_unique<FrameWriter>(form(), std::move(compressor),
+                                       kind == WriterKind::DIRECT ? direct_backend() : nullptr);
 }
 
 void record(FrameWriter& writer, ReadyFrames& ready, std::uint64_t frames,
@@ -169,31 +172,38 @@ double cpu_seconds() {
 
 int main(int argc, char** argv) try {
   if (argc < 4) {
-    std::fputs("usage: bench_frame_writer WHAT FRAMES DIRECTORY [plugin folder]\n", stderr);
+    std::fputs("usage: bench_frame_writer WHAT FRAMES DIRECTORY [plugin folder [writers]]\n",
+               stderr);
     return 2;
   }
   const std::string what = argv[1];
   const auto frames = bench::number<std::uint64_t>(argv[2]);
   const std::string directory = argv[3];
-  const std::string path = directory + "/frames.h5";
-  ReadyFrames ready;
-  std::unique_ptr<FrameWriter> writer;
+  const auto at_once = argc > 5 ? bench::number<std::size_t>(argv[5]) : 1;
+  const auto path = [&](std::size_t i) {
+    return directory + "/frames" + std::to_string(i) + ".h5";
+  };
+  std::deque<ReadyFrames> ready(at_once);
+  std::vector<std::unique_ptr<FrameWriter>> writers;
   const bool bare = what == "pwrite-direct" || what == "count";
-  if (!bare) writer = writer_for(what, directory, argc > 4 ? argv[4] : "");
+  for (std::size_t i = 0; i < at_once && !bare; ++i)
+    writers.push_back(writer_for(what, directory, argc > 4 ? argv[4] : ""));
   const double cpu = cpu_seconds();
   const std::uint64_t begun = monotonic_ns();
   if (what == "pwrite-direct") {
-    plain(ready, frames, path);
+    plain(ready.front(), frames, path(0));
   } else if (what == "count") {
-    for (std::uint64_t i = 0; i < frames; ++i) ready.next(i).release();
+    for (std::uint64_t i = 0; i < frames; ++i) ready.front().next(i).release();
   } else {
-    record(*writer, ready, frames, path);
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 0; i < at_once; ++i)
+      threads.emplace_back([&, i] { record(*writers[i], ready[i], frames, path(i)); });
   }
   const std::uint64_t took = monotonic_ns() - begun;
   std::printf(R"({"ns": %llu, "bytes": %llu, "cpu": %.3f})"
               "\n",
               static_cast<unsigned long long>(took),
-              static_cast<unsigned long long>(frames * FRAME), cpu_seconds() - cpu);
+              static_cast<unsigned long long>(at_once * frames * FRAME), cpu_seconds() - cpu);
   return 0;
 } catch (const std::exception& e) {
   std::fprintf(stderr, "%s\n", e.what());

@@ -75,11 +75,9 @@ void store_be32(std::uint8_t* at, std::uint32_t value) {
 }
 
 /// Cost per packet in addition to the payload.
-class NoMover final : public Mover {
+class NoCopier final : public Copier {
  public:
   void move(std::span<const Transfer>) noexcept override {}
-  void fill(std::uint32_t, std::byte*, std::size_t) noexcept override {}
-  Copies close(std::uint32_t) noexcept override { return Copies::DONE; }
 };
 
 /// Makes frames of packets, one after the other, for the time of the measurement.
@@ -115,14 +113,14 @@ class Frames final : FrameSink {
   }
 
   /// One frame through an assembler.
-  void gather(bool cached, Mover* mover = nullptr) {
+  void gather(bool cached, Copier* copier = nullptr) {
     Packet batch[BATCH];
     for (std::size_t at = 0; at < order_.size(); at += BATCH) {
       const std::size_t n = std::min<std::size_t>(BATCH, order_.size() - at);
       for (std::size_t i = 0; i < n; ++i) {
         batch[i] = {next(next_), payload_ + HEADER, order_[at + i] % modules_, 1, nullptr, 0};
       }
-      (cached ? cached_ : assembler_).take({batch, n}, 1, mover);
+      (cached ? cached_ : assembler_).take({batch, n}, 1, copier);
     }
   }
   /// Copies as many bytes, payload by payload in the same order, with a bare function.
@@ -239,7 +237,7 @@ int main() {
   std::puts("{}");
   std::fflush(stdout);
   std::unique_ptr<Frames> frames;
-  NoMover nothing;
+  NoCopier nothing;
   std::string line;
   std::string latest;
   while (std::getline(std::cin, line)) {

@@ -89,7 +89,7 @@ Assembler::Assembler(const Plan& plan, memory::MemoryRegion& output, const Valid
     return claim == Claim::TAKEN ? Fate::DUPLICATE : Fate::MALFORMED;
   }
   const auto* const from = reinterpret_cast<const std::byte*>(packet.data) + where.payload_at;
-  if (mover_ == nullptr) {
+  if (copier_ == nullptr) {
     plan_.move(batch.data + to, from, where.payload_bytes);
   } else {
     copies_[num_copies_] = {batch.data + to, from,         where.payload_bytes,
@@ -182,21 +182,22 @@ bool Assembler::begins_anew(Fate fate, const Place& where, const Packet& packet,
   return fate == Fate::PLACED;
 }
 
-void Assembler::take(std::span<const Packet> packets, std::uint64_t now_ns, Mover* mover) noexcept {
+void Assembler::take(std::span<const Packet> packets, std::uint64_t now_ns,
+                     Copier* copier) noexcept {
   constexpr std::size_t AHEAD = 4;
-  mover_ = mover;
+  copier_ = copier;
   tally_.packets += packets.size();
   placed_ = 0;
   for (std::size_t i = 0; i < packets.size(); ++i) {
     if (i + AHEAD < packets.size()) __builtin_prefetch(packets[i + AHEAD].data);
     if (take(packets[i], now_ns)) {
       ++placed_;
-    } else if (mover_ != nullptr && packets[i].owner != nullptr) {
+    } else if (copier_ != nullptr && packets[i].owner != nullptr) {
       packets[i].owner->give(&packets[i].buffer, 1);
     }
   }
   settle();
-  mover_ = nullptr;
+  copier_ = nullptr;
   tally_.placed += placed_;
   if (placed_ > 0) active_ns_ = now_ns;
 }
@@ -359,8 +360,8 @@ Assembler::Claim Assembler::claim(std::uint64_t* valid, std::uint32_t first,
 }
 
 void Assembler::settle() noexcept {
-  if (mover_ == nullptr) return plan_.settle();
-  mover_->move({copies_, num_copies_});
+  if (copier_ == nullptr) return plan_.settle();
+  copier_->move({copies_, num_copies_});
   num_copies_ = 0;
 }
 

@@ -133,9 +133,10 @@ class Assembler {
   /// arrive.
   void fill_with(Mover& mover) noexcept { fills_ = &mover; }
 
-  /// Place packets. `now_ns`: CLOCK_MONOTONIC. With a mover, their buffers are freed now or after
-  /// it has moved them; without one, packets are not read after the call.
-  void take(std::span<const Packet> packets, std::uint64_t now_ns, Mover* mover = nullptr) noexcept;
+  /// Place packets. `now_ns`: CLOCK_MONOTONIC. With a copier, their buffers are freed now or after
+  /// it has read them; without one, packets are not read after the call.
+  void take(std::span<const Packet> packets, std::uint64_t now_ns,
+            Copier* copier = nullptr) noexcept;
   /// Close batches that have waited long enough. Returns when to call it again; 0: not needed.
   std::uint64_t expire(std::uint64_t now_ns) noexcept;
   /// Close and deliver all batches.
@@ -253,7 +254,8 @@ class Assembler {
   void hand(Batch& batch) noexcept;
   /// Write the fill value where packets are missing.
   void fill(const Batch& batch) const noexcept;
-  /// Pass pending copies to the mover; without one, make completed copies visible to other threads.
+  /// Pass pending copies to the copier; without one, make completed copies visible to other
+  /// threads.
   void settle() noexcept;
   void count(Fate fate) noexcept;
 
@@ -315,8 +317,8 @@ class Assembler {
   std::vector<std::uint64_t> delivered_units_;
   std::vector<Begun> begun_before_;
   std::vector<std::uint64_t> begun_units_;
-  /// Mover of the current call of `take`.
-  Mover* mover_{nullptr};
+  /// Of the current call of `take`.
+  Copier* copier_{nullptr};
   Mover* fills_{nullptr};
   Transfer copies_[CHUNK];
   std::size_t num_copies_{0};

@@ -49,11 +49,16 @@ struct FrameKernel {
   std::vector<Array> arrays;
 };
 
-/// Performs copies, in any order. One thread at a time. The destructor completes all copies.
-class Mover {
+/// Takes copies to do, in any order. One thread at a time.
+class Copier {
  public:
-  virtual ~Mover() = default;
+  virtual ~Copier() = default;
   virtual void move(std::span<const Transfer> copies) noexcept = 0;
+};
+
+/// Performs copies. The destructor completes all of them.
+class Mover : public Copier {
+ public:
   /// Write the fill value where no payload is copied; a whole number of elements.
   virtual void fill(std::uint32_t frame, std::byte* to, std::size_t bytes) noexcept = 0;
   /// All copies to a frame were requested: the kernel follows. Called before `close`.
@@ -97,7 +102,9 @@ class OpenCopies {
   explicit OpenCopies(std::size_t frames)
       : open_(std::make_unique<std::atomic<std::uint32_t>[]>(frames)) {}
 
-  void add(std::uint32_t frame) noexcept { open_[frame].fetch_add(1, std::memory_order_relaxed); }
+  void add(std::uint32_t frame, std::uint32_t copies = 1) noexcept {
+    open_[frame].fetch_add(copies, std::memory_order_relaxed);
+  }
   /// No more copies follow. Returns true if all are done and the frame can be used again.
   [[nodiscard]] bool close(std::uint32_t frame) noexcept {
     if (open_[frame].fetch_or(CLOSED, std::memory_order_acq_rel) != 0) return false;

@@ -4,12 +4,15 @@
 #include <utility>
 
 #include "daqiri/error.h"
+#include "reorder/deferred_copies.h"
 #include "reorder/workers.h"
 #include "timing/clock.h"
 
 namespace daqiri::reorder {
 
 namespace {
+
+constexpr int MOST_SPINS = 100;
 
 BurstPool& add_pool(SessionMemory& memory, std::size_t frames) {
   return *memory.rx_pools.emplace_back(
@@ -38,7 +41,7 @@ RunningPlan::RunningPlan(const ReorderConfig& config, PacketKind kind, std::vect
       ring_(output.config().num_bufs_),
       bursts_(output.config().num_bufs_),
       assembler_(plan_, output, *valid_, *this),
-      closing_(config.cpu_cores_.empty() && !on_gpu() ? 0 : output.config().num_bufs_),
+      closing_(has_copying_pollers() || frees_packets() ? output.config().num_bufs_ : 0),
       line_(closing_.size()),
       feeding_(queues_.size()),
       preview_(output) {
@@ -49,9 +52,11 @@ RunningPlan::RunningPlan(const ReorderConfig& config, PacketKind kind, std::vect
     assembler_.fill_with(*mover_);
     event_ = mover_->event();
     memory_->kept.push_back(event_);
-  } else if (!config.cpu_cores_.empty()) {
+  } else if (frees_packets()) {
     mover_ = std::make_unique<Workers>(plan_, config.cpu_cores_, never_sleep,
                                        output.config().num_bufs_, waiter);
+  } else if (has_copying_pollers()) {
+    open_copies_.emplace(output.config().num_bufs_);
   }
 }
 
@@ -60,11 +65,37 @@ RunningPlan::~RunningPlan() {
   discard();
 }
 
-bool RunningPlan::take(std::span<const Packet> packets, std::uint64_t now_ns, bool keep) noexcept {
+bool RunningPlan::has_copying_pollers() const noexcept {
+  if (frees_packets()) return false;
+  const auto core = [](const RxQueue* queue) { return queue->config().common_.cpu_core_; };
+  return std::ranges::any_of(
+      queues_, [&](const RxQueue* queue) { return core(queue) != core(queues_.front()); });
+}
+
+void RunningPlan::take(std::span<const Packet> packets, std::uint64_t now_ns, bool keep) noexcept {
+  if (open_copies_) {
+    DeferredCopies copies(plan_, *open_copies_);
+    {
+      // Others hold it for about a microsecond, less than a sleep takes.
+      std::unique_lock lock(mutex_, std::try_to_lock);
+      for (int i = 0; i < MOST_SPINS && !lock.owns_lock(); ++i) {
+        cpu_relax();
+        lock.try_lock();
+      }
+      if (!lock.owns_lock()) lock.lock();
+      assembler_.take(packets, now_ns, &copies);
+    }
+    return copies.perform(*this);
+  }
   Mover* const mover = keep && !on_gpu() ? nullptr : mover_.get();
   const std::lock_guard lock(mutex_);
   assembler_.take(packets, now_ns, mover);
-  return mover == nullptr;
+}
+
+Mover::Copies RunningPlan::close(std::uint32_t buffer) noexcept {
+  if (mover_ != nullptr) return mover_->close(buffer);
+  const bool pending = open_copies_ && !open_copies_->close(buffer);
+  return pending ? Mover::Copies::PENDING : Mover::Copies::DONE;
 }
 
 bool RunningPlan::feeds_on(std::uint16_t queue) const noexcept {
@@ -242,7 +273,7 @@ bool RunningPlan::begin(std::uint32_t buffer) noexcept {
 
 void RunningPlan::take(const Frame& frame) noexcept {
   if (mover_ != nullptr) mover_->process(frame.buffer, frame.data, frame.info.aggregate_len);
-  const auto copies = mover_ == nullptr ? Mover::Copies::DONE : mover_->close(frame.buffer);
+  const Mover::Copies copies = close(frame.buffer);
   if (copies == Mover::Copies::FAILED) return lose(frame.buffer);
   const bool done = copies == Mover::Copies::DONE;
   if (done && line_length_ == 0) return hand(frame);
@@ -252,7 +283,7 @@ void RunningPlan::take(const Frame& frame) noexcept {
 }
 
 void RunningPlan::discard(std::uint32_t buffer) noexcept {
-  if (mover_ == nullptr || mover_->close(buffer) != Mover::Copies::PENDING) return free(buffer);
+  if (close(buffer) != Mover::Copies::PENDING) return free(buffer);
   closing_[buffer].state = Closing::State::THROWN_AWAY;
   ++num_closing_;
 }

@@ -18,7 +18,8 @@
 
 namespace daqiri::reorder {
 
-/// Queues of several pollers may feed one plan. Frames are bursts of one packet, in the plan's
+/// Queues of several pollers may feed one plan: they share its lock to find the places of payloads,
+/// and copy at the same time. Frames are bursts of one packet, in the plan's
 /// ring. Applications receive them from the plan's queues, unless one receiver has attached to the
 /// plan and receives all frames.
 class RunningPlan final : FrameSink, FrameWaiter {
@@ -47,9 +48,14 @@ class RunningPlan final : FrameSink, FrameWaiter {
 
   // --- Pollers.
 
-  /// Place packets. Returns true if the caller owns their buffers again, as always with `keep`;
-  /// false: they are freed after they have been read.
-  bool take(std::span<const Packet> packets, std::uint64_t now_ns, bool keep) noexcept;
+  /// Whether others than the pollers copy payloads.
+  [[nodiscard]] bool frees_packets() const noexcept {
+    return on_gpu() || !config_.cpu_cores_.empty();
+  }
+  /// Place at most DeferredCopies::MOST packets. Those with an owner are freed after they have been
+  /// read; with `keep`, or unless `frees_packets`, they must have none, and the caller owns their
+  /// buffers again.
+  void take(std::span<const Packet> packets, std::uint64_t now_ns, bool keep) noexcept;
   /// Close batches that have waited long enough. Returns when to call it again; 0: not needed.
   std::uint64_t expire(std::uint64_t now_ns) noexcept;
   /// One of its queues closes. With the last queue, open frames are closed.
@@ -127,6 +133,10 @@ class RunningPlan final : FrameSink, FrameWaiter {
     enum class State : std::uint8_t { NONE, WANTED, READY, THROWN_AWAY } state{State::NONE};
   };
 
+  /// Whether several pollers copy payloads.
+  [[nodiscard]] bool has_copying_pollers() const noexcept;
+  /// No more copies to a frame follow.
+  Mover::Copies close(std::uint32_t buffer) noexcept;
   bool begin(std::uint32_t buffer) noexcept override;
   void take(const Frame& frame) noexcept override;
   void discard(std::uint32_t buffer) noexcept override;
@@ -178,6 +188,8 @@ class RunningPlan final : FrameSink, FrameWaiter {
   Preview preview_;
   /// Held while applications use the mover, so that it is not destroyed. Locked before `mutex_`.
   std::mutex kernel_mutex_;
+  /// If several pollers copy.
+  std::optional<OpenCopies> open_copies_;
   /// Destroyed first. Null: pollers do the copies.
   std::unique_ptr<Mover> mover_;
   /// The event of the bursts.

@@ -37,18 +37,19 @@ void ReorderStage::take(RxQueue& queue, RxSource& source, const RxBatch& batch) 
   };
   for (std::uint32_t first = 0; first < batch.count;) {
     RunningPlan* const plan = target_of(batch.flows[first]).plan;
+    const bool frees = plan != nullptr && plan->frees_packets() && !recorded;
     // A run of packets of one plan, or of none.
     std::uint32_t end = first;
     for (; end < batch.count; ++end) {
       const Target& target = target_of(batch.flows[end]);
       if (target.plan != plan || (plan != nullptr && end - first == chunk_.size())) break;
       if (plan == nullptr) continue;
-      chunk_[end - first] = {data_of(end),     segment.lengths[end],       target.index,
-                             batch.times[end], recorded ? nullptr : owner, segment.buffers[end]};
+      chunk_[end - first] = {data_of(end),     segment.lengths[end],    target.index,
+                             batch.times[end], frees ? owner : nullptr, segment.buffers[end]};
     }
     const std::uint32_t n = end - first;
-    if (plan != nullptr && plan->take({chunk_.data(), n}, queue.pass_ns(), recorded) && !recorded)
-      owner->give(segment.buffers + first, n);
+    if (plan != nullptr) plan->take({chunk_.data(), n}, queue.pass_ns(), recorded);
+    if (plan != nullptr && !frees && !recorded) owner->give(segment.buffers + first, n);
     if (plan == nullptr || recorded) {
       queue.pass_on(source, batch.part(first, n));
     } else {

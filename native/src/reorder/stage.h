@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "io/rx_queue.h"
+#include "reorder/deferred_copies.h"
 #include "reorder/running_plan.h"
 
 namespace daqiri::reorder {
@@ -44,7 +45,7 @@ class ReorderStage final : public RxStage {
   /// By flow.
   std::vector<Target> targets_;
   Target latest_;
-  std::array<Packet, 128> chunk_;
+  std::array<Packet, DeferredCopies::MOST> chunk_;
 };
 
 }  // namespace daqiri::reorder

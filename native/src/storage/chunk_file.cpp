@@ -99,23 +99,38 @@ bool ChunkFile::read(haddr_t at, void* to, std::size_t bytes) noexcept {
 
 bool ChunkFile::write(H5FD_mem_t type, haddr_t at, const void* from, std::size_t bytes) noexcept {
   if (given_up_) return true;
-  const bool direct = direct_ != nullptr && is_frame(type);
-  const std::uint64_t end = at + (direct ? direct_->taken(bytes) : bytes);
-  int problem = is_frame(type) ? reserve(end) : 0;
-  if (problem == 0) problem = direct ? put(at, from, bytes) : write_fully(fd_, from, bytes, at);
-  if (problem != 0) return fail(problem);
-  size_ = std::max<haddr_t>(size_, end);
+  if (is_frame(type)) {
+    frame_ = {at, from, bytes};
+    frame_expected_ = false;
+    return true;
+  }
+  if (const int problem = write_fully(fd_, from, bytes, at); problem != 0) return fail(problem);
+  size_ = std::max<haddr_t>(size_, at + bytes);
   return true;
 }
 
-int ChunkFile::put(haddr_t at, const void* from, std::size_t bytes) noexcept {
-  const bool owned = owner_ != nullptr && from == owner_->pkts[0][0];
-  if (at % DIRECT_PAGE == 0) return direct_->put(at, from, bytes, owned ? owner_ : nullptr);
+int ChunkFile::write_frame(Burst* owner) noexcept {
+  if (!frame_) return 0;
+  const auto [at, from, bytes] = *std::exchange(frame_, std::nullopt);
+  const std::uint64_t end = at + (direct_ != nullptr ? direct_->taken(bytes) : bytes);
+  int problem = reserve(end);
+  if (problem == 0) problem = put(at, from, bytes, owner);
+  if (problem != 0) {
+    fail(problem);
+    return problem;
+  }
+  size_ = std::max<haddr_t>(size_, end);
+  return 0;
+}
+
+int ChunkFile::put(haddr_t at, const void* from, std::size_t bytes, Burst* owner) noexcept {
+  if (direct_ == nullptr) return write_fully(fd_, from, bytes, at);
+  if (at % DIRECT_PAGE == 0) return direct_->put(at, from, bytes, owner);
   // The library has reused free space, in pages with other data.
   int problem = direct_->wait();
-  if (problem != 0 || !owned || !direct_->from_device())
+  if (problem != 0 || owner == nullptr || !direct_->from_device())
     return problem != 0 ? problem : write_fully(fd_, from, bytes, at);
-  problem = direct_->put(at, from, bytes, owner_);
+  problem = direct_->put(at, from, bytes, owner);
   return problem != 0 ? problem : direct_->wait();
 }
 

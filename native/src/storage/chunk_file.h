@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 
 #include "storage/direct_frames.h"
 #include "storage/hdf5_file.h"
@@ -34,11 +35,11 @@ class ChunkFile final : public hdf5::Storage {
 
   /// From now on, write nothing and report no error.
   void give_up() noexcept { given_up_ = true; }
-  /// Whether the next write is a frame. `owner`: the burst that contains it, or null.
-  void expect_frame(bool expected, Burst* owner = nullptr) noexcept {
-    frame_expected_ = expected;
-    owner_ = owner;
-  }
+  /// The next write is a frame: it is noted, and done by `write_frame`. The library's one lock is
+  /// not held then, so that recorders write at the same time.
+  void expect_frame() noexcept { frame_expected_ = true; }
+  /// Write the noted frame. `owner`: the burst that contains it, or null. Returns errno.
+  int write_frame(Burst* owner) noexcept;
   /// errno of the first failure; 0: none.
   [[nodiscard]] int problem() const noexcept { return problem_; }
   /// A direct write failed after `write` had accepted it.
@@ -62,7 +63,7 @@ class ChunkFile final : public hdf5::Storage {
   }
   haddr_t allocate_pages(hsize_t bytes) noexcept;
   /// Both return errno.
-  int put(haddr_t at, const void* from, std::size_t bytes) noexcept;
+  int put(haddr_t at, const void* from, std::size_t bytes, Burst* owner) noexcept;
   int allocate_blocks(std::uint64_t end) noexcept;
   bool fail(int problem) noexcept {
     if (problem_ == 0) problem_ = problem;
@@ -78,7 +79,12 @@ class ChunkFile final : public hdf5::Storage {
   int problem_{0};
   bool given_up_{false};
   bool frame_expected_{false};
-  Burst* owner_{nullptr};
+  struct Frame {
+    haddr_t at;
+    const void* from;
+    std::size_t bytes;
+  };
+  std::optional<Frame> frame_;
   /// Next byte and end of the latest block.
   haddr_t block_next_{0};
   haddr_t block_end_{0};

@@ -205,7 +205,8 @@ class PlanFrames final : public RecordingSource {
           std::make_unique<FrameCompressor>(BitshuffleLz4::load(options.plugin_folder), form_.bytes,
                                             H5Tget_size(form_.type()), options.compression_threads);
     }
-    return chunked_frames(form_, std::move(compressor), kind, std::move(device));
+    if (kind == WriterKind::DIRECT && device == nullptr) device = direct_backend();
+    return std::make_unique<FrameWriter>(form_, std::move(compressor), std::move(device));
   }
 
   reorder::RunningPlan& plan_;

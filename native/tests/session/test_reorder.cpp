@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "session/reorder_config.h"
+#include "system/thread.h"
 
 using namespace daqiri;
 using namespace daqiri::test;
@@ -140,10 +141,11 @@ TEST_CASE("closing hands over what is open; a flush forgets it", "[session]") {
   CHECK(session->memory()->regions.at("output")->available() == 16);
 }
 
-TEST_CASE("several queues and workers make the same frames", "[session]") {
+TEST_CASE("several queues, pollers and workers make the same frames", "[session]") {
   NetworkConfig config = reordering();
   ReorderConfig& plan = config.ifs_[0].rx_.reorder_configs_[0];
   const bool several = GENERATE(false, true);
+  const bool pollers = several && GENERATE(false, true);
   if (several) {
     const NetworkConfig two = loopback_config(32, 500);
     config.ifs_[0].rx_.queues_ = two.ifs_[0].rx_.queues_;
@@ -153,7 +155,9 @@ TEST_CASE("several queues and workers make the same frames", "[session]") {
     plan.window_ = 8;
   }
   plan.cpu_cores_.assign(GENERATE(std::size_t{0}, std::size_t{1}, std::size_t{3}), "any");
-  CAPTURE(several, plan.cpu_cores_.size());
+  if (pollers)
+    config.ifs_[0].rx_.queues_[1].common_.cpu_core_ = std::to_string(available_cores().front());
+  CAPTURE(several, pollers, plan.cpu_cores_.size());
   const auto session = Session::open(config);
   const reorder::RunningPlan& running = session->reorder_plans(0).front();
   Rotation& rx = session->any_rx_queue(0);

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <numeric>
 #include <utility>
@@ -70,10 +71,11 @@ bool direct_possible(const TempDir& dir) {
 }
 
 /// With `kind` CUFILE, frames are in device memory.
-std::unique_ptr<FrameWriter> make_writer(WriterKind kind) {
-  std::unique_ptr<WriteBackend> device;
-  if (kind == WriterKind::CUFILE) device = std::make_unique<DeviceBackend>();
-  return chunked_frames(camera(), nullptr, kind, std::move(device));
+std::unique_ptr<FrameWriter> make_writer(WriterKind kind, std::uint32_t units = 64) {
+  std::unique_ptr<WriteBackend> backend;
+  if (kind == WriterKind::DIRECT) backend = direct_backend();
+  if (kind == WriterKind::CUFILE) backend = std::make_unique<DeviceBackend>();
+  return std::make_unique<FrameWriter>(camera(units), nullptr, std::move(backend));
 }
 
 /// A source whose frames come from the test.
@@ -95,7 +97,7 @@ class MadeSource final : public RecordingSource {
                                                           WriterKind kind) const override {
     if (kind == WriterKind::DIRECT && !direct)
       throw Error(Status::GENERIC_FAILURE, "no more threads");
-    return chunked_frames(camera(), nullptr, kind);
+    return ::make_writer(kind);
   }
   [[nodiscard]] const char* kind() const noexcept override { return "reorder_plan"; }
   void describe(const RecorderOptions& /*options*/, JsonObject& /*object*/) const override {}
@@ -115,7 +117,87 @@ std::shared_ptr<Session> quiet_session() {
   return Session::open(std::move(config));
 }
 
+/// What a file says of its frames.
+class StoredFrames {
+ public:
+  explicit StoredFrames(const std::string& path)
+      : file_(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), H5Fclose, "open") {}
+  /// Elements of a dataset.
+  template <typename Value>
+  [[nodiscard]] std::vector<Value> read(const char* name) const {
+    const hdf5::Handle dataset(
+        H5Dopen2(file_, (detector_of(camera()) + "/" + name).c_str(), H5P_DEFAULT), H5Dclose,
+        "open");
+    const hdf5::Handle space(H5Dget_space(dataset), H5Sclose, "read");
+    const hdf5::Handle type(H5Dget_type(dataset), H5Tclose, "read");
+    std::vector<Value> values(static_cast<std::size_t>(H5Sget_simple_extent_npoints(space)));
+    hdf5::require(H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) >= 0,
+                  "read");
+    return values;
+  }
+  template <typename Value>
+  [[nodiscard]] std::vector<Value> read(FrameColumn column) const {
+    return read<Value>(name_of(column));
+  }
+
+ private:
+  hdf5::Handle file_;
+};
+
 }  // namespace
+
+TEST_CASE("A disk error while rows are written costs no row that a file says it has",
+          "[storage][frames]") {
+  const TempDir dir("/var/tmp");
+  const WriterKind kind = GENERATE(WriterKind::BUFFERED, WriterKind::DIRECT, WriterKind::CUFILE);
+  if (kind == WriterKind::DIRECT && !direct_possible(dir)) return;
+  bool interrupted = true;
+  int turn = 0;
+  for (; interrupted && turn < 100; ++turn) {
+    Frames frames;
+    const std::string path = dir / (std::to_string(turn) + ".h5");
+    const auto writer = make_writer(kind);
+    writer->create(path);
+    const auto write = [&](int n) {
+      int written = 0;
+      while (written < n && frames.write(*writer) == 1) ++written;
+      return written;
+    };
+    REQUIRE(write(1020) == 1020);
+    writer->sync();
+    REQUIRE(write(10) == 10);
+    {
+      const FailingWrite fault(false, turn, EIO);
+      writer->sync();
+      write(10);
+      writer->close(false);
+      interrupted = fault.met();
+    }
+    INFO(turn << ": " << writer->error());
+    CHECK(writer->failed() == interrupted);
+    const std::uint64_t kept = writer->records();
+    CHECK(kept >= 1020);
+    const StoredFrames stored(path);
+    std::vector<std::uint32_t> numbers(kept);
+    std::iota(numbers.begin(), numbers.end(), 1U);
+    const std::vector<std::uint64_t> times(numbers.begin(), numbers.end());
+    CHECK(stored.read<std::uint32_t>(FrameColumn::BATCH) == numbers);
+    CHECK(stored.read<std::uint64_t>(FrameColumn::TIMESTAMP) == times);
+    CHECK(stored.read<std::uint64_t>(FrameColumn::LAST_TIMESTAMP) == times);
+    CHECK(stored.read<std::uint32_t>(FrameColumn::PACKETS) == std::vector<std::uint32_t>(kept, 1));
+    CHECK(stored.read<std::uint8_t>(FrameColumn::LOSSY).size() == kept);
+    CHECK(stored.read<std::uint8_t>(FrameColumn::VALID) ==
+          std::vector<std::uint8_t>(8 * kept, 255));
+    // All bytes of a frame are its number.
+    std::vector<std::uint16_t> pixels;
+    for (const std::uint32_t number : numbers)
+      pixels.insert(pixels.end(), FRAME_BYTES / 2,
+                    static_cast<std::uint16_t>((number & 255U) * 257U));
+    CHECK(stored.read<std::uint16_t>("data") == pixels);
+  }
+  CHECK(!interrupted);
+  CHECK(turn > 8);
+}
 
 TEST_CASE("A rewind that a disk interrupts leaves a file of the frames that were kept",
           "[storage][frames]") {
@@ -186,7 +268,7 @@ TEST_CASE("A file of frames that has no more room keeps all that were written",
   if (kind == WriterKind::DIRECT && !direct_possible(dir)) return;
   Frames frames(UNITS);
   const std::string path = dir / "full.h5";
-  const auto writer = chunked_frames(camera(UNITS), nullptr, kind);
+  const auto writer = make_writer(kind, UNITS);
   std::uint64_t written = 0;
   {
     const FileSizeLimit limit(MOST);

@@ -1,5 +1,6 @@
 """Frames from packets that are lost, twice, and out of order, in buffers that were used before."""
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -143,16 +144,20 @@ def test_no_stale_byte_and_no_lost_count(config: Config, made_frames: Frames, wo
         assert data == wanted[batch].data
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_queues_of_several_pollers_make_the_same_frames(
-    loopback: Callable[..., Config], made_frames: Frames, workers: int
+@pytest.mark.parametrize(("pollers", "workers"), [(1, 0), (3, 0), (3, 2)])
+def test_several_queues_make_the_same_frames(
+    loopback: Callable[..., Config], made_frames: Frames, pollers: int, workers: int
 ) -> None:
     config = with_plan(loopback(), ports=3)
     plan_of(config)["window"] = 8
+    own = sorted(os.sched_getaffinity(0))
+    queues = config["interfaces"][0]["rx"]["queues"]
+    for queue, core in zip(queues[1:pollers], (own[0], own[-1]), strict=False):
+        queue["cpu_core"] = core
     if workers:
         plan_of(config)["cpu_core"] = ["any"] * workers
     made = made_frames((BUFFERS + FRAMES) * PACKETS, SIZE)
-    # Packets alternate between the queues, which have separate pollers.
+    # Packets alternate between the queues.
     ports = (5000 + np.arange(len(made)) % 3).astype(">u2")
     made[:, 36:38] = ports.view(np.uint8).reshape(-1, 2)
     order = disturbed(BUFFERS * PACKETS, FRAMES * PACKETS, 2 * PACKETS)

@@ -1,0 +1,58 @@
+/// Copies of payloads that are done without the plan's lock.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "reorder/mover.h"
+#include "reorder/plan.h"
+
+namespace daqiri::reorder {
+
+/// Notes the copies of one call, for the poller to do once it has released the plan's lock: pollers
+/// of several queues copy at the same time.
+class DeferredCopies final : public Copier {
+ public:
+  /// Packets in one call.
+  static constexpr std::size_t MOST = 128;
+
+  /// `open`: counts the plan's pending copies.
+  DeferredCopies(const Plan& plan, OpenCopies& open) noexcept : plan_(plan), open_(open) {}
+
+  void move(std::span<const Transfer> copies) noexcept override {
+    std::ranges::copy(copies, copies_.data() + count_);
+    count_ += copies.size();
+    for_runs(copies, [this](std::uint32_t frame, std::uint32_t n) { open_.add(frame, n); });
+  }
+  /// Do the copies. Call without the plan's lock.
+  void perform(FrameWaiter& waiter) noexcept {
+    const std::span<const Transfer> copies(copies_.data(), count_);
+    for (const Transfer& each : copies) plan_.move(each.to, each.from, each.bytes);
+    plan_.settle();
+    for_runs(copies, [&](std::uint32_t frame, std::uint32_t n) {
+      if (open_.finish(frame, n)) waiter.frame_done(frame, true);
+    });
+  }
+
+ private:
+  /// Calls `each(frame, n)` for every run of copies to one frame: the count of a frame is in the
+  /// cache of another poller.
+  template <typename Each>
+  static void for_runs(std::span<const Transfer> copies, Each each) noexcept {
+    for (std::size_t i = 0; i < copies.size();) {
+      const std::size_t first = i;
+      while (i < copies.size() && copies[i].frame == copies[first].frame) ++i;
+      each(copies[first].frame, static_cast<std::uint32_t>(i - first));
+    }
+  }
+
+  const Plan& plan_;
+  OpenCopies& open_;
+  std::array<Transfer, MOST> copies_;
+  std::size_t count_{0};
+};
+
+}  // namespace daqiri::reorder

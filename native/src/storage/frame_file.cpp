@@ -1,0 +1,302 @@
+#include "storage/frame_file.h"
+
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace daqiri {
+
+namespace {
+
+constexpr std::uint64_t CHUNK_ROWS = 1024;
+constexpr std::uint64_t CHUNK_BYTES = std::uint64_t{64} << 10U;
+constexpr std::uint64_t SPARE = std::uint64_t{128} << 10U;
+
+/// Rows of a column; `width`: size of the second dimension, 0: there is none.
+struct Selection {
+  Selection(hid_t dataset, std::uint64_t first_row, std::uint64_t rows, std::uint64_t width)
+      : in_file(H5Dget_space(dataset), H5Sclose, LAY_OUT) {
+    const std::array<hsize_t, 2> first{first_row, 0};
+    const std::array<hsize_t, 2> count{rows, width};
+    here = {H5Screate_simple(width > 0 ? 2 : 1, count.data(), nullptr), H5Sclose, LAY_OUT};
+    hdf5::require(H5Sselect_hyperslab(in_file, H5S_SELECT_SET, first.data(), nullptr, count.data(),
+                                      nullptr) >= 0,
+                  "select rows");
+  }
+  hdf5::Handle in_file;
+  hdf5::Handle here;
+};
+
+std::uint64_t width_of_rows(std::size_t c, const FrameForm& form) {
+  return static_cast<FrameColumn>(c) == FrameColumn::VALID ? form.valid_bytes() : 0;
+}
+
+}  // namespace
+
+// --- Making and ending a file
+
+FrameFile::FrameFile(const std::string& path, const FrameForm& form, const BitshuffleLz4* filter,
+                     std::size_t most_rows, DirectWrites* direct)
+    : path_(path), form_(form), direct_(direct), next_(std::make_unique<NewFile>(path, true)) {
+  const bool pages = direct != nullptr;
+  std::uint64_t spare = SPARE + (pages ? 2 * ChunkFile::BLOCK : 0);
+  for (std::size_t c = 0; c < NUM_FRAME_COLUMNS; ++c) {
+    const std::uint64_t width = width_of(static_cast<FrameColumn>(c), form);
+    chunk_rows_[c] = std::clamp<std::uint64_t>(CHUNK_BYTES / width, 1, CHUNK_ROWS);
+    const std::uint64_t bytes = chunk_rows_[c] * width;
+    spare += (most_rows / chunk_rows_[c] + 2) * (pages ? ChunkFile::taken(bytes) : bytes);
+  }
+  storage_ = std::make_unique<ChunkFile>(next_->fd(), spare, direct);
+  try {
+    if (const int problem = storage_->reserve(0); problem != 0)
+      throw file_error("cannot write", path, problem);
+    lay_out(form, filter);
+  } catch (const Error& e) {
+    storage_->give_up();
+    const Error told = about(e);
+    close_library();
+    throw told;
+  }
+}
+
+FrameFile::~FrameFile() {
+  if (storage_ == nullptr) return;
+  storage_->give_up();
+  close_library();
+}
+
+void FrameFile::lay_out(const FrameForm& form, const BitshuffleLz4* filter) {
+  library_ = hdf5::create(*storage_, path_);
+  make_frame_layout(library_, form, [&](const FrameColumn* column, hid_t properties) {
+    std::vector<hsize_t> chunk{1};
+    if (column == nullptr) {
+      chunk.insert(chunk.end(), form.shape.begin(), form.shape.end());
+    } else {
+      chunk.front() = chunk_rows_[static_cast<std::size_t>(*column)];
+      if (*column == FrameColumn::VALID) chunk.push_back(form.valid_bytes());
+    }
+    hdf5::require(H5Pset_chunk(properties, static_cast<int>(chunk.size()), chunk.data()) >= 0,
+                  LAY_OUT);
+    if (column == nullptr && filter != nullptr) filter->add_to(properties);
+  });
+  hdf5::require(H5Fstart_swmr_write(library_) >= 0, "enable concurrent reading");
+  const hdf5::Handle access(H5Pcreate(H5P_DATASET_ACCESS), H5Pclose, LAY_OUT);
+  // Frames bypass the chunk cache.
+  hdf5::require(H5Pset_chunk_cache(access, 0, 0, 0.0) >= 0, LAY_OUT);
+  for (std::size_t c = 0; c < NUM_FRAME_COLUMNS; ++c)
+    columns_[c] = dataset_of(library_, c, H5P_DEFAULT);
+  frames_ = dataset_of(library_, NUM_FRAME_COLUMNS, access);
+  // Readers see new frames only after `publish`, which writes their rows first.
+  hdf5::require(H5Odisable_mdc_flushes(frames_) >= 0, LAY_OUT);
+}
+
+void FrameFile::begin() {
+  next_->appear();
+  file_ = next_->take();
+  next_.reset();
+  least_size_ = storage_->size();
+  const int problem = direct_ != nullptr ? direct_->begin(file_.fd(), path_) : 0;
+  if (problem != 0) throw file_error("cannot write", path_, problem);
+}
+
+void FrameFile::end(bool durable) {
+  if (direct_ != nullptr) direct_->end();
+  check(close_library());
+  const int problem = storage_->trim();
+  storage_.reset();
+  if (problem != 0) throw file_error("cannot cut", path_, problem);
+  if (durable && fdatasync(file_.fd()) != 0) throw file_error("cannot write", path_, errno);
+}
+
+int FrameFile::close() noexcept {
+  // Before the descriptor is closed: a child that was cloned without fork(3) shares the lock.
+  flock(file_.fd(), LOCK_UN);
+  return file_.close();
+}
+
+// --- Frames
+
+void FrameFile::store(const void* chunk, std::size_t bytes, Burst* owner) {
+  std::vector<hsize_t>& at = position_;
+  at.assign(1, stored_ + 1);
+  at.insert(at.end(), form_.shape.begin(), form_.shape.end());
+  check(H5Dset_extent(frames_, at.data()) >= 0);
+  std::fill(at.begin(), at.end(), 0);
+  at.front() = stored_;
+  storage_->expect_frame();
+  check(H5Dwrite_chunk(frames_, H5P_DEFAULT, 0, at.data(), bytes, chunk) >= 0);
+  check(storage_->write_frame(owner) == 0);
+  ++stored_;
+  ++writes_since_;
+}
+
+void FrameFile::skip(std::uint64_t frames) {
+  if (direct_ != nullptr) gaps_.push_back({writes_since_, frames});
+  stored_ += frames;
+}
+
+void FrameFile::go_on_behind(std::uint64_t frames) noexcept {
+  stored_ = settled_ = frames;
+  if (direct_ != nullptr) settled_whole_ = direct_->whole();
+  writes_since_ = 0;
+  gaps_.clear();
+}
+
+std::uint64_t FrameFile::publish(const FrameRows& rows, std::uint64_t first) {
+  if (direct_ != nullptr) {
+    const int problem = direct_->wait();
+    storage_->note(problem);
+    check(problem == 0);
+  }
+  go_on_behind(stored_);
+  write_rows(rows, first);
+  return stored_;
+}
+
+void FrameFile::write_rows(const FrameRows& rows, std::uint64_t first) {
+  set_frames(frames_, NUM_FRAME_COLUMNS, stored_);
+  for (std::size_t c = 0; c < NUM_FRAME_COLUMNS; ++c) {
+    set_frames(columns_[c], c, stored_);
+    if (stored_ == first) continue;
+    const hdf5::Handle type(H5Dget_type(columns_[c]), H5Tclose, LAY_OUT);
+    const Selection at(columns_[c], first, stored_ - first, width_of_rows(c, form_));
+    check(H5Dwrite(columns_[c], type, at.here, at.in_file, H5P_DEFAULT, rows.column(c)) >= 0);
+  }
+  // Columns first, so that a reader who sees a frame sees its row.
+  for (const hdf5::Handle& column : columns_) check(H5Dflush(column) >= 0);
+  check(H5Dflush(frames_) >= 0);
+  least_size_ = storage_->size();
+}
+
+void FrameFile::shorten(std::uint64_t frames) {
+  go_on_behind(frames);
+  set_frames(frames_, NUM_FRAME_COLUMNS, frames);
+  check(H5Dflush(frames_) >= 0);
+  for (std::size_t c = 0; c < NUM_FRAME_COLUMNS; ++c) {
+    set_frames(columns_[c], c, frames);
+    check(H5Dflush(columns_[c]) >= 0);
+  }
+}
+
+std::vector<std::byte> FrameFile::read_stored(std::uint64_t frame) const {
+  std::vector<hsize_t> at(1 + form_.shape.size());
+  at.front() = frame;
+  unsigned filters = 0;
+  haddr_t address = HADDR_UNDEF;
+  hsize_t size = 0;
+  check(H5Dget_chunk_info_by_coord(frames_, at.data(), &filters, &address, &size) >= 0);
+  if (address == HADDR_UNDEF) return {};
+  std::vector<std::byte> bytes(size);
+  std::uint32_t skipped_filters = 0;
+  check(H5Dread_chunk(frames_, H5P_DEFAULT, at.data(), &skipped_filters, bytes.data()) >= 0);
+  return bytes;
+}
+
+void FrameFile::read_column(FrameColumn column, std::uint64_t first, std::uint64_t n,
+                            void* to) const {
+  const auto c = static_cast<std::size_t>(column);
+  const hdf5::Handle type(H5Dget_type(columns_[c]), H5Tclose, LAY_OUT);
+  const Selection selected(columns_[c], first, n, width_of_rows(c, form_));
+  check(H5Dread(columns_[c], type, selected.here, selected.in_file, H5P_DEFAULT, to) >= 0);
+}
+
+// --- After an error
+
+std::uint64_t FrameFile::salvage(const FrameRows& rows, std::uint64_t first) {
+  if (direct_ != nullptr) direct_->end();
+  // The one that failed may have no row.
+  const std::uint64_t frames = std::min(whole(), first + rows.count());
+  if (storage_ != nullptr && close_with(frames)) {
+    try {
+      cut(rows, first, frames);
+      return frames;
+    } catch (const Error&) {
+      storage_->give_up();
+      close_library();
+    }
+  }
+  cut(rows, first, first);
+  return first;
+}
+
+std::uint64_t FrameFile::whole() const noexcept {
+  if (direct_ == nullptr) return stored_;
+  const std::uint64_t writes = direct_->whole() - settled_whole_;
+  std::uint64_t frames = settled_ + writes;
+  for (const Gap& gap : gaps_) frames += gap.writes <= writes ? gap.frames : 0;
+  return frames;
+}
+
+bool FrameFile::close_with(std::uint64_t frames) noexcept {
+  bool good = true;
+  try {
+    // The one that failed may have a chunk.
+    set_frames(frames_, NUM_FRAME_COLUMNS, frames);
+    for (std::size_t c = 0; c < NUM_FRAME_COLUMNS; ++c) set_frames(columns_[c], c, frames);
+    check(close_library());
+  } catch (const Error&) {
+    // The file stays as it was when frames were last published, or slightly longer.
+    storage_->give_up();
+    good = false;
+  }
+  close_library();
+  return good;
+}
+
+void FrameFile::cut(const FrameRows& rows, std::uint64_t first, std::uint64_t frames) {
+  // The library forgets to index a new chunk of a column that it could not write at once, so that
+  // the rows are written anew.
+  storage_ = std::make_unique<ChunkFile>(file_.fd());
+  library_ = hdf5::reopen(*storage_, path_);
+  for (std::size_t c = 0; c < NUM_FRAME_COLUMNS; ++c)
+    columns_[c] = dataset_of(library_, c, H5P_DEFAULT);
+  frames_ = dataset_of(library_, NUM_FRAME_COLUMNS, H5P_DEFAULT);
+  stored_ = frames;
+  write_rows(rows, first);
+  if (!close_library()) throw about({Status::GENERIC_FAILURE, "cannot close"});
+  const int problem = storage_->trim();
+  storage_.reset();
+  if (problem != 0) throw file_error("cannot cut", path_, problem);
+}
+
+// --- The library
+
+hdf5::Handle FrameFile::dataset_of(hid_t file, std::size_t c, hid_t access) const {
+  const char* const name = c < NUM_FRAME_COLUMNS ? name_of(static_cast<FrameColumn>(c)) : "data";
+  return {H5Dopen2(file, (detector_of(form_) + "/" + name).c_str(), access), H5Dclose, LAY_OUT};
+}
+
+void FrameFile::set_frames(hid_t dataset, std::size_t c, std::uint64_t frames) const {
+  std::vector<hsize_t> extents{frames};
+  if (c == NUM_FRAME_COLUMNS) {
+    extents.insert(extents.end(), form_.shape.begin(), form_.shape.end());
+  } else if (width_of_rows(c, form_) > 0) {
+    extents.push_back(form_.valid_bytes());
+  }
+  check(H5Dset_extent(dataset, extents.data()) >= 0);
+}
+
+void FrameFile::check(bool good) const {
+  if (good) return;
+  const std::string reason = hdf5::latest_error();
+  std::string text = storage_->problem() != 0
+                         ? file_problem("cannot write", path_, storage_->problem())
+                         : "cannot write " + path_;
+  if (!reason.empty()) text += " (HDF5: " + reason + ")";
+  throw Error(Status::GENERIC_FAILURE, text);
+}
+
+Error FrameFile::about(const Error& error) const {
+  if (storage_->problem() == 0) return error;
+  return {error.status(), file_problem("cannot write", path_, storage_->problem())};
+}
+
+bool FrameFile::close_library() noexcept {
+  bool good = frames_.close();
+  for (hdf5::Handle& column : columns_) good = column.close() && good;
+  return library_.close() && good;
+}
+
+}  // namespace daqiri

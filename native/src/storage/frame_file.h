@@ -1,0 +1,115 @@
+/// A file of frames that is being written (HDF5).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "storage/chunk_file.h"
+#include "storage/direct_frames.h"
+#include "storage/frame_compression.h"
+#include "storage/frame_layout.h"
+#include "storage/frame_rows.h"
+#include "storage/hdf5_file.h"
+#include "storage/new_file.h"
+
+namespace daqiri {
+
+/// One chunk per frame. Other processes can read the file while it is written (SWMR). One thread.
+///
+/// All functions throw Error unless they are noexcept.
+class FrameFile {
+ public:
+  /// Lay out the file at `path`, which is not visible yet. `filter`: compresses frames; null: they
+  /// are stored as they are. At most `most_rows` rows are published at once. `direct`: writes
+  /// frames without the page cache; null: the caller writes them through it. `form` and `direct`
+  /// must live longer.
+  FrameFile(const std::string& path, const FrameForm& form, const BitshuffleLz4* filter,
+            std::size_t most_rows, DirectWrites* direct);
+  FrameFile(const FrameFile&) = delete;
+  FrameFile& operator=(const FrameFile&) = delete;
+  /// Without `end`, the file stays as it was when frames were last published.
+  ~FrameFile();
+
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+  /// Make it visible; frames may be stored in it now.
+  void begin();
+  /// Append a frame as it is in a chunk. `owner`: see DirectWrites::put.
+  void store(const void* chunk, std::size_t bytes, Burst* owner);
+  /// Append frames of fill value: chunks that are not in the file have it.
+  void skip(std::uint64_t frames);
+  /// Make stored frames and their rows visible to readers. `rows` follow the first `first` rows.
+  /// Returns the number of frames.
+  std::uint64_t publish(const FrameRows& rows, std::uint64_t first);
+  /// Remove published frames after the first `frames`.
+  void shorten(std::uint64_t frames);
+  /// Rows [first, first + n) of a column.
+  void read_column(FrameColumn column, std::uint64_t first, std::uint64_t n, void* to) const;
+  /// Read a published frame as it is stored; empty: it is absent.
+  [[nodiscard]] std::vector<std::byte> read_stored(std::uint64_t frame) const;
+
+  /// After an error: end the file with all frames that are in it and have a row, if that is still
+  /// possible, and otherwise with the first `first`. Returns their number.
+  std::uint64_t salvage(const FrameRows& rows, std::uint64_t first);
+  /// No more frames follow; all are published. `durable`: sync it to disk.
+  void end(bool durable);
+  /// Close the descriptor. Returns errno.
+  int close() noexcept;
+  void remove() noexcept { remove_file(file_, path_); }
+  [[nodiscard]] bool still_there() const noexcept { return file_has(file_, least_size_); }
+
+ private:
+  void lay_out(const FrameForm& form, const BitshuffleLz4* filter);
+  /// The dataset of a column, or of the frames if `c` is the number of columns.
+  [[nodiscard]] hdf5::Handle dataset_of(hid_t file, std::size_t c, hid_t access) const;
+  void set_frames(hid_t dataset, std::size_t c, std::uint64_t frames) const;
+  /// Write rows of all frames, none of which is in flight, and make them visible.
+  void write_rows(const FrameRows& rows, std::uint64_t first);
+  /// Close what the library has open, with this number of frames. Returns whether it has.
+  bool close_with(std::uint64_t frames) noexcept;
+  /// Open the closed file anew and cut it to the first `first` frames and those with the rows.
+  void cut(const FrameRows& rows, std::uint64_t first, std::uint64_t frames);
+  /// Number of frames up to the first one that is not in the file; no writes are in flight.
+  [[nodiscard]] std::uint64_t whole() const noexcept;
+  /// The next frame has number `frames`; no writes are in flight.
+  void go_on_behind(std::uint64_t frames) noexcept;
+  void check(bool good) const;
+  /// The same error, or that of the disk which caused it.
+  [[nodiscard]] Error about(const Error& error) const;
+  /// Returns whether the library has written everything.
+  bool close_library() noexcept;
+
+  const std::string path_;
+  const FrameForm& form_;
+  DirectWrites* const direct_;
+  /// Rows in a chunk of a column.
+  std::array<std::uint64_t, NUM_FRAME_COLUMNS> chunk_rows_{};
+  std::unique_ptr<NewFile> next_;
+  File file_;
+  // Before the library's objects, which it must outlive.
+  std::unique_ptr<ChunkFile> storage_;
+  hdf5::Handle library_;
+  std::array<hdf5::Handle, NUM_FRAME_COLUMNS> columns_;
+  hdf5::Handle frames_;
+  std::vector<hsize_t> position_;
+  /// Number of frames in the file.
+  std::uint64_t stored_{0};
+  /// When no write was in flight last: number of frames, and DirectWrites::whole.
+  std::uint64_t settled_{0};
+  std::uint64_t settled_whole_{0};
+  /// Since then: number of writes, and frames that were skipped after so many of them.
+  std::uint64_t writes_since_{0};
+  struct Gap {
+    std::uint64_t writes;
+    std::uint64_t frames;
+  };
+  std::vector<Gap> gaps_;
+  /// Bytes that the file certainly has.
+  std::uint64_t least_size_{0};
+};
+
+}  // namespace daqiri

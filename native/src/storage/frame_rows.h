@@ -1,0 +1,68 @@
+/// Rows with information about frames.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "burst/burst.h"
+#include "storage/file_output.h"
+#include "storage/frame_layout.h"
+
+namespace daqiri {
+
+/// Rows with information about frames, stored by column until they are written to the file.
+class FrameRows {
+ public:
+  explicit FrameRows(const FrameForm& form);
+
+  /// Add the row of the frame in a burst.
+  void add(const Burst& frame);
+  /// Add a row for a frame of which no packet came, `before` frames before `next`. Its arrival is
+  /// evenly between those of the previous row and of `next`.
+  void add_absent(const Burst& next, std::uint64_t before);
+  /// Add a row that was read from another file; `row`: its value in each column.
+  void add(const std::array<const std::byte*, NUM_FRAME_COLUMNS>& row);
+  /// Remove the first `n` rows, which are in the file.
+  void remove(std::size_t n);
+  void clear() noexcept { remove(count_); }
+  [[nodiscard]] std::size_t count() const noexcept { return count_; }
+  /// Whether there are enough rows to write them.
+  [[nodiscard]] bool full() const noexcept { return count_ >= most_; }
+  [[nodiscard]] std::size_t most() const noexcept { return most_; }
+  [[nodiscard]] const std::byte* column(std::size_t column) const noexcept {
+    return columns_[column].data();
+  }
+  [[nodiscard]] std::uint32_t width(std::size_t column) const noexcept { return widths_[column]; }
+  /// `before` plus frames [first, end) of `bytes` each.
+  [[nodiscard]] FileTally tally(FileTally before, std::size_t first, std::size_t end,
+                                std::uint32_t bytes) const noexcept;
+
+ private:
+  /// The columns of fixed width.
+  struct Row {
+    std::uint64_t number;
+    std::uint64_t time;
+    std::uint64_t last_time;
+    std::uint32_t packets;
+    std::uint32_t missing;
+    bool timed_out;
+    bool lossy;
+  };
+  /// `valid`: null: no bit is set.
+  void push(const Row& row, const std::uint64_t* valid);
+  template <typename Value>
+  [[nodiscard]] Value at(FrameColumn column, std::size_t row) const noexcept;
+
+  std::array<std::uint32_t, NUM_FRAME_COLUMNS> widths_{};
+  std::array<std::vector<std::byte>, NUM_FRAME_COLUMNS> columns_;
+  /// Number of batch numbers.
+  std::uint64_t numbers_;
+  /// Arrival of the latest row, ns; 0: there was none.
+  std::uint64_t latest_{0};
+  std::size_t count_{0};
+  std::size_t most_;
+};
+
+}  // namespace daqiri
