@@ -109,7 +109,16 @@ bool ChunkFile::write(H5FD_mem_t type, haddr_t at, const void* from, std::size_t
   return true;
 }
 
+int ChunkFile::expect_frame(std::size_t bytes) noexcept {
+  const int problem =
+      reserve(direct_ != nullptr ? whole_pages(end()) + direct_->taken(bytes) : end() + bytes);
+  frame_expected_ = problem == 0;
+  if (problem != 0) fail(problem);
+  return problem;
+}
+
 int ChunkFile::write_frame(Burst* owner) noexcept {
+  frame_expected_ = false;
   if (!frame_) return 0;
   const auto [at, from, bytes] = *std::exchange(frame_, std::nullopt);
   const std::uint64_t end = at + (direct_ != nullptr ? direct_->taken(bytes) : bytes);

@@ -35,9 +35,10 @@ class ChunkFile final : public hdf5::Storage {
 
   /// From now on, write nothing and report no error.
   void give_up() noexcept { given_up_ = true; }
-  /// The next write is a frame: it is noted, and done by `write_frame`. The library's one lock is
-  /// not held then, so that recorders write at the same time.
-  void expect_frame() noexcept { frame_expected_ = true; }
+  /// The next write is a frame of so many bytes: it is noted, and done by `write_frame`. The
+  /// library's one lock is not held then, so that recorders write at the same time. Returns errno
+  /// if there is no space for it, before the library knows of it.
+  int expect_frame(std::size_t bytes) noexcept;
   /// Write the noted frame. `owner`: the burst that contains it, or null. Returns errno.
   int write_frame(Burst* owner) noexcept;
   /// errno of the first failure; 0: none.

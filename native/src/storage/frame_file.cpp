@@ -119,15 +119,16 @@ int FrameFile::close() noexcept {
 // --- Frames
 
 void FrameFile::store(const void* chunk, std::size_t bytes, Burst* owner) {
+  check(storage_->expect_frame(bytes) == 0);
   std::vector<hsize_t>& at = position_;
   at.assign(1, stored_ + 1);
   at.insert(at.end(), form_.shape.begin(), form_.shape.end());
   check(H5Dset_extent(frames_, at.data()) >= 0);
   std::fill(at.begin(), at.end(), 0);
   at.front() = stored_;
-  storage_->expect_frame();
-  check(H5Dwrite_chunk(frames_, H5P_DEFAULT, 0, at.data(), bytes, chunk) >= 0);
-  check(storage_->write_frame(owner) == 0);
+  const herr_t noted = H5Dwrite_chunk(frames_, H5P_DEFAULT, 0, at.data(), bytes, chunk);
+  const int problem = storage_->write_frame(owner);
+  check(noted >= 0 && problem == 0);
   ++stored_;
   ++writes_since_;
 }
@@ -152,6 +153,7 @@ std::uint64_t FrameFile::publish(const FrameRows& rows, std::uint64_t first) {
   }
   go_on_behind(stored_);
   write_rows(rows, first);
+  least_size_ = storage_->size();
   return stored_;
 }
 
@@ -167,7 +169,6 @@ void FrameFile::write_rows(const FrameRows& rows, std::uint64_t first) {
   // Columns first, so that a reader who sees a frame sees its row.
   for (const hdf5::Handle& column : columns_) check(H5Dflush(column) >= 0);
   check(H5Dflush(frames_) >= 0);
-  least_size_ = storage_->size();
 }
 
 void FrameFile::shorten(std::uint64_t frames) {
@@ -208,7 +209,7 @@ std::uint64_t FrameFile::salvage(const FrameRows& rows, std::uint64_t first) {
   if (direct_ != nullptr) direct_->end();
   // The one that failed may have no row.
   const std::uint64_t frames = std::min(whole(), first + rows.count());
-  if (storage_ != nullptr && close_with(frames)) {
+  if (storage_ != nullptr && close_with(rows, first, frames)) {
     try {
       cut(rows, first, frames);
       return frames;
@@ -229,12 +230,13 @@ std::uint64_t FrameFile::whole() const noexcept {
   return frames;
 }
 
-bool FrameFile::close_with(std::uint64_t frames) noexcept {
+bool FrameFile::close_with(const FrameRows& rows, std::uint64_t first,
+                           std::uint64_t frames) noexcept {
   bool good = true;
   try {
-    // The one that failed may have a chunk.
-    set_frames(frames_, NUM_FRAME_COLUMNS, frames);
-    for (std::size_t c = 0; c < NUM_FRAME_COLUMNS; ++c) set_frames(columns_[c], c, frames);
+    // Now, as there is space for them: it is reserved. The frame that failed may have a chunk.
+    stored_ = frames;
+    write_rows(rows, first);
     check(close_library());
   } catch (const Error&) {
     // The file stays as it was when frames were last published, or slightly longer.
@@ -246,8 +248,8 @@ bool FrameFile::close_with(std::uint64_t frames) noexcept {
 }
 
 void FrameFile::cut(const FrameRows& rows, std::uint64_t first, std::uint64_t frames) {
-  // The library forgets to index a new chunk of a column that it could not write at once, so that
-  // the rows are written anew.
+  // The library does not index a new chunk of a column that it could not write at once, even if it
+  // writes it later: the rows are written anew.
   storage_ = std::make_unique<ChunkFile>(file_.fd());
   library_ = hdf5::reopen(*storage_, path_);
   for (std::size_t c = 0; c < NUM_FRAME_COLUMNS; ++c)
@@ -257,6 +259,7 @@ void FrameFile::cut(const FrameRows& rows, std::uint64_t first, std::uint64_t fr
   write_rows(rows, first);
   if (!close_library()) throw about({Status::GENERIC_FAILURE, "cannot close"});
   const int problem = storage_->trim();
+  least_size_ = storage_->size();
   storage_.reset();
   if (problem != 0) throw file_error("cannot cut", path_, problem);
 }

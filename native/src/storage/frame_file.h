@@ -69,8 +69,8 @@ class FrameFile {
   void set_frames(hid_t dataset, std::size_t c, std::uint64_t frames) const;
   /// Write rows of all frames, none of which is in flight, and make them visible.
   void write_rows(const FrameRows& rows, std::uint64_t first);
-  /// Close what the library has open, with this number of frames. Returns whether it has.
-  bool close_with(std::uint64_t frames) noexcept;
+  /// Close what the library has open, with so many frames and their rows. Returns whether it has.
+  bool close_with(const FrameRows& rows, std::uint64_t first, std::uint64_t frames) noexcept;
   /// Open the closed file anew and cut it to the first `first` frames and those with the rows.
   void cut(const FrameRows& rows, std::uint64_t first, std::uint64_t frames);
   /// Number of frames up to the first one that is not in the file; no writes are in flight.

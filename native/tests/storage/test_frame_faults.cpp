@@ -169,6 +169,7 @@ TEST_CASE("A disk error while rows are written costs no row that a file says it 
     {
       const FailingWrite fault(false, turn, EIO);
       writer->sync();
+      CHECK(writer->still_there());
       write(10);
       writer->close(false);
       interrupted = fault.met();
