@@ -84,7 +84,10 @@ bool ChunkFile::read(haddr_t at, void* to, std::size_t bytes) noexcept {
   while (bytes > 0) {
     const ssize_t n = pread(fd_, out, bytes, static_cast<off_t>(at));
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return fail(errno);
+    if (n < 0) {
+      fail(errno);
+      return false;
+    }
     // Bytes after the end are zeros.
     if (n == 0) {
       std::memset(out, 0, bytes);

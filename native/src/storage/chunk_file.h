@@ -35,6 +35,10 @@ class ChunkFile final : public hdf5::Storage {
 
   /// From now on, write nothing and report no error.
   void give_up() noexcept { given_up_ = true; }
+  [[nodiscard]] bool given_up() const noexcept { return given_up_; }
+  /// The library closes its objects: an error is not reported to it, which would keep their memory
+  /// for ever, but gives up.
+  void expect_close() noexcept { closes_ = true; }
   /// The next write is a frame of so many bytes: it is noted, and done by `write_frame`. The
   /// library's one lock is not held then, so that recorders write at the same time. Returns errno
   /// if there is no space for it, before the library knows of it.
@@ -68,7 +72,8 @@ class ChunkFile final : public hdf5::Storage {
   int allocate_blocks(std::uint64_t end) noexcept;
   bool fail(int problem) noexcept {
     if (problem_ == 0) problem_ = problem;
-    return false;
+    given_up_ = given_up_ || closes_;
+    return closes_;
   }
 
   int fd_;
@@ -79,6 +84,7 @@ class ChunkFile final : public hdf5::Storage {
   std::uint64_t reserved_{0};
   int problem_{0};
   bool given_up_{false};
+  bool closes_{false};
   bool frame_expected_{false};
   struct Frame {
     haddr_t at;

@@ -297,9 +297,10 @@ Error FrameFile::about(const Error& error) const {
 }
 
 bool FrameFile::close_library() noexcept {
+  storage_->expect_close();
   bool good = frames_.close();
   for (hdf5::Handle& column : columns_) good = column.close() && good;
-  return library_.close() && good;
+  return library_.close() && good && !storage_->given_up();
 }
 
 }  // namespace daqiri
