@@ -103,7 +103,7 @@ bool ChunkFile::read(haddr_t at, void* to, std::size_t bytes) noexcept {
 bool ChunkFile::write(H5FD_mem_t type, haddr_t at, const void* from, std::size_t bytes) noexcept {
   if (given_up_) return true;
   if (is_frame(type)) {
-    frame_ = {at, from, bytes};
+    noted_ = {at, bytes};
     frame_expected_ = false;
     return true;
   }
@@ -120,13 +120,13 @@ int ChunkFile::expect_frame(std::size_t bytes) noexcept {
   return problem;
 }
 
-int ChunkFile::write_frame(Burst* owner) noexcept {
+int ChunkFile::write_frame(const void* frame, Burst* owner) noexcept {
   frame_expected_ = false;
-  if (!frame_) return 0;
-  const auto [at, from, bytes] = *std::exchange(frame_, std::nullopt);
+  if (!noted_) return 0;
+  const auto [at, bytes] = *std::exchange(noted_, std::nullopt);
   const std::uint64_t end = at + (direct_ != nullptr ? direct_->taken(bytes) : bytes);
   int problem = reserve(end);
-  if (problem == 0) problem = put(at, from, bytes, owner);
+  if (problem == 0) problem = put(at, frame, bytes, owner);
   if (problem != 0) {
     fail(problem);
     return problem;

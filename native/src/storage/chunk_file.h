@@ -41,10 +41,10 @@ class ChunkFile final : public hdf5::Storage {
   void expect_close() noexcept { closes_ = true; }
   /// The next write is a frame of so many bytes: it is noted, and done by `write_frame`. The
   /// library's one lock is not held then, so that recorders write at the same time. Returns errno
-  /// if there is no space for it, before the library knows of it.
+  /// if there is no space for it, before the library allocates it.
   int expect_frame(std::size_t bytes) noexcept;
   /// Write the noted frame. `owner`: the burst that contains it, or null. Returns errno.
-  int write_frame(Burst* owner) noexcept;
+  int write_frame(const void* frame, Burst* owner) noexcept;
   /// errno of the first failure; 0: none.
   [[nodiscard]] int problem() const noexcept { return problem_; }
   /// A direct write failed after `write` had accepted it.
@@ -86,12 +86,11 @@ class ChunkFile final : public hdf5::Storage {
   bool given_up_{false};
   bool closes_{false};
   bool frame_expected_{false};
-  struct Frame {
+  struct Extent {
     haddr_t at;
-    const void* from;
     std::size_t bytes;
   };
-  std::optional<Frame> frame_;
+  std::optional<Extent> noted_;
   /// Next byte and end of the latest block.
   haddr_t block_next_{0};
   haddr_t block_end_{0};

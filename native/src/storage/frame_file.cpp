@@ -119,15 +119,15 @@ int FrameFile::close() noexcept {
 // --- Frames
 
 void FrameFile::store(const void* chunk, std::size_t bytes, Burst* owner) {
-  check(storage_->expect_frame(bytes) == 0);
   std::vector<hsize_t>& at = position_;
   at.assign(1, stored_ + 1);
   at.insert(at.end(), form_.shape.begin(), form_.shape.end());
   check(H5Dset_extent(frames_, at.data()) >= 0);
   std::fill(at.begin(), at.end(), 0);
   at.front() = stored_;
+  check(storage_->expect_frame(bytes) == 0);
   const herr_t noted = H5Dwrite_chunk(frames_, H5P_DEFAULT, 0, at.data(), bytes, chunk);
-  const int problem = storage_->write_frame(owner);
+  const int problem = storage_->write_frame(chunk, owner);
   check(noted >= 0 && problem == 0);
   ++stored_;
   ++writes_since_;
