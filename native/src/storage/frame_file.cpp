@@ -171,6 +171,15 @@ void FrameFile::write_rows(const FrameRows& rows, std::uint64_t first) {
   check(H5Dflush(frames_) >= 0);
 }
 
+bool FrameFile::has_rows(const FrameRows& rows, std::uint64_t first) const {
+  for (std::size_t c = 0; c < NUM_FRAME_COLUMNS; ++c) {
+    std::vector<std::byte> found((stored_ - first) * rows.width(c));
+    read_column(static_cast<FrameColumn>(c), first, stored_ - first, found.data());
+    if (!std::equal(found.begin(), found.end(), rows.column(c))) return false;
+  }
+  return true;
+}
+
 void FrameFile::shorten(std::uint64_t frames) {
   go_on_behind(frames);
   set_frames(frames_, NUM_FRAME_COLUMNS, frames);
@@ -248,15 +257,13 @@ bool FrameFile::close_with(const FrameRows& rows, std::uint64_t first,
 }
 
 void FrameFile::cut(const FrameRows& rows, std::uint64_t first, std::uint64_t frames) {
-  // The library does not index a new chunk of a column that it could not write at once, even if it
-  // writes it later: the rows are written anew.
   storage_ = std::make_unique<ChunkFile>(file_.fd());
   library_ = hdf5::reopen(*storage_, path_);
   for (std::size_t c = 0; c < NUM_FRAME_COLUMNS; ++c)
     columns_[c] = dataset_of(library_, c, H5P_DEFAULT);
   frames_ = dataset_of(library_, NUM_FRAME_COLUMNS, H5P_DEFAULT);
   stored_ = frames;
-  write_rows(rows, first);
+  if (frames == first || !has_rows(rows, first)) write_rows(rows, first);
   if (!close_library()) throw about({Status::GENERIC_FAILURE, "cannot close"});
   const int problem = storage_->trim();
   least_size_ = storage_->size();

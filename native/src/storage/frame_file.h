@@ -69,6 +69,9 @@ class FrameFile {
   void set_frames(hid_t dataset, std::size_t c, std::uint64_t frames) const;
   /// Write rows of all frames, none of which is in flight, and make them visible.
   void write_rows(const FrameRows& rows, std::uint64_t first);
+  /// Whether they are in the file: the library does not index a new chunk of a column that it could
+  /// not write at once, even if it writes it later.
+  [[nodiscard]] bool has_rows(const FrameRows& rows, std::uint64_t first) const;
   /// Close what the library has open, with so many frames and their rows. Returns whether it has.
   bool close_with(const FrameRows& rows, std::uint64_t first, std::uint64_t frames) noexcept;
   /// Open the closed file anew and cut it to the first `first` frames and those with the rows.
