@@ -64,6 +64,8 @@ class LossyCamera:
             self.sent += port.tx[0].send(udp, timeout=60.0)
 
 
+# Minutes of frames take as long to be looked at.
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("packets", [1, 8, 128])
 def test_row_i_is_image_i_whatever_is_lost(
     tmp_path: Path, request: pytest.FixtureRequest, packets: int
