@@ -122,8 +122,9 @@ int ChunkFile::expect_frame(std::size_t bytes) noexcept {
 
 int ChunkFile::write_frame(const void* frame, Burst* owner) noexcept {
   frame_expected_ = false;
-  if (!noted_) return 0;
-  const auto [at, bytes] = *std::exchange(noted_, std::nullopt);
+  const std::optional<Extent> noted = std::exchange(noted_, std::nullopt);
+  if (!noted) return 0;
+  const auto [at, bytes] = *noted;
   const std::uint64_t end = at + (direct_ != nullptr ? direct_->taken(bytes) : bytes);
   int problem = reserve(end);
   if (problem == 0) problem = put(at, frame, bytes, owner);
