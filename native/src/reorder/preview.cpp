@@ -46,7 +46,9 @@ void Preview::copy_held() {
   if (frame == nullptr) return;
   const std::size_t bytes = frame->pkt_lens[0][0];
   std::unique_ptr<std::byte[]> data = std::make_unique_for_overwrite<std::byte[]>(bytes);
-  if (!region_.copy_to_host(frame->pkts[0][0], data.get(), bytes)) return;
+  // Its receiver may change `pkts`, and free what they lead to.
+  const void* const from = region_.address(frame->buffers[0][0]);
+  if (!region_.copy_to_host(from, data.get(), bytes)) return;
   latest_ = {.number = latest_.number + 1,
              .data = std::move(data),
              .bytes = bytes,

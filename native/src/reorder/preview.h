@@ -32,8 +32,8 @@ class Preview {
   Preview& operator=(const Preview&) = delete;
   ~Preview() { drop(); }
 
-  /// A frame is about to be delivered, and only the caller holds it. Never waits, and copies
-  /// nothing; one thread at a time.
+  /// A frame is about to be delivered, and only the caller holds it. Its receiver may change `pkts`
+  /// later. Never waits, and copies nothing; one thread at a time.
   void offer(Burst& frame) noexcept {
     if (wanted_.load(std::memory_order_relaxed)) hold(frame);
   }

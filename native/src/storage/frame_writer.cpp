@@ -122,8 +122,8 @@ std::uint32_t FrameWriter::write(const Burst& burst, std::uint32_t first, std::u
   const std::uint64_t before = tally_.frames;
   attempt([&] {
     for (std::uint32_t i = first; i < first + count && tally_.size < size_limit; ++i) {
-      // Only the recorder has the burst, so its packet pointer may change. Its buffer, and the
-      // mirror's part for that buffer, stay in use until it is released.
+      // Others that hold the burst do not read `pkts`. Its buffer, and the mirror's part for that
+      // buffer, stay in use until it is released.
       if (mirror_) burst.pkts[0][0] = mirror_->copy(burst.buffers[0][0], form_.bytes);
       put(burst);
       rows_.add(burst);

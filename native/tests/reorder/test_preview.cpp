@@ -133,6 +133,20 @@ TEST_CASE("copies are as long as their frames", "[preview]") {
   CHECK(empty.bytes == 0);
 }
 
+TEST_CASE("a receiver may have its own copy of a frame", "[preview]") {
+  Delivery delivery;
+  static_cast<void>(delivery.preview.newer(0));
+  Burst* const frame = delivery.make(6);
+  delivery.preview.offer(*frame);
+  {
+    std::vector<std::byte> own(MOST);
+    frame->pkts[0][0] = own.data();
+    frame->release();
+  }
+  CHECK(values_of(delivery.preview.newer(0)) == std::vector<int>(MOST, 6));
+  CHECK(delivery.in_use() == 0);
+}
+
 TEST_CASE("the last holder of a frame frees it", "[preview]") {
   Delivery delivery;
   static_cast<void>(delivery.preview.newer(0));
