@@ -4,8 +4,11 @@
 //
 // usage: bench_pollers; then a line `WHAT THREADS PAYLOAD SECONDS` a measurement: frames, copies
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
+#include <deque>
 #include <iostream>
 #include <memory>
 #include <sstream>
@@ -13,7 +16,6 @@
 #include <thread>
 #include <vector>
 
-#include "reorder/deferred_copies.h"
 #include "reorder/running_plan.h"
 #include "session/session.h"
 #include "timing/clock.h"
@@ -26,11 +28,13 @@ namespace {
 /// Two numbers of 32 bits: that of the frame, and that of the packet.
 constexpr std::uint32_t HEADER = 8;
 constexpr std::uint32_t MODULE_BYTES = 1 << 20;
-/// Frames whose packets are in memory, and frames of which a thread may be ahead.
+/// Frames whose packets are in memory, and frames of which a thread may be ahead of another.
 constexpr std::uint32_t PACKET_FRAMES = 16;
 constexpr std::uint32_t AHEAD = 4;
-constexpr std::size_t CALL = 64;
+/// Buffers for frames; a thread may be ahead of the receiver by half of them.
 constexpr std::uint32_t BUFFERS = 32;
+/// Packets in one call.
+constexpr std::size_t CALL = 64;
 
 MemoryRegionConfig region(const char* name, std::uint64_t buffers, std::uint64_t size) {
   MemoryRegionConfig config;

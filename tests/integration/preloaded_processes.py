@@ -184,7 +184,8 @@ class Preloaded:
         self._process.join(timeout)
         if self.returncode is None:
             threads = "; ".join(map(" ".join, _threads_of(self.pid)))
-            raise subprocess.TimeoutExpired(f"a preloaded process: {threads}", timeout)
+            state = threads or "gone, and its end was not told"
+            raise subprocess.TimeoutExpired(f"a preloaded process: {state}", timeout)
         for stream in (self.stdin, self.stdout, self._errors):
             stream.close()
         return self.returncode

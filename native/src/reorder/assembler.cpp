@@ -337,7 +337,7 @@ void Assembler::open(Batch& batch, std::uint32_t raw, const Packet& packet,
   if (!taken || !sink_.begin(batch.buffer)) {
     if (taken) output_.give(&batch.buffer, 1);
     batch.state = Batch::State::LOST;
-    count_lost(1);
+    tally_.lost += 1;
     return deliver();
   }
   batch.data = static_cast<std::byte*>(output_.address(batch.buffer));
@@ -453,6 +453,7 @@ void Assembler::hand(Batch& batch) noexcept {
     tally_.missing += frame.missing;
   }
   tally_.skipped += std::exchange(passed_, 0);
+  frame.lost = tally_.absent();
   fresh_ = false;
   sink_.take(frame);
 }
@@ -529,7 +530,7 @@ void Assembler::discard() noexcept {
     const bool here = batch.state == Batch::State::OPEN || batch.state == Batch::State::CLOSED;
     if (here && batch.data != nullptr) {
       sink_.discard(batch.buffer);
-      count_lost(1);
+      tally_.lost += 1;
       ++gap_;
     }
     batch.state = Batch::State::EMPTY;

@@ -82,6 +82,8 @@ struct Frame {
   std::uint64_t order;
   /// Its place in the acquisition, from 0: frames before it, with those that were skipped or lost.
   std::uint64_t index;
+  /// Batches that were lost or skipped until then.
+  std::uint64_t lost;
 };
 
 /// Receiver of frames.
@@ -155,8 +157,6 @@ class Assembler {
   void end_epochs() noexcept { acquiring_ = false; }
   /// Discard all batches and the position in the batch numbers.
   void discard() noexcept;
-  /// Count frames that were completed and discarded.
-  void count_lost(std::uint64_t n) noexcept { tally_.lost += n; }
 
   /// Number of batches that have begun.
   [[nodiscard]] std::uint64_t begun() const noexcept { return begun_batches_; }

@@ -29,10 +29,12 @@ class DeferredCopies final : public Copier {
   }
   /// Do the copies. Call without the plan's lock.
   void perform(FrameWaiter& waiter) noexcept {
-    const std::span<const Transfer> copies(copies_.data(), count_);
-    for (const Transfer& each : copies) plan_.move(each.to, each.from, each.bytes);
-    plan_.settle();
-    for_runs(copies, [&](std::uint32_t frame, std::uint32_t n) {
+    // A frame is handed on before the next one is copied: its receiver frees its buffer.
+    const Transfer* each = copies_.data();
+    for_runs({each, count_}, [&](std::uint32_t frame, std::uint32_t n) {
+      for (const Transfer* const end = each + n; each < end; ++each)
+        plan_.move(each->to, each->from, each->bytes);
+      plan_.settle();
       if (open_.finish(frame, n)) waiter.frame_done(frame, true);
     });
   }

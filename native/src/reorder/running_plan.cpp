@@ -185,14 +185,12 @@ void RunningPlan::set_stream(void* stream) {
 }
 
 void RunningPlan::throw_away_waiting() noexcept {
-  std::uint64_t lost = 0;
-  for (Burst* burst = nullptr; ring_.pop(burst); ++lost) burst->release();
+  for (Burst* burst = nullptr; ring_.pop(burst); ++lost_) burst->release();
   // After the last frame, a display still gets the one that it asked for.
   if (!finished()) preview_.drop();
-  for (; line_length_ > 0; --line_length_) {
+  for (; line_length_ > 0; --line_length_, ++lost_) {
     const std::uint32_t buffer = line_[line_begin_++ % line_.size()];
     Closing::State& state = closing_[buffer].state;
-    lost += state == Closing::State::NONE ? 0 : 1;  // those that failed are counted
     if (state == Closing::State::WANTED) {
       state = Closing::State::THROWN_AWAY;
     } else {
@@ -200,7 +198,6 @@ void RunningPlan::throw_away_waiting() noexcept {
       free(buffer);
     }
   }
-  assembler_.count_lost(lost);
 }
 
 Burst* RunningPlan::pop() noexcept {
@@ -241,7 +238,7 @@ RunningPlan::Epoch RunningPlan::begin_epoch(std::uint64_t since,
   const std::lock_guard lock(mutex_);
   const std::uint64_t order = assembler_.begin_epoch(since, monotonic_ns(), first);
   if (mover_ != nullptr) mover_->flush();
-  return {order, assembler_.tally().absent()};
+  return {order, assembler_.tally().absent() + lost_};
 }
 
 void RunningPlan::deliver_open() noexcept {
@@ -263,7 +260,9 @@ void RunningPlan::deliver_open() noexcept {
 
 ReorderSnapshot RunningPlan::counters() const noexcept {
   const std::lock_guard lock(mutex_);
-  return assembler_.tally();
+  ReorderSnapshot now = assembler_.tally();
+  now.lost += lost_;
+  return now;
 }
 
 bool RunningPlan::begin(std::uint32_t buffer) noexcept {
@@ -274,12 +273,16 @@ bool RunningPlan::begin(std::uint32_t buffer) noexcept {
 void RunningPlan::take(const Frame& frame) noexcept {
   if (mover_ != nullptr) mover_->process(frame.buffer, frame.data, frame.info.aggregate_len);
   const Mover::Copies copies = close(frame.buffer);
-  if (copies == Mover::Copies::FAILED) return lose(frame.buffer);
-  const bool done = copies == Mover::Copies::DONE;
-  if (done && line_length_ == 0) return hand(frame);
-  closing_[frame.buffer] = {frame, done ? Closing::State::READY : Closing::State::WANTED};
+  if (copies == Mover::Copies::DONE && line_length_ == 0) return hand(frame);
+  Closing::State state = Closing::State::READY;
+  if (copies == Mover::Copies::FAILED) state = Closing::State::FAILED;
+  if (copies == Mover::Copies::PENDING) {
+    state = Closing::State::WANTED;
+    ++num_closing_;
+  }
+  closing_[frame.buffer] = {frame, state};
   line_[(line_begin_ + line_length_++) % line_.size()] = frame.buffer;
-  if (!done) ++num_closing_;
+  hand_ready();
 }
 
 void RunningPlan::discard(std::uint32_t buffer) noexcept {
@@ -295,12 +298,9 @@ void RunningPlan::frame_done(std::uint32_t buffer, bool good) noexcept {
   if (state == Closing::State::THROWN_AWAY) {
     state = Closing::State::NONE;
     free(buffer);
-  } else if (good) {
-    state = Closing::State::READY;
   } else {
     // Its place in the line stays until those before it are handed on, and so does its buffer.
-    state = Closing::State::NONE;
-    assembler_.count_lost(1);
+    state = good ? Closing::State::READY : Closing::State::FAILED;
   }
   hand_ready();
   finish_if_done();
@@ -314,13 +314,13 @@ void RunningPlan::hand_ready() noexcept {
     if (std::exchange(first.state, Closing::State::NONE) == Closing::State::READY) {
       hand(first.frame);
     } else {
-      free(buffer);
+      lose(buffer);
     }
   }
 }
 
 void RunningPlan::lose(std::uint32_t buffer) noexcept {
-  assembler_.count_lost(1);
+  ++lost_;
   free(buffer);
 }
 
@@ -352,7 +352,7 @@ void RunningPlan::hand(const Frame& frame) noexcept {
   burst->missing = frame.missing;
   burst->last_time = frame.last_time;
   burst->order = frame.order;
-  burst->lost = assembler_.tally().absent();
+  burst->lost = frame.lost + lost_;
   burst->index = frame.index;
   burst->reorder = frame.info;
   preview_.offer(*burst);

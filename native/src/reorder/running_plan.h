@@ -130,7 +130,7 @@ class RunningPlan final : FrameSink, FrameWaiter {
   /// A closed frame whose last payloads are being copied, or that waits for such a frame.
   struct Closing {
     Frame frame;
-    enum class State : std::uint8_t { NONE, WANTED, READY, THROWN_AWAY } state{State::NONE};
+    enum class State : std::uint8_t { NONE, WANTED, READY, FAILED, THROWN_AWAY } state{State::NONE};
   };
 
   /// Whether several pollers copy payloads.
@@ -144,7 +144,7 @@ class RunningPlan final : FrameSink, FrameWaiter {
   void hand(const Frame& frame) noexcept;
   /// Hand on the frames whose payloads are there, in order.
   void hand_ready() noexcept;
-  /// Discard a frame whose copies have failed.
+  /// Discard a frame whose copies have failed, and count it.
   void lose(std::uint32_t buffer) noexcept;
   /// Free the buffer of a frame that is not delivered, and its burst.
   void free(std::uint32_t buffer) noexcept;
@@ -174,6 +174,8 @@ class RunningPlan final : FrameSink, FrameWaiter {
   std::vector<std::uint32_t> line_;
   std::size_t line_begin_{0};
   std::size_t line_length_{0};
+  /// Frames of the assembler that were lost, in the order of the frames.
+  std::uint64_t lost_{0};
   std::size_t feeding_;
 
   static constexpr std::uint64_t NO_GATE = ~std::uint64_t{0};

@@ -54,17 +54,19 @@ FrameFile::FrameFile(const std::string& path, const FrameForm& form, const Bitsh
       throw file_error("cannot write", path, problem);
     lay_out(form, filter);
   } catch (const Error& e) {
-    storage_->give_up();
     const Error told = about(e);
-    close_library();
+    abandon();
     throw told;
   }
 }
 
-FrameFile::~FrameFile() {
+FrameFile::~FrameFile() { abandon(); }
+
+void FrameFile::abandon() noexcept {
   if (storage_ == nullptr) return;
   storage_->give_up();
   close_library();
+  storage_.reset();
 }
 
 void FrameFile::lay_out(const FrameForm& form, const BitshuffleLz4* filter) {
@@ -105,12 +107,13 @@ void FrameFile::end(bool durable) {
   if (direct_ != nullptr) direct_->end();
   check(close_library());
   const int problem = storage_->trim();
-  storage_.reset();
   if (problem != 0) throw file_error("cannot cut", path_, problem);
   if (durable && fdatasync(file_.fd()) != 0) throw file_error("cannot write", path_, errno);
+  storage_.reset();
 }
 
 int FrameFile::close() noexcept {
+  abandon();
   // Before the descriptor is closed: a child that was cloned without fork(3) shares the lock.
   flock(file_.fd(), LOCK_UN);
   return file_.close();
@@ -218,14 +221,17 @@ std::uint64_t FrameFile::salvage(const FrameRows& rows, std::uint64_t first) {
   if (direct_ != nullptr) direct_->end();
   // The one that failed may have no row.
   const std::uint64_t frames = std::min(whole(), first + rows.count());
-  if (storage_ != nullptr && close_with(rows, first, frames)) {
-    try {
-      cut(rows, first, frames);
-      return frames;
-    } catch (const Error&) {
-      storage_->give_up();
-      close_library();
-    }
+  try {
+    // Before it is closed, as there is space for them: it is reserved. The frame that failed may
+    // have a chunk.
+    stored_ = frames;
+    write_rows(rows, first);
+    check(close_library());
+    cut(rows, first, frames);
+    return frames;
+  } catch (const std::exception&) {
+    // The file stays as it was when frames were last published, or slightly longer.
+    abandon();
   }
   cut(rows, first, first);
   return first;
@@ -236,24 +242,8 @@ std::uint64_t FrameFile::whole() const noexcept {
   const std::uint64_t writes = direct_->whole() - settled_whole_;
   std::uint64_t frames = settled_ + writes;
   for (const Gap& gap : gaps_) frames += gap.writes <= writes ? gap.frames : 0;
-  return frames;
-}
-
-bool FrameFile::close_with(const FrameRows& rows, std::uint64_t first,
-                           std::uint64_t frames) noexcept {
-  bool good = true;
-  try {
-    // Now, as there is space for them: it is reserved. The frame that failed may have a chunk.
-    stored_ = frames;
-    write_rows(rows, first);
-    check(close_library());
-  } catch (const Error&) {
-    // The file stays as it was when frames were last published, or slightly longer.
-    storage_->give_up();
-    good = false;
-  }
-  close_library();
-  return good;
+  // One that was written is not stored if the library could not index it.
+  return std::min(frames, stored_);
 }
 
 void FrameFile::cut(const FrameRows& rows, std::uint64_t first, std::uint64_t frames) {
@@ -266,9 +256,9 @@ void FrameFile::cut(const FrameRows& rows, std::uint64_t first, std::uint64_t fr
   if (frames == first || !has_rows(rows, first)) write_rows(rows, first);
   if (!close_library()) throw about({Status::GENERIC_FAILURE, "cannot close"});
   const int problem = storage_->trim();
+  if (problem != 0) throw file_error("cannot cut", path_, problem);
   least_size_ = storage_->size();
   storage_.reset();
-  if (problem != 0) throw file_error("cannot cut", path_, problem);
 }
 
 // --- The library

@@ -57,7 +57,7 @@ class FrameFile {
   std::uint64_t salvage(const FrameRows& rows, std::uint64_t first);
   /// No more frames follow; all are published. `durable`: sync it to disk.
   void end(bool durable);
-  /// Close the descriptor. Returns errno.
+  /// Close the descriptor; without `end`, see the destructor. Returns errno.
   int close() noexcept;
   void remove() noexcept { remove_file(file_, path_); }
   [[nodiscard]] bool still_there() const noexcept { return file_has(file_, least_size_); }
@@ -72,8 +72,6 @@ class FrameFile {
   /// Whether they are in the file: the library does not index a new chunk of a column that it could
   /// not write at once, even if it writes it later.
   [[nodiscard]] bool has_rows(const FrameRows& rows, std::uint64_t first) const;
-  /// Close what the library has open, with so many frames and their rows. Returns whether it has.
-  bool close_with(const FrameRows& rows, std::uint64_t first, std::uint64_t frames) noexcept;
   /// Open the closed file anew and cut it to the first `first` frames and those with the rows.
   void cut(const FrameRows& rows, std::uint64_t first, std::uint64_t frames);
   /// Number of frames up to the first one that is not in the file; no writes are in flight.
@@ -85,6 +83,8 @@ class FrameFile {
   [[nodiscard]] Error about(const Error& error) const;
   /// Returns whether the library has written everything.
   bool close_library() noexcept;
+  /// Close what the library has open, and write nothing.
+  void abandon() noexcept;
 
   const std::string path_;
   const FrameForm& form_;

@@ -1,6 +1,8 @@
-// A plan with a slow asynchronous mover.
+// A plan whose payloads are copied later than they are placed.
 #include <catch2/catch.hpp>
 
+#include <array>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -51,7 +53,8 @@ std::unique_ptr<Mover> make_slow(const Plan& /*plan*/, const ReorderConfig& /*co
 
 /// Frames of two packets. The first byte is the number of the frame, the second the slot.
 struct SlowPlan {
-  SlowPlan() {
+  /// With a slow mover, or with pollers on these cores that copy.
+  explicit SlowPlan(const std::vector<std::string>& cores = {}) {
     const RegisteredGpuMover slow(make_slow);
     for (const char* name : {"rx", "output"}) {
       MemoryRegionConfig region;
@@ -60,36 +63,54 @@ struct SlowPlan {
       region.buf_size_ = 128;
       memory->regions.emplace(name, memory::MemoryRegion::allocate(region));
     }
-    RxQueueConfig config;
-    config.common_.name_ = "rx0";
-    config.common_.batch_size_ = 4;
-    config.common_.mrs_ = {"rx"};
-    queue = std::make_unique<RxQueue>(InterfaceConfig{}, config, 8, memory);
+    std::vector<RxQueue*> feeding;
+    for (const std::string& core : cores.empty() ? std::vector<std::string>{"any"} : cores) {
+      RxQueueConfig config;
+      config.common_.name_ = "rx" + core;
+      config.common_.cpu_core_ = core;
+      config.common_.batch_size_ = 4;
+      config.common_.mrs_ = {"rx"};
+      feeding.push_back(
+          queues.emplace_back(std::make_unique<RxQueue>(InterfaceConfig{}, config, 8, memory))
+              .get());
+    }
     ReorderConfig reorder;
     reorder.name_ = "frames";
-    reorder.reorder_type_ = "gpu";
+    reorder.reorder_type_ = cores.empty() ? "gpu" : "cpu";
     reorder.memory_region_ = "output";
     reorder.payload_byte_offset_ = 2;
     reorder.flow_ids_ = {1};
     reorder.method_ = ReorderMethod::BATCH_PACKET_NUMBER;
     reorder.batch_packet_number_ = {{0, 8}, {8, 8}, 2};
-    plan = std::make_unique<RunningPlan>(
-        reorder, PacketKind::FRAMES, std::vector<RxQueue*>{queue.get()}, output(), memory, false);
+    plan = std::make_unique<RunningPlan>(reorder, PacketKind::FRAMES, feeding, output(), memory,
+                                         false);
   }
   [[nodiscard]] memory::MemoryRegion& output() const { return *memory->regions.at("output"); }
 
   /// Sends all packets of a frame.
-  void send(std::uint8_t number) const {
-    for (std::uint8_t slot = 0; slot < 2; ++slot) {
-      const std::uint8_t bytes[]{number, slot, 1, 2, 3, 4};
-      const Packet packet{bytes, sizeof bytes, 0, 1, nullptr, 0};
-      plan->take({&packet, 1}, 1, false);
+  void send(std::uint8_t number) const { send_at_once({number}); }
+  /// Sends all packets of frames in one call.
+  void send_at_once(const std::vector<std::uint8_t>& numbers) const {
+    std::vector<std::array<std::uint8_t, 6>> bytes;
+    for (const std::uint8_t number : numbers)
+      for (const std::uint8_t slot : {0, 1}) bytes.push_back({number, slot, 1, 2, 3, 4});
+    std::vector<Packet> packets;
+    for (const auto& each : bytes) packets.push_back({each.data(), 6, 0, 1, nullptr, 0});
+    plan->take(packets, 1, false);
+  }
+  /// Number and `lost` of each frame that can be received.
+  [[nodiscard]] std::vector<std::pair<std::uint64_t, std::uint64_t>> receive() const {
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> found;
+    while (Burst* const frame = plan->pop()) {
+      found.emplace_back(frame->reorder.batch_id, frame->lost);
+      frame->release();
     }
+    return found;
   }
 
   static constexpr std::uint32_t BUFFERS = 4;
   std::shared_ptr<SessionMemory> memory{std::make_shared<SessionMemory>()};
-  std::unique_ptr<RxQueue> queue;
+  std::vector<std::unique_ptr<RxQueue>> queues;
   std::unique_ptr<RunningPlan> plan;
 };
 
@@ -156,6 +177,27 @@ TEST_CASE("frames are handed on in order, whichever is copied first", "[reorder]
   CHECK(numbers == (flush ? std::vector<std::uint64_t>{} : std::vector<std::uint64_t>{1, 2, 4}));
   CHECK(slow.plan->counters().lost == (flush ? 4 : 1));
   CHECK(slow.output().available() == SlowPlan::BUFFERS);
+}
+
+TEST_CASE("the frame after lost ones tells them, also if it is copied with those before",
+          "[reorder]") {
+  using Told = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
+  const SlowPlan pollers({"any", "0"});
+  pollers.send_at_once({1, 2, 10, 11});
+  CHECK(pollers.receive() == Told{{1, 0}, {2, 0}, {10, 7}, {11, 7}});
+  CHECK(pollers.plan->counters().skipped == 7);
+  CHECK(pollers.output().available() == SlowPlan::BUFFERS);
+
+  const SlowPlan slow;
+  slow.send_at_once({1, 2, 10, 11});
+  SlowMover::latest->tell(true);
+  CHECK(slow.receive() == Told{{1, 0}, {2, 0}, {10, 7}, {11, 7}});
+  // The second one fails first.
+  slow.send_at_once({12, 13, 14});
+  SlowMover::latest->tell(1, false);
+  SlowMover::latest->tell(true);
+  CHECK(slow.receive() == Told{{12, 7}, {14, 8}});
+  CHECK(slow.plan->counters().lost == 1);
 }
 
 TEST_CASE("a frame for which no burst is free is lost, and no other", "[reorder]") {

@@ -14,6 +14,7 @@ namespace {
 std::atomic<int> turns_left{-1};
 std::atomic<bool> of_direct{false};
 std::atomic<int> problem{0};
+std::atomic<int> cuts_left{-1};
 
 }  // namespace
 
@@ -27,6 +28,15 @@ extern "C" ssize_t pwritev2(int fd, const iovec* pieces, int count, off_t offset
   return syscall(SYS_pwritev2, fd, pieces, count, offset, 0, flags);
 }
 
+/// Replaces the function of the C library.
+extern "C" int ftruncate(int fd, off_t length) noexcept {
+  if (cuts_left >= 0 && cuts_left-- == 0) {
+    errno = EIO;
+    return -1;
+  }
+  return static_cast<int>(syscall(SYS_ftruncate, fd, length));
+}
+
 namespace daqiri::test {
 
 FailingWrite::FailingWrite(bool direct, int turn, int error) noexcept {
@@ -38,5 +48,11 @@ FailingWrite::FailingWrite(bool direct, int turn, int error) noexcept {
 FailingWrite::~FailingWrite() { turns_left = -1; }
 
 bool FailingWrite::met() const noexcept { return turns_left < 0; }
+
+FailingCut::FailingCut(int turn) noexcept { cuts_left = turn; }
+
+FailingCut::~FailingCut() { cuts_left = -1; }
+
+bool FailingCut::met() const noexcept { return cuts_left < 0; }
 
 }  // namespace daqiri::test

@@ -1,4 +1,4 @@
-/// Writes that fail like those of a broken disk.
+/// Writes and cuts that fail like those of a broken disk.
 #pragma once
 
 namespace daqiri::test {
@@ -12,6 +12,16 @@ class FailingWrite {
   FailingWrite& operator=(const FailingWrite&) = delete;
   ~FailingWrite();
   /// Whether the call has failed.
+  [[nodiscard]] bool met() const noexcept;
+};
+
+/// While it exists, one call of ftruncate(2) in this process fails with EIO: call number `turn`.
+class FailingCut {
+ public:
+  explicit FailingCut(int turn) noexcept;
+  FailingCut(const FailingCut&) = delete;
+  FailingCut& operator=(const FailingCut&) = delete;
+  ~FailingCut();
   [[nodiscard]] bool met() const noexcept;
 };
 

@@ -152,6 +152,8 @@ TEST_CASE("A disk error while rows are written costs no row that a file says it 
   const WriterKind kind = GENERATE(WriterKind::BUFFERED, WriterKind::DIRECT, WriterKind::CUFILE);
   if (kind == WriterKind::DIRECT && !direct_possible(dir)) return;
   bool interrupted = true;
+  // Whether rows of frames were kept that were not in the file before the error.
+  bool salvaged = false;
   int turn = 0;
   for (; interrupted && turn < 100; turn += 3) {
     Frames frames;
@@ -178,6 +180,7 @@ TEST_CASE("A disk error while rows are written costs no row that a file says it 
     CHECK(writer->failed() == interrupted);
     const std::uint64_t kept = writer->records();
     CHECK(kept >= 1020);
+    salvaged = salvaged || kept == 1030;
     const StoredFrames stored(path);
     std::vector<std::uint32_t> numbers(kept);
     std::iota(numbers.begin(), numbers.end(), 1U);
@@ -197,7 +200,37 @@ TEST_CASE("A disk error while rows are written costs no row that a file says it 
     CHECK(stored.read<std::uint16_t>("data") == pixels);
   }
   CHECK(!interrupted);
+  CHECK(salvaged);
   CHECK(turn > 8);
+}
+
+TEST_CASE("A file of frames that cannot be cut after an error has those that it tells",
+          "[storage][frames]") {
+  const TempDir dir("/var/tmp");
+  bool interrupted = true;
+  int turn = 0;
+  for (; interrupted && turn < 100; ++turn) {
+    Frames frames;
+    const std::string path = dir / (std::to_string(turn) + ".h5");
+    const auto writer = make_writer(WriterKind::BUFFERED);
+    writer->create(path);
+    for (int i = 0; i < 5; ++i) REQUIRE(frames.write(*writer) == 1);
+    writer->sync();
+    for (int i = 0; i < 5; ++i) REQUIRE(frames.write(*writer) == 1);
+    {
+      const FailingWrite fault(false, 0, EIO);
+      const FailingCut cut(turn);
+      writer->sync();
+      interrupted = cut.met();
+      writer->close(false);
+    }
+    INFO(turn << ": " << writer->error());
+    CHECK(writer->failed());
+    CHECK(writer->records() == (interrupted ? 5 : 10));
+    CHECK(StoredFrames(path).read<std::uint32_t>(FrameColumn::BATCH).size() == writer->records());
+  }
+  CHECK(!interrupted);
+  CHECK(turn > 1);
 }
 
 TEST_CASE("A rewind that a disk interrupts leaves a file of the frames that were kept",
