@@ -110,9 +110,10 @@ Assembler::Assembler(const Plan& plan, memory::MemoryRegion& output, const Valid
 [[gnu::always_inline]] inline bool Assembler::take(const Packet& packet,
                                                    std::uint64_t now_ns) noexcept {
   Place where{};
-  const bool good = plan_.locate(packet.data, packet.length, packet.flow, where) &&
-                    (plan_.by_bytes() || (where.slot < plan_.units() &&
-                                          plan_.output_bytes(where.payload_bytes) <= most_output_));
+  bool good = plan_.locate(packet.data, packet.length, packet.flow, where);
+  if (plan_.divides()) plan_.divide(continued(where.batch), where);
+  good = good && (plan_.by_bytes() || (where.slot < plan_.units() &&
+                                       plan_.output_bytes(where.payload_bytes) <= most_output_));
   if (!good) {
     count(Fate::MALFORMED);
     return false;
@@ -170,9 +171,12 @@ bool Assembler::begins_anew(Fate fate, const Place& where, const Packet& packet,
   if (silence_before(packet, now_ns, PAUSE_NS) && unwanted()) {
     finish();
     first_.reset();
-    begin(where.batch);
+    begun_ = false;
     tally_.restarts += 1;
-    fate = place_in_other(where, packet, now_ns);
+    Place there = where;
+    if (plan_.divides() && plan_.locate(packet.data, packet.length, packet.flow, there))
+      plan_.divide(continued(there.batch), there);
+    fate = place_in_other(there, packet, now_ns);
   }
   if (fate == Fate::NO_BUFFER) {
     active_ = packet.time;
@@ -231,6 +235,24 @@ std::uint64_t Assembler::unwrapped(std::uint32_t raw) const noexcept {
   const std::uint64_t numbers = plan_.batch_numbers();
   const std::uint64_t ahead = (raw + numbers - newest_ % numbers) % numbers;
   return newest_ + ahead - (ahead > numbers / 2 ? numbers : 0);
+}
+
+std::uint64_t Assembler::continued(std::uint32_t sequence) const noexcept {
+  constexpr std::uint64_t NUMBERS = std::uint64_t{1} << 32;
+  const std::uint64_t numbers = plan_.batch_numbers();
+  const std::uint64_t newest = (std::max(newest_, numbers) - numbers) * plan_.divisor();
+  const std::uint64_t lap = newest / NUMBERS * NUMBERS;
+  const auto last = static_cast<std::uint32_t>(newest);
+  const std::uint64_t open = batches_.size() * plan_.divisor();
+  const std::uint64_t near = LOST_NUMBERS + 2 * open;
+  if (sequence < last) {
+    if (NUMBERS - last + sequence < near) return lap + NUMBERS + sequence;
+    // The instrument has begun anew.
+    if ((!begun_ || fresh_) && sequence < near && last - sequence > open) return sequence;
+  } else if (lap > 0 && NUMBERS - sequence + last < near) {
+    return lap - NUMBERS + sequence;
+  }
+  return lap + sequence;
 }
 
 bool Assembler::are_new(Begun& begun, const Place& place) noexcept {

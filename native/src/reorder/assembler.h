@@ -123,7 +123,9 @@ class ValidBits {
 ///
 /// Numbers wrap: up to half of all numbers ahead of the newest are later, the rest are earlier.
 /// They begin with the first packet; until a frame is delivered, with the earliest. If no packet
-/// was placed for PAUSE_NS, the first one that cannot be placed begins them anew.
+/// was placed for PAUSE_NS, the first one that cannot be placed begins them anew. Of plans that
+/// divide, sequence numbers go on after the last one, also in the next acquisition, unless they
+/// begin anew near 0.
 ///
 /// One thread at a time.
 class Assembler {
@@ -219,6 +221,8 @@ class Assembler {
   /// Returns the open batch of a packet with this number; null: it is late.
   Batch* batch_of(std::uint32_t raw, const Packet& packet, std::uint64_t now_ns) noexcept;
   [[nodiscard]] std::uint64_t unwrapped(std::uint32_t raw) const noexcept;
+  /// Of plans that divide: the sequence number as if it had not wrapped since the numbers began.
+  [[nodiscard]] std::uint64_t continued(std::uint32_t sequence) const noexcept;
   /// Count a packet with the number of a batch from before the acquisition. Returns whether these
   /// packets are of a new one: not with a few that came before, which the network duplicated.
   bool are_new(Begun& begun, const Place& place) noexcept;
@@ -273,6 +277,8 @@ class Assembler {
   /// Packets of a batch follow each other sooner, and exposures later.
   static constexpr std::uint64_t GAP_NS = 10'000'000;
   static constexpr std::uint64_t BACKLOG_NS = 1'000'000'000;
+  /// Sequence numbers that the network may lose in one piece.
+  static constexpr std::uint32_t LOST_NUMBERS = 1U << 16;
 
   const Plan& plan_;
   memory::MemoryRegion& output_;

@@ -25,8 +25,9 @@ std::uint64_t batch_numbers_of(const ReorderConfig& config) noexcept {
     case ReorderMethod::SEQ_BATCH_NUMBER:
       return numbers(config.seq_batch_number_.batch_number_);
     case ReorderMethod::SEQ_PACKETS_PER_BATCH:
+      // After the last sequence number, batches that do not divide them get further numbers.
       return numbers(config.seq_packets_per_batch_.sequence_number_) /
-             std::max(stride_of(config), 1U);
+             (std::has_single_bit(stride_of(config)) ? stride_of(config) : 1U);
     case ReorderMethod::BATCH_PACKET_NUMBER:
       return numbers(config.batch_packet_number_.batch_number_);
     case ReorderMethod::BATCH_BYTE_OFFSET:
@@ -76,6 +77,7 @@ std::uint32_t stride_of(const ReorderConfig& config) noexcept {
 Plan::Plan(const ReorderConfig& config, PacketKind kind, std::uint64_t buffer_bytes,
            std::uint32_t usual_window)
     : method_(config.method_),
+      slot_mask_(stride_of(config) - 1),
       stride_(stride_of(config)),
       flows_apart_(config.flow_stride_ != 0),
       payload_based_(config.payload_base_ == ReorderBase::UDP_PAYLOAD),
@@ -93,7 +95,12 @@ Plan::Plan(const ReorderConfig& config, PacketKind kind, std::uint64_t buffer_by
       break;
     case ReorderMethod::SEQ_PACKETS_PER_BATCH:
       batch_ = position_ = Field(config.seq_packets_per_batch_.sequence_number_);
-      sequence_shift_ = static_cast<std::uint32_t>(std::countr_zero(stride_));
+      if (std::has_single_bit(stride_)) {
+        sequence_shift_ = static_cast<std::uint32_t>(std::countr_zero(stride_));
+      } else {
+        divisor_ = stride_;
+        slot_mask_ = 0;
+      }
       break;
     case ReorderMethod::BATCH_PACKET_NUMBER:
       batch_ = Field(config.batch_packet_number_.batch_number_);

@@ -47,9 +47,10 @@ class Field {
 
 /// Position of a packet.
 struct Place {
-  /// Number in the packet; wraps.
+  /// Number in the packet; wraps. Of plans that divide: the sequence number, until `divide`.
   std::uint32_t batch;
-  /// Slot in the batch; for plans by byte offsets: the first input byte.
+  /// Slot in the batch; for plans by byte offsets: the first input byte. Of plans that divide: the
+  /// first one of the flow, until `divide`.
   std::uint32_t slot;
   /// The payload, relative to the begin of the packet.
   std::uint32_t payload_at;
@@ -78,6 +79,16 @@ class Plan {
                             Place& place) const noexcept;
 
   [[nodiscard]] const std::vector<FlowId>& flow_ids() const noexcept { return flow_ids_; }
+  /// Whether batches have a number of packets that does not divide the sequence numbers, so that
+  /// the position of a packet depends on how often these have wrapped.
+  [[nodiscard]] bool divides() const noexcept { return divisor_ != 0; }
+  /// Numbers of a batch, of plans that divide.
+  [[nodiscard]] std::uint32_t divisor() const noexcept { return divisor_; }
+  /// Complete a place, with the sequence number as if it had not wrapped.
+  void divide(std::uint64_t sequence, Place& place) const noexcept {
+    place.batch = static_cast<std::uint32_t>(sequence / divisor_);
+    place.slot += static_cast<std::uint32_t>(sequence % divisor_);
+  }
   /// Number of different batch numbers.
   [[nodiscard]] std::uint64_t batch_numbers() const noexcept { return batch_numbers_; }
   /// Number of batches that are open at once.
@@ -127,8 +138,10 @@ class Plan {
   /// Position in the batch; not used if both come from one sequence number.
   Field position_;
   std::uint32_t first_position_{0};
-  /// Sequence numbers contain slot and batch; this shift separates them.
+  /// Sequence numbers contain slot and batch; shift and mask separate them, or the divisor.
   std::uint32_t sequence_shift_{0};
+  std::uint32_t slot_mask_{0};
+  std::uint32_t divisor_{0};
   /// Number of slots per flow.
   std::uint32_t stride_{0};
   bool flows_apart_{false};
@@ -212,10 +225,10 @@ inline bool Plan::locate(const std::uint8_t* packet, std::uint32_t length, std::
   switch (method_) {
     case ReorderMethod::SEQ_PACKETS_PER_BATCH:
       place.batch >>= sequence_shift_;
-      at &= stride_ - 1;
+      at &= slot_mask_;
       break;
     case ReorderMethod::SEQ_BATCH_NUMBER:
-      at = position_.read(packet, udp.begin) & (stride_ - 1);
+      at = position_.read(packet, udp.begin) & slot_mask_;
       break;
     case ReorderMethod::BATCH_PACKET_NUMBER:
       at = position_.read(packet, udp.begin) - first_position_;

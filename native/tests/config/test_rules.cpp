@@ -392,8 +392,16 @@ TEST_CASE("reorder plans get packets they can use", "[config][rules]") {
 
   breaks(REORDER, "bit_width: 4}", "bit_width: 13}",
          plan2 + ".method.seq_batch_number.batch_number.bit_width", "at most the 12");
-  breaks(REORDER, "packets_per_batch: 1024", "packets_per_batch: 1000",
-         plan + ".method.seq_packets_per_batch.packets_per_batch", "divisor");
+  // 32 bits are enough for batches that do not divide their numbers.
+  const std::string per_batch = plan + ".method.seq_packets_per_batch.packets_per_batch";
+  require_clean(replaced(REORDER, "packets_per_batch: 1024", "packets_per_batch: 700"));
+  breaks(REORDER, "bit_width: 32}\n          packets_per_batch: 1024",
+         "bit_width: 31}\n          packets_per_batch: 700", per_batch,
+         "a power of two up to the ");
+  breaks(REORDER, "bit_width: 32}\n          packets_per_batch: 1024",
+         "bit_width: 4}\n          packets_per_batch: 32", per_batch, "up to the 16 sequence");
+  breaks(REORDER, "packets_per_batch: 1024", "packets_per_batch: 16777217", per_batch,
+         "any number up to 16777216");
   breaks(REORDER, "payload_byte_offset: 64", "payload_byte_offset: 4000",
          plan + ".payload_byte_offset", "2048 bytes");
   breaks(REORDER, "bit_offset: 348", "bit_offset: 16381",

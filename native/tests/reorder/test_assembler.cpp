@@ -38,6 +38,16 @@ ReorderConfig with_timeout(ReorderConfig config) {
   return config;
 }
 
+ReorderConfig by_sequence_number(std::uint32_t packets, std::uint32_t stride = 0) {
+  ReorderConfig config;
+  config.method_ = ReorderMethod::SEQ_PACKETS_PER_BATCH;
+  config.flow_ids_ = {1, 2};
+  config.flow_stride_ = stride;
+  config.payload_byte_offset_ = 8;
+  config.seq_packets_per_batch_ = {{0, 32}, packets};
+  return config;
+}
+
 struct Seen {
   std::uint32_t batch;
   std::vector<std::uint8_t> bytes;
@@ -103,6 +113,14 @@ struct Bench : FrameSink {
     send(std::move(bytes), 0, flow);
   }
 
+  /// Sends a packet with a sequence number.
+  void sequence(std::uint64_t number, std::uint8_t value = 7, std::uint64_t time = 0,
+                std::uint32_t flow = 0) {
+    std::vector<std::uint8_t> bytes(12, value);
+    for (std::size_t i = 0; i < 4; ++i)
+      bytes[i] = static_cast<std::uint8_t>(number >> (24 - 8 * i));
+    send(std::move(bytes), time, flow);
+  }
   /// Sends all packets of a batch.
   void whole(std::uint32_t batch) {
     for (std::uint32_t slot = 0; slot < plan.units(); ++slot) send(batch, slot, 7);
@@ -216,6 +234,107 @@ TEST_CASE("numbers wrap", "[reorder]") {
   }
   CHECK(bench.assembler->tally().late == 0);
   CHECK(bench.assembler->tally().restarts == 0);
+}
+
+TEST_CASE("sequence numbers go on after the last one, with any number of packets", "[reorder]") {
+  constexpr std::uint64_t NUMBERS = std::uint64_t{1} << 32;
+  const std::uint32_t packets = GENERATE(3U, 7U, 700U);
+  Bench bench(by_sequence_number(packets));
+  const std::uint64_t first = NUMBERS / packets - 2;
+  std::uint64_t held = 0;
+  for (std::uint64_t number = first * packets; number < (first + 6) * packets; ++number) {
+    // The last packet of a batch comes behind two of the next one.
+    if (number % packets == packets - 1) {
+      held = number;
+      continue;
+    }
+    bench.sequence(number);
+    if (held != 0 && number % packets == 1) bench.sequence(std::exchange(held, 0));
+  }
+  bench.assembler->finish();
+  REQUIRE(bench.frames.size() == 6);
+  for (std::size_t i = 0; i < 6; ++i) {
+    CHECK(bench.frames[i].batch == first + i);
+    CHECK(bench.frames[i].packets == packets - (i == 5 ? 1 : 0));
+  }
+  CHECK(bench.indices == std::vector<std::uint64_t>{0, 1, 2, 3, 4, 5});
+  const ReorderSnapshot& tally = bench.assembler->tally();
+  CHECK(tally.malformed + tally.late + tally.skipped + tally.restarts == 0);
+  CHECK(bench.balanced());
+}
+
+TEST_CASE("frames after the last sequence number stay whole over losses and acquisitions",
+          "[reorder]") {
+  constexpr std::uint64_t NUMBERS = std::uint64_t{1} << 32;
+  constexpr std::uint32_t PACKETS = 700;
+  constexpr std::uint64_t FIRST = NUMBERS / PACKETS;
+  Bench bench(by_sequence_number(PACKETS));
+  const auto whole = [&](std::uint64_t batch) {
+    for (std::uint32_t slot = 0; slot < PACKETS; ++slot) bench.sequence(batch * PACKETS + slot);
+  };
+  whole(FIRST - 1);
+  // What is lost holds the last number.
+  whole(FIRST + 80);
+  whole(FIRST + 81);
+  bench.assembler->finish();
+  CHECK(bench.batches() == std::vector<std::uint32_t>{FIRST - 1, FIRST + 80, FIRST + 81});
+  CHECK(bench.assembler->tally().skipped == 80);
+  bench.frames.clear();
+
+  SECTION("the instrument goes on in the next acquisition") {
+    bench.assembler->begin_epoch(0, bench.now, std::nullopt);
+    // The rest of an earlier frame.
+    bench.sequence((FIRST + 81) * PACKETS + 9);
+    whole(FIRST + 82);
+    whole(FIRST + 83);
+    bench.assembler->finish();
+    CHECK(bench.batches() == std::vector<std::uint32_t>{FIRST + 82, FIRST + 83});
+  }
+  SECTION("the instrument begins anew in the next acquisition") {
+    bench.now += IDLE_NS;
+    bench.assembler->begin_epoch(0, bench.now, std::nullopt);
+    const std::uint32_t lost = GENERATE(0U, 1U);
+    for (const std::uint32_t batch : {0U, 1U, 2U})
+      for (std::uint32_t slot = lost; slot < PACKETS; ++slot)
+        bench.sequence(batch * PACKETS + slot);
+    bench.assembler->finish();
+    CHECK(bench.batches() == std::vector<std::uint32_t>{0, 1, 2});
+    CHECK(bench.frames[2].packets == PACKETS - lost);
+  }
+  SECTION("the instrument begins anew after a pause") {
+    bench.now += PAUSE_NS;
+    whole(0);
+    whole(1);
+    CHECK(bench.batches() == std::vector<std::uint32_t>{0, 1});
+    CHECK(bench.assembler->tally().restarts == 1);
+  }
+  SECTION("a packet from long ago is late") {
+    bench.sequence(5 * PACKETS);
+    CHECK(bench.assembler->tally().late == 1);
+    whole(FIRST + 82);
+    CHECK(bench.batches() == std::vector<std::uint32_t>{FIRST + 82});
+  }
+  CHECK(bench.assembler->tally().malformed == 0);
+  CHECK(bench.balanced());
+}
+
+TEST_CASE("modules with counters of their own go on after the last number", "[reorder]") {
+  constexpr std::uint64_t NUMBERS = std::uint64_t{1} << 32;
+  constexpr std::uint32_t STRIDE = 94;
+  constexpr std::uint64_t FIRST = NUMBERS / STRIDE - 1;
+  Bench bench(by_sequence_number(2 * STRIDE, STRIDE));
+  for (std::uint64_t batch = FIRST; batch < FIRST + 4; ++batch) {
+    for (std::uint32_t slot = 0; slot < STRIDE; ++slot) {
+      for (const std::uint32_t flow : {0U, 1U})
+        bench.sequence(batch * STRIDE + slot, static_cast<std::uint8_t>(1 + flow), 0, flow);
+    }
+  }
+  CHECK(bench.batches() == std::vector<std::uint32_t>{FIRST, FIRST + 1, FIRST + 2, FIRST + 3});
+  for (const Seen& frame : bench.frames) {
+    CHECK(frame.packets == 2 * STRIDE);
+    CHECK(frame.bytes.front() == 1);
+    CHECK(frame.bytes.back() == 2);
+  }
 }
 
 TEST_CASE("frames are delivered in the order of their numbers", "[reorder]") {

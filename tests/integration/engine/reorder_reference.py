@@ -125,8 +125,11 @@ class Reference:
         else:
             self.slots = self.keys["packets_per_batch"]
         self.of_flow = self.stride or self.slots
+        # Whether sequence numbers go on after the last one.
+        self.goes_on = self.method == "seq_packets_per_batch" and self.of_flow & self.of_flow - 1
         if self.method == "seq_packets_per_batch":
-            self.numbers = (1 << self.keys["sequence_number"]["bit_width"]) // self.of_flow
+            self.numbers = 1 << self.keys["sequence_number"]["bit_width"]
+            self.numbers //= 1 if self.goes_on else self.of_flow
         else:
             self.numbers = 1 << self.keys["batch_number"]["bit_width"]
         self.window = plan.get("window", min(2, max(1, self.numbers // 2)))
@@ -154,7 +157,7 @@ class Reference:
             sequence = self.number(packet, "sequence_number")
             if sequence is None:
                 return None
-            batch, slot = divmod(sequence, self.of_flow)
+            batch, slot = divmod(self.continued(sequence), self.of_flow)
         else:
             second = {
                 "seq_batch_number": "sequence_number",
@@ -175,6 +178,20 @@ class Reference:
                 return None
         return batch, slot + flow * self.stride, payload
 
+    def continued(self, sequence: int) -> int:
+        """Return the number as if there were more than 32 bits."""
+        if not self.goes_on:
+            return sequence
+        newest, lap = self.newest * self.of_flow, 1 << 32
+        same = newest - newest % lap + sequence
+        near = min((same, same + lap, same - lap), key=lambda number: abs(number - newest))
+        open_numbers = self.window * self.of_flow
+        few = (1 << 16) + 2 * open_numbers
+        if near >= 0 and abs(near - newest) < few and near != same:
+            return near
+        anew = sequence < few and newest - same > open_numbers
+        return sequence if anew and (self.fresh or not self.begun) else same
+
     def take(self, packet: Bytes, flow: int = 0) -> None:
         """Process the next packet."""
         self.counts["packets"] += 1
@@ -182,8 +199,10 @@ class Reference:
         fate = "malformed" if place is None else self.put(*place)
         if place is not None and self.paused and fate in ("late", "duplicate"):
             self.finish()
-            self.begin(place[0])
+            self.begun = False
             self.counts["restarts"] += 1
+            place = self.place(packet, flow)
+            assert place is not None
             fate = self.put(*place)
         self.counts[fate] += 1
 

@@ -90,8 +90,9 @@ def methods(draw: st.DrawFn, flows: int, element: int, apart: bool) -> tuple[Con
         return {name: {**keys, "first_packet": first}}, packets, elements
     exponent = draw(integers(0, 4))
     if name == "seq_packets_per_batch":
-        (sequence,) = draw(fields(exponent + 1))
-        packets = (1 << exponent) * (flows if apart else 1)
+        each = draw(st.just(1 << exponent) | integers(1, 16))
+        (sequence,) = draw(fields(exponent + 1 if each == 1 << exponent else 32))
+        packets = each * (flows if apart else 1)
         keys = {"sequence_number": sequence, "packets_per_batch": packets}
         return {name: keys}, packets, elements
     sequence, batch = draw(fields(exponent + 1, 1))
@@ -150,7 +151,7 @@ def plans(draw: st.DrawFn, udp_at: int) -> tuple[Config, int, int, int]:
 disturbances = st.fixed_dictionaries(
     {
         "seed": integers(0, 2**32),
-        "first": st.sampled_from(["zero", "end", "random"]),
+        "first": st.lists(st.sampled_from(["zero", "end", "random"]), min_size=3, max_size=3),
         "batches": integers(1, 7),
         "loss": st.sampled_from([0.0, 0.01, 0.3]),
         "twice": st.sampled_from([0.0, 0.01, 0.3]),
@@ -236,9 +237,11 @@ class Maker:
         """Return packets as they arrive; there are pauses between the lists."""
         rng = np.random.default_rng(how["seed"])
         runs = []
-        for _ in range(how["restarts"] + 1):
+        # Where sequence numbers go on after the last one, that is in a batch.
+        last = 2**32 // self.reference.of_flow if self.reference.goes_on else 0
+        for begin in how["first"][: how["restarts"] + 1]:
             made: list[tuple[Bytes, int]] = []
-            first = {"zero": 0, "end": -3, "random": int(rng.integers(0, 2**32))}[how["first"]]
+            first = {"zero": 0, "end": last - 3, "random": int(rng.integers(0, 2**32))}[begin]
             batches = range(first, first + how["batches"])
             sent = [(batch, slot) for batch in batches for slot in range(self.packets)]
             sent = [each for each in sent if rng.random() >= how["loss"]]
