@@ -63,14 +63,9 @@ struct Exported {
 }  // namespace
 
 void DeviceHold::wait_for_kernels() const noexcept {
-  if (!exported_.load(std::memory_order_relaxed) || forked()) return;
-  try {
-    const cuda::Context context("packets", gpu_);
-    context.driver().call().synchronize();
-  } catch (const std::exception&) {
-    // The GPU has failed, so nothing reads the memory.
-    return;
-  }
+  if (!exported_.load(std::memory_order_relaxed)) return;
+  // If the GPU has failed, nothing reads the memory.
+  cuda::with_context(gpu_, [](const cuda::Functions& call) { call.synchronize(); });
 }
 
 DeviceHold::~DeviceHold() {
@@ -183,7 +178,7 @@ py::capsule DeviceArray::export_as() const {
 }
 
 py::array DeviceArray::get() const {
-  if (hold_->forked()) {
+  if (cuda::Driver::forked()) {
     throw Error(
         Status::NOT_SUPPORTED,
         "the array was received before a fork, and CUDA does not work in the child; copy "

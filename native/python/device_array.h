@@ -2,7 +2,6 @@
 #pragma once
 
 #include <pybind11/numpy.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
@@ -34,13 +33,10 @@ class DeviceHold {
   /// waits after note_export(). Call without the interpreter lock.
   void wait_for_kernels() const noexcept;
   [[nodiscard]] int gpu() const noexcept { return gpu_; }
-  /// True in a child of fork(2), where CUDA does not work.
-  [[nodiscard]] bool forked() const noexcept { return getpid() != process_; }
 
  private:
   std::shared_ptr<const void> held_;
   int gpu_;
-  pid_t process_{getpid()};
   std::atomic<bool> exported_{false};
 };
 

@@ -1,7 +1,6 @@
 #include "device_packets.h"
 
 #include <pybind11/stl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <memory>
@@ -34,26 +33,20 @@ class DeviceBlock final : public memory::BufferOwner {
   DeviceBlock(std::size_t size, int gpu) : BufferOwner(WHAT, 0, false), gpu_(gpu) {
     const cuda::Context context(WHAT, gpu_);
     const cuda::Driver& driver = context.driver();
-    if (const cuda::Result result = driver.call().allocate(&base_, size); result != 0) {
+    if (const cuda::Result result = driver.call().allocate(base_.out(context), size); result != 0) {
       throw Error(Status::NO_FREE_PACKET_BUFFERS, "gather: GPU " + std::to_string(gpu_) +
                                                       " cannot allocate " + std::to_string(size) +
                                                       " bytes (" + driver.text_of(result) +
                                                       "); gather into an existing array (out)");
     }
   }
-  DeviceBlock(const DeviceBlock&) = delete;
-  DeviceBlock& operator=(const DeviceBlock&) = delete;
-  ~DeviceBlock() override {
-    // CUDA does not work in a forked child.
-    if (getpid() == process_) with_gpu([this](const cuda::Functions& call) { call.free(base_); });
-  }
 
-  [[nodiscard]] std::uint64_t base() const noexcept { return base_; }
+  [[nodiscard]] std::uint64_t base() const noexcept { return base_.get(); }
   void give(const std::uint32_t*, std::uint32_t) noexcept override {}
   [[nodiscard]] bool copy_to_host(const void* data, void* to,
                                   std::size_t bytes) const noexcept override {
     bool copied = false;
-    with_gpu([&](const cuda::Functions& call) {
+    cuda::with_context(gpu_, [&](const cuda::Functions& call) {
       void* stream = nullptr;
       if (call.make_stream(&stream, cuda::STREAM_FLAGS) != 0) return;
       copied = call.copy_to_host(to, reinterpret_cast<std::uintptr_t>(data), bytes, stream) == 0 &&
@@ -66,20 +59,8 @@ class DeviceBlock final : public memory::BufferOwner {
  private:
   static constexpr const char* WHAT = "an array of gathered packets";
 
-  template <typename Use>
-  void with_gpu(Use use) const noexcept {
-    try {
-      const cuda::Context context(WHAT, gpu_);
-      use(context.driver().call());
-    } catch (const std::exception&) {
-      // The GPU has failed and its memory is lost.
-      return;
-    }
-  }
-
   int gpu_;
-  pid_t process_{getpid()};
-  std::uint64_t base_{0};
+  cuda::DeviceAllocation base_;
 };
 
 /// An array of another library on a GPU, by its `__cuda_array_interface__`.

@@ -30,7 +30,7 @@ class RegisteredMemory {
  public:
   /// The GPU must be current.
   RegisteredMemory(const Cufile& cufile, const memory::MemoryRegion& region)
-      : cufile_(cufile), memory_(region.hold()), base_(region.extent().base) {
+      : cufile_(cufile), memory_(region.hold()), base_(region.extent().base), gpu_(region.gpu()) {
     const std::lock_guard lock(mutex());
     State& state = states()[base_];
     if (state.users++ > 0) return;
@@ -45,13 +45,13 @@ class RegisteredMemory {
   }
   RegisteredMemory(const RegisteredMemory&) = delete;
   RegisteredMemory& operator=(const RegisteredMemory&) = delete;
-  /// The GPU must be current.
   ~RegisteredMemory() {
-    // CUDA does not work in a forked child.
-    if (getpid() != process_) return;
+    // Another thread of the parent may have had the lock.
+    if (Driver::forked()) return;
     const std::lock_guard lock(mutex());
     State& state = states()[base_];
-    if (--state.users == 0 && state.registered) cufile_.call().deregister_buffer(base_);
+    if (--state.users == 0 && state.registered)
+      with_context(gpu_, [this](const Functions&) { cufile_.call().deregister_buffer(base_); });
   }
 
  private:
@@ -73,7 +73,7 @@ class RegisteredMemory {
   const Cufile& cufile_;
   std::shared_ptr<const void> memory_;
   const void* base_;
-  pid_t process_{getpid()};
+  int gpu_;
 };
 
 /// A file registered with cuFile.
@@ -103,24 +103,11 @@ class CufileBackend final : public WriteBackend {
     const Context context(what_, region_.gpu());
     cufile_ = &Cufile::get();
     memory_ = std::make_unique<RegisteredMemory>(*cufile_, region);
-    try {
-      require_writable(directory);
-    } catch (...) {
-      memory_.reset();  // while the GPU is current
-      throw;
-    }
+    require_writable(directory);
   }
   CufileBackend(const CufileBackend&) = delete;
   CufileBackend& operator=(const CufileBackend&) = delete;
-  ~CufileBackend() override {
-    // CUDA does not work in a forked child.
-    if (getpid() != process_) return;
-    end();
-    with_gpu([this] {
-      memory_.reset();
-      return 0;
-    });
-  }
+  ~CufileBackend() override { end(); }
 
   [[nodiscard]] const char* name() const noexcept override { return "cufile"; }
   [[nodiscard]] std::string cufile_mode() const override { return cufile_->mode(); }
@@ -140,7 +127,7 @@ class CufileBackend final : public WriteBackend {
   }
 
   void end() noexcept override {
-    if (handle_.get() != nullptr && getpid() == process_) {
+    if (handle_.get() != nullptr && !Driver::forked()) {
       with_gpu([this] {
         handle_.close(*cufile_);
         return 0;
@@ -229,7 +216,6 @@ class CufileBackend final : public WriteBackend {
   std::unique_ptr<RegisteredMemory> memory_;
   File file_;
   CufileHandle handle_;
-  pid_t process_{getpid()};
 };
 
 std::unique_ptr<WriteBackend> make_backend(const memory::MemoryRegion& region,

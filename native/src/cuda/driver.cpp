@@ -28,10 +28,7 @@ void* context_of(const Driver& driver, const std::string& what, int gpu) {
                     (count == 1 ? "" : " to " + std::to_string(count - 1)));
   }
   void* context = nullptr;
-  if (const Result result = driver.call().retain_context(&context, gpu); result != 0) {
-    throw Error(Status::GENERIC_FAILURE, what + ": GPU " + std::to_string(gpu) +
-                                             " cannot be used: " + driver.text_of(result));
-  }
+  driver.require(driver.call().retain_context(&context, gpu), what, gpu);
   return kept.emplace(gpu, context).first->second;
 }
 
@@ -109,8 +106,7 @@ const std::string& Driver::why_absent() {
   static const auto& forked = *new std::string(
       "it does not work in a child made by fork of a process that has used it (multiprocessing: "
       "start method 'spawn')");
-  const Driver& driver = loaded();
-  return driver.process_ == getpid() ? driver.why_absent_ : forked;
+  return Driver::forked() ? forked : loaded().why_absent_;
 }
 
 std::string Driver::text_of(Result result) const {
@@ -132,6 +128,12 @@ const char* Driver::remedy(Result result) noexcept {
   if (result >= FIRST_FATAL && result <= LAST_FATAL && result != LAUNCH_OUT_OF_RESOURCES)
     return "start the program again";
   return "see the kernel log for errors of the GPU (dmesg)";
+}
+
+void Driver::require(Result result, const std::string& what, int gpu) const {
+  if (result == 0) return;
+  throw Error(Status::GENERIC_FAILURE,
+              what + ": GPU " + std::to_string(gpu) + " cannot be used: " + text_of(result));
 }
 
 Context::Context(const std::string& what, int gpu)

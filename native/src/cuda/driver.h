@@ -5,7 +5,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <string>
+#include <utility>
 
 namespace daqiri::cuda {
 
@@ -80,12 +82,16 @@ class Driver {
   static const Driver& get(const std::string& what);
   /// Why there is no driver or no GPU; empty: both are available.
   static const std::string& why_absent();
+  /// Whether this is a child made by fork(2) of a process that has used it.
+  static bool forked() noexcept { return loaded().process_ != getpid(); }
 
   [[nodiscard]] const Functions& call() const noexcept { return functions_; }
   /// "CUDA_ERROR_OUT_OF_MEMORY: out of memory".
   [[nodiscard]] std::string text_of(Result result) const;
   /// Advice for the user.
   static const char* remedy(Result result) noexcept;
+  /// Throws Error GENERIC_FAILURE if a call has failed; `what` names its user.
+  void require(Result result, const std::string& what, int gpu) const;
 
  private:
   Driver();
@@ -119,5 +125,52 @@ class Context {
   int gpu_;
   void* handle_;
 };
+
+/// Calls `use` with the GPU current on this thread. For destructors: no effect if the GPU has
+/// failed, and in a forked child, which has the objects of its parent.
+template <typename Use>
+void with_context(int gpu, Use use) noexcept {
+  if (Driver::forked()) return;
+  try {
+    const Context context("CUDA", gpu);
+    use(context.driver().call());
+  } catch (const std::exception&) {
+    return;
+  }
+}
+
+/// Owns what the driver has made, and destroys it with `destroy`.
+template <typename Handle, Result (*Functions::*destroy)(Handle)>
+class Owned {
+ public:
+  Owned() = default;
+  Owned(Handle handle, int gpu) noexcept : handle_(handle), gpu_(gpu) {}
+  Owned(Owned&& other) noexcept : handle_(std::exchange(other.handle_, {})), gpu_(other.gpu_) {}
+  Owned& operator=(Owned&&) = delete;
+  ~Owned() { reset(); }
+
+  [[nodiscard]] Handle get() const noexcept { return handle_; }
+  /// For the function that makes it.
+  [[nodiscard]] Handle* out(const Context& context) noexcept {
+    gpu_ = context.gpu();
+    return &handle_;
+  }
+  void reset() noexcept {
+    if (handle_ == Handle{}) return;
+    with_context(gpu_, [this](const Functions& call) { (call.*destroy)(handle_); });
+    handle_ = {};
+  }
+
+ private:
+  Handle handle_{};
+  int gpu_{0};
+};
+
+using DeviceAllocation = Owned<std::uint64_t, &Functions::free>;
+using HostAllocation = Owned<void*, &Functions::free_host>;
+using PinnedPages = Owned<void*, &Functions::unpin>;
+using LoadedModule = Owned<void*, &Functions::unload_module>;
+using Stream = Owned<void*, &Functions::destroy_stream>;
+using Event = Owned<void*, &Functions::destroy_event>;
 
 }  // namespace daqiri::cuda

@@ -109,7 +109,6 @@ FrameKernel::FrameKernel(const Context& context, const reorder::FrameKernel& ker
                          const std::string& what, void* stream)
     : name_(kernel.name),
       element_bytes_(kernel.element.bytes),
-      gpu_(context.gpu()),
       module_(compiled(context, kernel, what)) {
   int most = 0;
   if (context.driver().call().function_attribute(&most, MAX_THREADS_PER_BLOCK,
@@ -120,14 +119,9 @@ FrameKernel::FrameKernel(const Context& context, const reorder::FrameKernel& ker
                     " threads per block, but is launched with " + std::to_string(THREADS_OF_BLOCK) +
                     "; raise its __launch_bounds__, or let it use fewer registers");
   }
-  try {
-    copy_arrays(context, kernel, what, stream);
-  } catch (...) {
-    free_arrays(context.driver().call());
-    throw;
-  }
+  copy_arrays(context, kernel, what, stream);
   arguments_ = {&data_, &elements_};
-  for (std::uint64_t& array : arrays_) arguments_.push_back(&array);
+  for (DeviceAllocation& array : arrays_) arguments_.push_back(array.out(context));
 }
 
 void FrameKernel::copy_arrays(const Context& context, const reorder::FrameKernel& kernel,
@@ -136,7 +130,7 @@ void FrameKernel::copy_arrays(const Context& context, const reorder::FrameKernel
   const auto require = [&](Result result, const std::string& action, const std::string& fix) {
     if (result == 0) return;
     throw Error(Status::GENERIC_FAILURE, what + ": kernel '" + name_ + "': " + action + " GPU " +
-                                             std::to_string(gpu_) + " (" +
+                                             std::to_string(context.gpu()) + " (" +
                                              context.driver().text_of(result) + "); " + fix);
   };
   arrays_.reserve(kernel.arrays.size());
@@ -144,35 +138,18 @@ void FrameKernel::copy_arrays(const Context& context, const reorder::FrameKernel
     const auto& data = kernel.arrays[i].data;
     const std::string text =
         "array " + std::to_string(i) + " of " + std::to_string(data.size()) + " bytes ";
-    std::uint64_t address = 0;
-    require(call.allocate(&address, data.size()), text + "does not fit on",
+    DeviceAllocation& array = arrays_.emplace_back();
+    require(call.allocate(array.out(context), data.size()), text + "does not fit on",
             "lower num_bufs of regions there, or end other programs that use it");
-    arrays_.push_back(address);
-    require(call.copy_to_gpu(address, data.data(), data.size(), stream),
+    require(call.copy_to_gpu(array.get(), data.data(), data.size(), stream),
             text + "cannot be copied to", "start the program again");
   }
   // The application may change its arrays from now on.
-  void* event = nullptr;
-  Result result = call.make_event(&event, EVENT_FLAGS);
-  if (result == 0) {
-    result = call.record_event(event, stream);
-    if (result == 0) result = call.wait_for_event(event);
-    call.destroy_event(event);
-  }
+  Event event;
+  Result result = call.make_event(event.out(context), EVENT_FLAGS);
+  if (result == 0) result = call.record_event(event.get(), stream);
+  if (result == 0) result = call.wait_for_event(event.get());
   require(result, "arrays cannot be copied to", "start the program again");
-}
-
-void FrameKernel::free_arrays(const Functions& call) noexcept {
-  for (const std::uint64_t array : arrays_) call.free(array);
-}
-
-FrameKernel::~FrameKernel() {
-  try {
-    const Context context("kernel", gpu_);
-    free_arrays(context.driver().call());
-  } catch (const Error&) {
-    return;
-  }
 }
 
 Result FrameKernel::launch(const Functions& call, std::byte* data, std::size_t bytes,

@@ -25,8 +25,6 @@ class FrameKernel {
               void* stream);
   FrameKernel(const FrameKernel&) = delete;
   FrameKernel& operator=(const FrameKernel&) = delete;
-  /// No effect if the GPU has failed.
-  ~FrameKernel();
 
   /// One thread at a time, with the GPU current.
   Result launch(const Functions& call, std::byte* data, std::size_t bytes, void* stream) noexcept;
@@ -36,13 +34,11 @@ class FrameKernel {
  private:
   void copy_arrays(const Context& context, const reorder::FrameKernel& kernel,
                    const std::string& what, void* stream);
-  void free_arrays(const Functions& call) noexcept;
 
   std::string name_;
   std::size_t element_bytes_;
-  int gpu_;
   Module module_;
-  std::vector<std::uint64_t> arrays_;
+  std::vector<DeviceAllocation> arrays_;
   // Arguments of a launch.
   std::uint64_t data_{0};
   unsigned long long elements_{0};

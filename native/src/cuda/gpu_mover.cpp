@@ -1,6 +1,4 @@
 /// Copies payloads to frames with GPU kernels.
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -27,8 +25,6 @@ namespace daqiri::cuda {
 namespace {
 
 constexpr std::size_t NUM_LAUNCHES = 8;
-/// Per launch.
-constexpr std::size_t MOST_COPIES = 1024;
 /// A launch costs as much as some packets: copies of an open frame are collected so long, or until
 /// there are many. Meanwhile they keep the packets' buffers.
 constexpr std::uint64_t COLLECT_NS = 100'000;
@@ -38,11 +34,7 @@ constexpr std::size_t STAGING = std::size_t{4} << 20U;
 constexpr std::uintptr_t PER_THREAD_STREAM = 2;
 
 /// The copies of a launch, and their owners.
-struct Launch {
-  /// Both in pinned memory.
-  Copy* copies{nullptr};
-  std::byte* staging{nullptr};
-  void* event{nullptr};
+struct Launch : PinnedLaunch {
   std::size_t count{0};
   std::size_t staged{0};
   /// The kernel that processes a frame after the copies; null: none.
@@ -58,6 +50,10 @@ struct Launch {
   /// One for each copy, and one for a frame to process.
   std::array<Part, MOST_COPIES + 1> parts;
   std::size_t num_parts{0};
+
+  [[nodiscard]] std::byte* staging() const noexcept {
+    return reinterpret_cast<std::byte*>(copies() + MOST_COPIES);
+  }
 };
 
 /// Copies are collected until there is no space for more, a frame is closed, or some time has
@@ -80,26 +76,13 @@ class GpuMover final : public reorder::Mover {
         launches_(std::make_unique<std::array<Launch, NUM_LAUNCHES>>()) {
     finished_.resize(output.config().num_bufs_);
     const Context context(what_, gpu_);
+    kernel_.emplace(context, config, what_, Geometry::of(config.data_types_, plan.payload_bytes()));
     const Functions& call = context.driver().call();
-    try {
-      kernel_.emplace(context, config, what_,
-                      Geometry::of(config.data_types_, plan.payload_bytes()));
-      require(context, call.make_stream(&own_stream_, STREAM_FLAGS));
-      stream_ = own_stream_;
-      event_ = make_event(context);
-      for (Launch& launch : *launches_) {
-        void* memory = nullptr;
-        require(context,
-                call.allocate_host(&memory, sizeof(Copy) * MOST_COPIES + STAGING, HOST_FLAGS));
-        launch.copies = static_cast<Copy*>(memory);
-        launch.staging = reinterpret_cast<std::byte*>(launch.copies + MOST_COPIES);
-        require(context, call.make_event(&launch.event, EVENT_FLAGS));
-      }
-      thread_ = start_thread([this] { run(); });
-    } catch (...) {
-      free_all(context);
-      throw;
-    }
+    require(context, call.make_stream(own_stream_.out(context), STREAM_FLAGS));
+    stream_ = own_stream_.get();
+    require(context, call.make_event(event_->out(context), EVENT_FLAGS));
+    for (Launch& launch : *launches_) require(context, launch.make(context, STAGING));
+    thread_ = start_thread([this] { run(); });
   }
 
   ~GpuMover() override {
@@ -110,12 +93,6 @@ class GpuMover final : public reorder::Mover {
     }
     changed_.notify_all();
     thread_.join();
-    try {
-      free_all(Context(what_, gpu_));
-    } catch (const Error&) {
-      // The GPU has failed.
-      return;
-    }
   }
 
   void move(std::span<const reorder::Transfer> copies) noexcept override {
@@ -168,7 +145,8 @@ class GpuMover final : public reorder::Mover {
     if (kernel != nullptr) require_working();
     std::unique_ptr<FrameKernel> other;
     if (kernel != nullptr)
-      other = std::make_unique<FrameKernel>(Context(what_, gpu_), *kernel, what_, own_stream_);
+      other =
+          std::make_unique<FrameKernel>(Context(what_, gpu_), *kernel, what_, own_stream_.get());
     std::uint64_t begun = 0;
     {
       const std::lock_guard lock(callers);
@@ -187,24 +165,22 @@ class GpuMover final : public reorder::Mover {
     {
       const std::lock_guard lock(callers);
       flush();
-      void* const next = stream == nullptr ? own_stream_ : stream;
+      void* const next = stream == nullptr ? own_stream_.get() : stream;
       // A frame may be assembled in both streams.
       if (begun_ > 0 && next != stream_)
-        require(context, context.driver().call().let_stream_wait(next, at(begun_ - 1).event, 0));
+        require(context,
+                context.driver().call().let_stream_wait(next, at(begun_ - 1).event.get(), 0));
       stream_ = next;
       begun = begun_;
     }
     wait_for(begun);
   }
 
-  [[nodiscard]] std::shared_ptr<void> event() const override { return event_; }
+  [[nodiscard]] std::shared_ptr<void> event() const override { return {event_, event_->get()}; }
 
  private:
   void require(const Context& context, Result result) const {
-    if (result == 0) return;
-    throw Error(Status::GENERIC_FAILURE,
-                what_ + ": GPU " + std::to_string(gpu_) +
-                    " cannot be used: " + context.driver().text_of(result));
+    context.driver().require(result, what_, gpu_);
   }
 
   void require_working() const {
@@ -230,38 +206,10 @@ class GpuMover final : public reorder::Mover {
              "'s primary context, where the plan's frames are; make it there (cudaSetDevice)");
   }
 
-  /// Always complete, because it is never recorded. Bursts may hold it longer than this object
-  /// lives.
-  std::shared_ptr<void> make_event(const Context& context) const {
-    void* event = nullptr;
-    require(context, context.driver().call().make_event(&event, EVENT_FLAGS));
-    return {event, [what = what_, gpu = gpu_, process = getpid()](void* made) {
-              // CUDA does not work in a forked child.
-              if (getpid() != process) return;
-              try {
-                const Context current(what, gpu);
-                current.driver().call().destroy_event(made);
-              } catch (const Error&) {
-                return;
-              }
-            }};
-  }
-
   /// Wait until launches before number `begun` are done. Must not be called with `callers` held.
   void wait_for(std::uint64_t begun) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return done_ >= begun; });
-  }
-
-  void free_all(const Context& context) noexcept {
-    const Functions& call = context.driver().call();
-    for (Launch& launch : *launches_) {
-      if (launch.event != nullptr) call.destroy_event(launch.event);
-      if (launch.copies != nullptr) call.free_host(launch.copies);
-    }
-    if (own_stream_ != nullptr) call.destroy_stream(own_stream_);
-    kernel_.reset();
-    frame_kernel_.reset();
   }
 
   bool is_pinned(const memory::BufferOwner& owner) noexcept {
@@ -281,7 +229,7 @@ class GpuMover final : public reorder::Mover {
     for (std::size_t done = 0; done < each.bytes;) {
       const std::size_t bytes = std::min(each.bytes - done, STAGING);
       Launch& launch = room(bytes);
-      std::byte* const staged = launch.staging + launch.staged;
+      std::byte* const staged = launch.staging() + launch.staged;
       std::memcpy(staged, each.from + done, bytes);
       // Align the next one to 16 bytes.
       launch.staged += (bytes + 15) / 16 * 16;
@@ -295,13 +243,13 @@ class GpuMover final : public reorder::Mover {
   /// Returns a launch with space for one more copy and for this many staged bytes.
   Launch& room(std::size_t staged) noexcept {
     const Launch& current = at(begun_);
-    if (current.count == MOST_COPIES || current.staged + staged > STAGING) launch();
+    if (current.count == Launch::MOST_COPIES || current.staged + staged > STAGING) launch();
     return at(begun_);
   }
 
   void add(Launch& launch, std::uint32_t frame, const Copy& copy, memory::BufferOwner* owner,
            std::uint32_t buffer) noexcept {
-    launch.copies[launch.count++] = copy;
+    launch.copies()[launch.count++] = copy;
     add_part(launch, {frame, owner, buffer});
   }
 
@@ -320,11 +268,11 @@ class GpuMover final : public reorder::Mover {
       use_gpu(
           [&](const Functions& call) {
             Result result = 0;
-            if (full.count > 0) result = kernel_->launch(call, full.copies, full.count, stream_);
+            if (full.count > 0) result = kernel_->launch(call, full.copies(), full.count, stream_);
             if (result == 0 && full.next != nullptr)
               result = full.next->launch(call, full.frame, full.frame_bytes, stream_);
             // Record the event also after a failure, because copies may be in progress.
-            const Result recorded = call.record_event(full.event, stream_);
+            const Result recorded = call.record_event(full.event.get(), stream_);
             return result == 0 ? recorded : result;
           },
           frame_kernel_.get());
@@ -343,7 +291,8 @@ class GpuMover final : public reorder::Mover {
     retiring_ = true;
     const Launch& oldest = at(done_);
     lock.unlock();
-    use_gpu([&](const Functions& call) { return call.wait_for_event(oldest.event); }, oldest.next);
+    use_gpu([&](const Functions& call) { return call.wait_for_event(oldest.event.get()); },
+            oldest.next);
     for (std::size_t i = 0; i < oldest.num_parts; ++i) {
       const Launch::Part& part = oldest.parts[i];
       if (part.owner != nullptr) part.owner->give(&part.buffer, 1);
@@ -411,12 +360,14 @@ class GpuMover final : public reorder::Mover {
   std::string what_;
   int gpu_;
   reorder::FrameWaiter& waiter_;
-  std::optional<Kernel> kernel_;
+  /// Always complete, because it is never recorded. Bursts may hold it longer than this object
+  /// lives.
+  std::shared_ptr<Event> event_{std::make_shared<Event>()};
   std::unique_ptr<FrameKernel> frame_kernel_;
-  void* own_stream_{nullptr};
+  std::optional<Kernel> kernel_;
+  Stream own_stream_;
   /// Stream of the launches; used by callers.
   void* stream_{nullptr};
-  std::shared_ptr<void> event_;
   reorder::OpenCopies open_;
   std::unique_ptr<std::array<Launch, NUM_LAUNCHES>> launches_;
   /// When copies of the present launch were first seen; 0: there are none, or not yet. And whether

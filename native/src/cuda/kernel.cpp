@@ -91,4 +91,11 @@ Result Kernel::launch(const Functions& call, const Copy* copies, std::size_t cou
                      0, stream, static_cast<void**>(arguments), nullptr);
 }
 
+Result PinnedLaunch::make(const Context& context, std::size_t more) noexcept {
+  const Functions& call = context.driver().call();
+  const Result result =
+      call.allocate_host(memory.out(context), sizeof(Copy) * MOST_COPIES + more, HOST_FLAGS);
+  return result == 0 ? call.make_event(event.out(context), EVENT_FLAGS) : result;
+}
+
 }  // namespace daqiri::cuda

@@ -1,6 +1,7 @@
 /// The kernel that copies payloads to frames.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -48,6 +49,18 @@ class Kernel {
  private:
   Geometry geometry_;
   Module module_;
+};
+
+/// The copies of a launch, in pinned memory, and the event after them.
+struct PinnedLaunch {
+  static constexpr std::uint32_t MOST_COPIES = 1024;
+
+  HostAllocation memory;
+  Event event;
+
+  /// With `more` bytes behind the copies.
+  Result make(const Context& context, std::size_t more = 0) noexcept;
+  [[nodiscard]] Copy* copies() const noexcept { return static_cast<Copy*>(memory.get()); }
 };
 
 }  // namespace daqiri::cuda

@@ -14,38 +14,24 @@ constexpr int CAPABILITY_MINOR = 76;
 }  // namespace
 
 Module::Module(const Context& context, const std::string& source, const std::string& function,
-               const std::string& what)
-    : gpu_(context.gpu()) {
+               const std::string& what) {
   const Driver& driver = context.driver();
   const Functions& call = driver.call();
-  const auto require = [&](Result result) {
-    if (result != 0)
-      throw Error(Status::GENERIC_FAILURE, what + ": GPU " + std::to_string(gpu_) +
-                                               " cannot be used: " + driver.text_of(result));
-  };
+  const int gpu = context.gpu();
+  const auto require = [&](Result result) { driver.require(result, what, gpu); };
   int major = 0;
   int minor = 0;
   int version = 0;
-  require(call.attribute(&major, CAPABILITY_MAJOR, gpu_));
-  require(call.attribute(&minor, CAPABILITY_MINOR, gpu_));
+  require(call.attribute(&major, CAPABILITY_MAJOR, gpu));
+  require(call.attribute(&minor, CAPABILITY_MINOR, gpu));
   require(call.version(&version));
   const std::string code = compile(source, major, minor, version / 1000);
-  require(call.load_module(&module_, code.data()));
-  if (const Result result = call.find_function(&function_, module_, function.c_str());
+  require(call.load_module(module_.out(context), code.data()));
+  if (const Result result = call.find_function(&function_, module_.get(), function.c_str());
       result != 0) {
-    call.unload_module(module_);
     throw Error(Status::INVALID_PARAMETER,
                 what + ": the source has no kernel '" + function + "' (" + driver.text_of(result) +
                     "); define it as extern \"C\" __global__ void " + function + "(...)");
-  }
-}
-
-Module::~Module() {
-  try {
-    const Context context("kernel", gpu_);
-    context.driver().call().unload_module(module_);
-  } catch (const Error&) {
-    return;
   }
 }
 

@@ -13,16 +13,11 @@ class Module {
   /// the user of the kernel.
   Module(const Context& context, const std::string& source, const std::string& function,
          const std::string& what);
-  Module(const Module&) = delete;
-  Module& operator=(const Module&) = delete;
-  /// No effect if the GPU has failed.
-  ~Module();
 
   [[nodiscard]] void* function() const noexcept { return function_; }
 
  private:
-  int gpu_;
-  void* module_{nullptr};
+  LoadedModule module_;
   void* function_{nullptr};
 };
 

@@ -1,7 +1,5 @@
 #include "cuda/packet_copies.h"
 
-#include <unistd.h>
-
 #include <utility>
 
 #include "daqiri/error.h"
@@ -9,6 +7,8 @@
 namespace daqiri::cuda {
 
 namespace {
+
+constexpr std::uint32_t MOST_COPIES = PinnedLaunch::MOST_COPIES;
 
 /// A kernel that copies bytes unchanged, and fills with zeros.
 Kernel make_kernel(const std::string& what, int gpu) {
@@ -19,46 +19,22 @@ Kernel make_kernel(const std::string& what, int gpu) {
 }  // namespace
 
 PacketCopies::PacketCopies(std::ptrdiff_t distance, std::string what, int gpu)
-    : DeviceCopies(distance),
-      what_(std::move(what)),
-      gpu_(gpu),
-      process_(getpid()),
-      kernel_(make_kernel(what_, gpu_)) {
+    : DeviceCopies(distance), what_(std::move(what)), gpu_(gpu), kernel_(make_kernel(what_, gpu_)) {
   const Context context(what_, gpu_);
-  const Functions& call = context.driver().call();
-  try {
-    require(context, call.make_stream(&stream_, STREAM_FLAGS));
-    for (Launch& launch : launches_) {
-      void* memory = nullptr;
-      require(context, call.allocate_host(&memory, sizeof(Copy) * MOST_COPIES, HOST_FLAGS));
-      launch.copies = static_cast<Copy*>(memory);
-      require(context, call.make_event(&launch.event, EVENT_FLAGS));
-    }
-  } catch (...) {
-    free_all(context);
-    throw;
-  }
+  require(context, context.driver().call().make_stream(stream_.out(context), STREAM_FLAGS));
+  for (PinnedLaunch& launch : launches_) require(context, launch.make(context));
 }
 
 PacketCopies::~PacketCopies() {
-  // CUDA does not work in a forked child.
-  if (getpid() != process_) return;
-  try {
-    const Context context(what_, gpu_);
-    // Kernels may be running.
-    context.driver().call().wait_for_stream(stream_);
-    free_all(context);
-  } catch (const Error&) {
-    // The GPU has failed.
-    return;
-  }
+  // Kernels may be running.
+  with_context(gpu_, [this](const Functions& call) { call.wait_for_stream(stream_.get()); });
 }
 
 cudaEvent_t PacketCopies::to_device(const Packets& packets, cudaEvent_t after) {
   const std::lock_guard lock(mutex_);
   const Context context(what_, gpu_);
   if (after != nullptr)
-    require(context, context.driver().call().let_stream_wait(stream_, after, 0));
+    require(context, context.driver().call().let_stream_wait(stream_.get(), after, 0));
   begun_ = copy(context, packets, &PacketCopies::on_device);
   return static_cast<cudaEvent_t>(begun_);
 }
@@ -124,15 +100,15 @@ template <typename Fill>
 void* PacketCopies::launch(const Context& context, std::uint32_t packets, Fill fill) {
   const Functions& call = context.driver().call();
   for (std::uint32_t done = 0;;) {
-    Launch& next = launches_[next_];
+    const PinnedLaunch& next = launches_[next_];
     // The GPU may still read its copies; an event that was never recorded is complete. Reusing an
     // event means that its waiters also wait for later launches.
-    require(context, call.wait_for_event(next.event));
-    const std::uint32_t n = fill(done, next.copies);
-    if (n > 0) require(context, kernel_.launch(call, next.copies, n, stream_));
-    require(context, call.record_event(next.event, stream_));
+    require(context, call.wait_for_event(next.event.get()));
+    const std::uint32_t n = fill(done, next.copies());
+    if (n > 0) require(context, kernel_.launch(call, next.copies(), n, stream_.get()));
+    require(context, call.record_event(next.event.get(), stream_.get()));
     next_ = (next_ + 1) % launches_.size();
-    if (done == packets) return next.event;
+    if (done == packets) return next.event.get();
   }
 }
 
@@ -141,15 +117,6 @@ void PacketCopies::require(const Context& context, Result result) const {
   throw Error(Status::GENERIC_FAILURE,
               what_ + ": packets cannot be copied on GPU " + std::to_string(gpu_) + " (" +
                   context.driver().text_of(result) + "); " + Driver::remedy(result));
-}
-
-void PacketCopies::free_all(const Context& context) noexcept {
-  const Functions& call = context.driver().call();
-  for (Launch& launch : launches_) {
-    if (launch.event != nullptr) call.destroy_event(launch.event);
-    if (launch.copies != nullptr) call.free_host(launch.copies);
-  }
-  if (stream_ != nullptr) call.destroy_stream(stream_);
 }
 
 }  // namespace daqiri::cuda

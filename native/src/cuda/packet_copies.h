@@ -1,8 +1,6 @@
 /// Copies packets to a GPU and back.
 #pragma once
 
-#include <sys/types.h>
-
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -32,14 +30,6 @@ class PacketCopies final : public memory::DeviceCopies {
   [[nodiscard]] int gpu() const noexcept override { return gpu_; }
 
  private:
-  /// Per launch.
-  static constexpr std::uint32_t MOST_COPIES = 1024;
-  struct Launch {
-    /// In pinned memory.
-    Copy* copies{nullptr};
-    void* event{nullptr};
-  };
-
   // Called with the mutex held. They return the event of the last launch.
 
   /// Copy packets to their address on the other side.
@@ -49,15 +39,13 @@ class PacketCopies final : public memory::DeviceCopies {
   template <typename Fill>
   void* launch(const Context& context, std::uint32_t packets, Fill fill);
   void require(const Context& context, Result result) const;
-  void free_all(const Context& context) noexcept;
 
   std::string what_;
   int gpu_;
-  pid_t process_;
   Kernel kernel_;
   std::mutex mutex_;  // for the members below
-  void* stream_{nullptr};
-  std::array<Launch, 8> launches_;
+  Stream stream_;
+  std::array<PinnedLaunch, 8> launches_;
   std::size_t next_{0};
   /// Event of the latest copies to the GPU; null: there were none.
   void* begun_{nullptr};

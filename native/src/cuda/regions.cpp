@@ -24,53 +24,30 @@ constexpr int HOST_POINTER = 91;
 
 std::size_t host_page() noexcept { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
 
-/// Pinned pages that GPUs can access.
-class Pinned {
- public:
-  Pinned(const memory::RegionExtent& extent, const std::string& what, int gpu)
-      : base_(extent.base), gpu_(gpu) {
-    const Context context(what, gpu_);
-    const Driver& driver = context.driver();
-    int same_address = 0;
-    if (driver.call().attribute(&same_address, HOST_POINTER, gpu_) != 0 || same_address == 0) {
-      throw Error(Status::NOT_SUPPORTED,
-                  what + ": GPU " + std::to_string(gpu_) +
-                      " cannot use pinned memory at the CPU's addresses "
-                      "(CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM); use kind 'host' or 'huge'");
-    }
-    const Result result = driver.call().pin(base_, extent.bytes, HOST_FLAGS);
-    if (result == 0) return;
-    throw Error(Status::NO_FREE_PACKET_BUFFERS, what + ": " + std::to_string(extent.bytes) +
-                                                    " bytes cannot be pinned for the GPU (" +
-                                                    driver.text_of(result) +
-                                                    "); lower num_bufs or buf_size");
+/// Pins pages so that GPUs can access them. Throws Error.
+PinnedPages pin(const memory::RegionExtent& extent, const std::string& what, int gpu) {
+  const Context context(what, gpu);
+  const Driver& driver = context.driver();
+  int same_address = 0;
+  if (driver.call().attribute(&same_address, HOST_POINTER, gpu) != 0 || same_address == 0) {
+    throw Error(Status::NOT_SUPPORTED,
+                what + ": GPU " + std::to_string(gpu) +
+                    " cannot use pinned memory at the CPU's addresses "
+                    "(CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM); use kind 'host' or 'huge'");
   }
-  Pinned(const Pinned&) = delete;
-  Pinned& operator=(const Pinned&) = delete;
-  ~Pinned() {
-    // CUDA does not work in a forked child.
-    if (getpid() != process_) return;
-    try {
-      const Context context("memory region", gpu_);
-      context.driver().call().unpin(base_);
-    } catch (const Error&) {
-      // The GPU has failed, and the pages are no longer pinned.
-      return;
-    }
-  }
-
- private:
-  void* base_;
-  int gpu_;
-  pid_t process_{getpid()};
-};
+  const Result result = driver.call().pin(extent.base, extent.bytes, HOST_FLAGS);
+  if (result == 0) return {extent.base, gpu};
+  throw Error(Status::NO_FREE_PACKET_BUFFERS,
+              what + ": " + std::to_string(extent.bytes) + " bytes cannot be pinned for the GPU (" +
+                  driver.text_of(result) + "); lower num_bufs or buf_size");
+}
 
 class PinnedRegion final : public memory::MemoryRegion {
  public:
   PinnedRegion(const MemoryRegionConfig& config, memory::HostPages&& pages)
-      : MemoryRegion(config, pages.extent(), true), pages_(std::move(pages)) {
-    pinned_.emplace(extent(), "memory region '" + config.name_ + "'", 0);
-  }
+      : MemoryRegion(config, pages.extent(), true),
+        pages_(std::move(pages)),
+        pinned_(pin(extent(), "memory region '" + config.name_ + "'", 0)) {}
 
  private:
   void free_memory() noexcept override {
@@ -79,7 +56,7 @@ class PinnedRegion final : public memory::MemoryRegion {
   }
 
   std::optional<memory::HostPages> pages_;
-  std::optional<Pinned> pinned_;
+  PinnedPages pinned_;
 };
 
 std::unique_ptr<memory::MemoryRegion> allocate_pinned(const MemoryRegionConfig& config,
@@ -97,19 +74,16 @@ class DeviceMemory {
     const Functions& call = context.driver().call();
     // Aligned to a page of the host, as required for dma-bufs.
     const std::size_t page = host_page();
-    Result result = call.allocate(&allocated_, extent_.bytes + page);
-    if (result == 0) {
-      result = call.make_event(&copies_->done, EVENT_FLAGS);
-      if (result == 0) result = call.make_stream(&copies_->stream, STREAM_FLAGS);
-      // Clear data that other programs left in the memory.
-      if (result == 0) result = call.fill(allocated_, 0, extent_.bytes + page, copies_->stream);
-      if (result == 0) result = call.wait_for_stream(copies_->stream);
-      if (result != 0) {
-        copies_->free(call);
-        call.free(allocated_);
-      }
-    }
+    Result result = call.allocate(allocated_.out(context), extent_.bytes + page);
+    if (result == 0) result = call.make_event(copies_->done.out(context), EVENT_FLAGS);
+    if (result == 0) result = call.make_stream(copies_->stream.out(context), STREAM_FLAGS);
+    void* const stream = copies_->stream.get();
+    // Clear data that other programs left in the memory.
+    if (result == 0) result = call.fill(allocated_.get(), 0, extent_.bytes + page, stream);
+    if (result == 0) result = call.wait_for_stream(stream);
     if (result != 0) {
+      copies_.reset();
+      allocated_.reset();
       std::string text = what_;
       text.append(": GPU ").append(std::to_string(gpu_)).append(" cannot allocate ");
       text.append(std::to_string(extent_.bytes + page)).append(" bytes (");
@@ -124,21 +98,7 @@ class DeviceMemory {
                   text + "; lower num_bufs or buf_size, or end other programs that use it");
     }
     // NOLINTNEXTLINE(performance-no-int-to-ptr): an address of the GPU
-    extent_.base = reinterpret_cast<std::byte*>((allocated_ + page - 1) / page * page);
-  }
-  DeviceMemory(DeviceMemory&& other) noexcept
-      : extent_(std::exchange(other.extent_, {})),
-        allocated_(other.allocated_),
-        what_(std::move(other.what_)),
-        gpu_(other.gpu_),
-        copies_(std::move(other.copies_)) {}
-  DeviceMemory& operator=(DeviceMemory&&) = delete;
-  ~DeviceMemory() {
-    if (extent_.base == nullptr) return;
-    with_gpu([this](const Functions& call) {
-      copies_->free(call);
-      return call.free(allocated_);
-    });
+    extent_.base = reinterpret_cast<std::byte*>((allocated_.get() + page - 1) / page * page);
   }
 
   [[nodiscard]] const memory::RegionExtent& extent() const noexcept { return extent_; }
@@ -163,19 +123,19 @@ class DeviceMemory {
   [[nodiscard]] std::string read(const void* data, void* to, std::size_t bytes) const {
     const std::lock_guard lock(copies_->mutex);
     return with_gpu([&](const Functions& call) {
-      Result result = call.copy_to_host(to, address_of(data), bytes, copies_->stream);
+      void* const stream = copies_->stream.get();
+      Result result = call.copy_to_host(to, address_of(data), bytes, stream);
       if (result != 0) return result;
       // Waiting for the stream itself would keep a core busy.
-      result = call.record_event(copies_->done, copies_->stream);
-      return result == 0 ? call.wait_for_event(copies_->done) : result;
+      result = call.record_event(copies_->done.get(), stream);
+      return result == 0 ? call.wait_for_event(copies_->done.get()) : result;
     });
   }
 
  private:
   template <typename Use>
   std::string with_gpu(Use use) const {
-    // CUDA does not work in a forked child.
-    if (getpid() != process_) return what_ + " belongs to the process that opened the engine";
+    if (Driver::forked()) return what_ + " belongs to the process that opened the engine";
     try {
       const Context context(what_, gpu_);
       const Result result = use(context.driver().call());
@@ -188,21 +148,15 @@ class DeviceMemory {
   /// A separate stream for copies; one copy at a time.
   struct Copies {
     std::mutex mutex;
-    void* stream{nullptr};
-    void* done{nullptr};
-
-    void free(const Functions& call) noexcept {
-      if (stream != nullptr) call.destroy_stream(stream);
-      if (done != nullptr) call.destroy_event(done);
-    }
+    Event done;
+    Stream stream;
   };
 
   memory::RegionExtent extent_;
-  std::uint64_t allocated_{0};
+  DeviceAllocation allocated_;
   std::string what_;
   int gpu_;
   std::unique_ptr<Copies> copies_{std::make_unique<Copies>()};
-  pid_t process_{getpid()};
 };
 
 /// Copies in pinned memory, from which disks read and to which GPUs copy at full rate.
@@ -215,30 +169,18 @@ class PinnedMirror final : public memory::HostMirror {
     stride_ = (region.buf_size() + page - 1) / page * page;
     const std::size_t bytes = stride_ * region.config().num_bufs_;
     const Context context(what(), region.gpu());
-    void* base = nullptr;
-    if (const Result result = context.driver().call().allocate_host(&base, bytes, HOST_FLAGS);
-        result != 0) {
+    const Result result =
+        context.driver().call().allocate_host(base_.out(context), bytes, HOST_FLAGS);
+    if (result != 0) {
       throw Error(Status::NO_FREE_PACKET_BUFFERS,
                   what() + ", which is on a GPU: recording needs " + std::to_string(bytes) +
                       " bytes of pinned memory (" + context.driver().text_of(result) +
                       "); lower num_bufs or buf_size");
     }
-    base_ = static_cast<std::byte*>(base);
-  }
-  PinnedMirror(const PinnedMirror&) = delete;
-  PinnedMirror& operator=(const PinnedMirror&) = delete;
-  ~PinnedMirror() override {
-    if (getpid() != process_) return;
-    try {
-      const Context context(what(), region_.gpu());
-      context.driver().call().free_host(base_);
-    } catch (const Error&) {
-      return;
-    }
   }
 
   std::byte* copy(std::uint32_t buffer, std::size_t bytes) override {
-    std::byte* const place = base_ + buffer * stride_;
+    std::byte* const place = static_cast<std::byte*>(base_.get()) + buffer * stride_;
     const std::string problem = memory_->read(region_.address(buffer), place, bytes);
     if (!problem.empty()) {
       throw Error(Status::GENERIC_FAILURE, what() + ": frames cannot be copied from GPU " +
@@ -254,8 +196,7 @@ class PinnedMirror final : public memory::HostMirror {
   const memory::MemoryRegion& region_;
   std::shared_ptr<const DeviceMemory> memory_;
   std::size_t stride_;
-  std::byte* base_;
-  pid_t process_{getpid()};
+  HostAllocation base_;
 };
 
 Error given_back(const memory::MemoryRegion& region) {
@@ -324,11 +265,11 @@ class StagedRegion final : public memory::MemoryRegion {
   struct Memory {
     Memory(memory::HostPages&& taken, const std::string& what, int gpu)
         : pages(std::move(taken)),
-          pinned(pages.extent(), what, gpu),
+          pinned(pin(pages.extent(), what, gpu)),
           device(pages.extent(), what, gpu) {}
 
     memory::HostPages pages;
-    Pinned pinned;
+    PinnedPages pinned;
     DeviceMemory device;
   };
 
