@@ -25,6 +25,9 @@ namespace daqiri::cuda {
 namespace {
 
 constexpr std::size_t NUM_LAUNCHES = 8;
+/// Free ones with which packets are taken: for them, and for a frame that they close. More frames
+/// of few packets, with a kernel, may still wait for the GPU.
+constexpr std::size_t SPARE_LAUNCHES = 3;
 /// A launch costs as much as some packets: copies of an open frame are collected so long, or until
 /// there are many. Meanwhile they keep the packets' buffers.
 constexpr std::uint64_t COLLECT_NS = 100'000;
@@ -93,6 +96,11 @@ class GpuMover final : public reorder::Mover {
     }
     changed_.notify_all();
     thread_.join();
+  }
+
+  void wait_for_room() noexcept override {
+    std::unique_lock lock(mutex_);
+    while (begun_ - done_ > NUM_LAUNCHES - SPARE_LAUNCHES) retire(lock);
   }
 
   void move(std::span<const reorder::Transfer> copies) noexcept override {
@@ -258,7 +266,7 @@ class GpuMover final : public reorder::Mover {
     launch.parts[launch.num_parts++] = part;
   }
 
-  /// Launch the collected copies; wait until another launch is free.
+  /// Launch the collected copies; wait until another launch is free, see `wait_for_room`.
   void launch() noexcept {
     Launch& full = at(begun_);
     collecting_since_ = 0;

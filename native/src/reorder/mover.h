@@ -59,6 +59,8 @@ class Copier {
 /// Performs copies. The destructor completes all of them.
 class Mover : public Copier {
  public:
+  /// Wait until copies can be taken without waiting for earlier ones. Any thread, without a lock.
+  virtual void wait_for_room() noexcept {}
   /// Write the fill value where no payload is copied; a whole number of elements.
   virtual void fill(std::uint32_t frame, std::byte* to, std::size_t bytes) noexcept = 0;
   /// All copies to a frame were requested: the kernel follows. Called before `close`.

@@ -88,6 +88,8 @@ void RunningPlan::take(std::span<const Packet> packets, std::uint64_t now_ns, bo
     return copies.perform(*this);
   }
   Mover* const mover = keep && !on_gpu() ? nullptr : mover_.get();
+  // Before the lock, which applications take, too.
+  if (mover != nullptr) mover->wait_for_room();
   const std::lock_guard lock(mutex_);
   assembler_.take(packets, now_ns, mover);
 }

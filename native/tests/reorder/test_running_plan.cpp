@@ -2,7 +2,9 @@
 #include <catch2/catch.hpp>
 
 #include <array>
+#include <atomic>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -23,6 +25,12 @@ class SlowMover final : public Mover {
     latest = nullptr;
   }
 
+  void wait_for_room() noexcept override {
+    if (!full) return;
+    waits = true;
+    waits.notify_all();
+    full.wait(true);
+  }
   void move(std::span<const Transfer> /*copies*/) noexcept override {}
   void fill(std::uint32_t /*frame*/, std::byte* /*to*/, std::size_t /*bytes*/) noexcept override {}
   Copies close(std::uint32_t frame) noexcept override {
@@ -40,6 +48,8 @@ class SlowMover final : public Mover {
   }
 
   static inline SlowMover* latest{nullptr};
+  std::atomic<bool> full{false};
+  std::atomic<bool> waits{false};
 
  private:
   FrameWaiter& waiter_;
@@ -131,6 +141,21 @@ TEST_CASE("frames are handed on when their payloads are there", "[reorder]") {
   CHECK(slow.plan->pop() == nullptr);
   CHECK(slow.plan->counters().lost == 1);
   CHECK(slow.output().available() == SlowPlan::BUFFERS);
+}
+
+TEST_CASE("applications do not wait while a poller waits for a mover", "[reorder]") {
+  const SlowPlan slow;
+  slow.send(1);
+  SlowMover::latest->full = true;
+  std::jthread poller([&] { slow.send(2); });
+  SlowMover::latest->waits.wait(false);
+  CHECK(slow.plan->counters().packets == 2);
+  slow.plan->begin_epoch(0, std::nullopt);
+  slow.plan->discard();
+  SlowMover::latest->full = false;
+  SlowMover::latest->full.notify_all();
+  poller.join();
+  CHECK(slow.plan->counters().packets == 4);
 }
 
 TEST_CASE("frames whose payloads are on their way are thrown away with others", "[reorder]") {
