@@ -1,6 +1,8 @@
 #include "storage/frame_layout.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <ctime>
 
 #include "reorder/plan.h"
 
@@ -51,6 +53,28 @@ Handle make_group(hid_t parent, const std::string& name, const char* kind) {
                LAY_OUT);
   set_text(group, "NX_class", kind);
   return group;
+}
+
+constexpr const char* START_TIME = "start_time";
+constexpr std::size_t TIME_LENGTH = sizeof "1970-01-01T00:00:00.000000000Z" - 1;
+
+/// Of fixed length, so that it can be written later.
+Handle time_type() {
+  Handle type(H5Tcopy(H5T_C_S1), H5Tclose, LAY_OUT);
+  require(H5Tset_size(type, TIME_LENGTH) >= 0 && H5Tset_strpad(type, H5T_STR_NULLPAD) >= 0,
+          LAY_OUT);
+  return type;
+}
+
+void make_start_time(hid_t entry) {
+  const Handle properties(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, LAY_OUT);
+  require(
+      H5Pset_obj_track_times(properties, false) >= 0 && H5Pset_layout(properties, H5D_COMPACT) >= 0,
+      LAY_OUT);
+  const Handle scalar(H5Screate(H5S_SCALAR), H5Sclose, LAY_OUT);
+  const Handle time(
+      H5Dcreate2(entry, START_TIME, time_type(), scalar, H5P_DEFAULT, properties, H5P_DEFAULT),
+      H5Dclose, LAY_OUT);
 }
 
 hid_t type_of(FrameColumn column) noexcept {
@@ -159,6 +183,7 @@ void make_frame_layout(hid_t file, const FrameForm& form, const FrameStorage& st
   set_text(root, "default", "entry");
   const Handle entry = make_group(root, "entry", "NXentry");
   set_text(entry, "default", "data");
+  make_start_time(entry);
   const Handle instrument = make_group(entry, "instrument", "NXinstrument");
   const Handle detector = make_group(instrument, form.plan, "NXdetector");
   const Handle plot = make_group(entry, "data", "NXdata");
@@ -206,6 +231,21 @@ void make_frame_layout(hid_t file, const FrameForm& form, const FrameStorage& st
   std::vector<hsize_t> extents{0};
   extents.insert(extents.end(), form.shape.begin(), form.shape.end());
   make("data", form.type(), extents, nullptr);
+}
+
+bool write_start_time(hid_t file, std::uint64_t time) {
+  constexpr std::uint64_t SECOND = 1'000'000'000;
+  const auto seconds = static_cast<std::time_t>(time / SECOND);
+  std::tm utc{};
+  gmtime_r(&seconds, &utc);
+  char text[64];
+  const std::size_t length = std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &utc);
+  std::snprintf(text + length, sizeof text - length, ".%09uZ",
+                static_cast<unsigned>(time % SECOND));
+  const Handle entry(H5Gopen2(file, "entry", H5P_DEFAULT), H5Gclose, LAY_OUT);
+  const Handle dataset(H5Dopen2(entry, START_TIME, H5P_DEFAULT), H5Dclose, LAY_OUT);
+  return H5Dwrite(dataset, time_type(), H5S_ALL, H5S_ALL, H5P_DEFAULT, text) >= 0 &&
+         H5Dflush(dataset) >= 0;
 }
 
 }  // namespace daqiri

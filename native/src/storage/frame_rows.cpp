@@ -107,6 +107,10 @@ Value FrameRows::at(FrameColumn column, std::size_t row) const noexcept {
   return value;
 }
 
+std::uint64_t FrameRows::first_time() const noexcept {
+  return at<std::uint64_t>(FrameColumn::TIMESTAMP, 0);
+}
+
 FileTally FrameRows::tally(FileTally before, std::size_t first, std::size_t end,
                            std::uint32_t bytes) const noexcept {
   for (std::size_t row = first; row < end; ++row) {

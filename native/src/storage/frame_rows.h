@@ -34,6 +34,8 @@ class FrameRows {
   [[nodiscard]] const std::byte* column(std::size_t column) const noexcept {
     return columns_[column].data();
   }
+  /// Arrival of the first row, ns; there must be one.
+  [[nodiscard]] std::uint64_t first_time() const noexcept;
   [[nodiscard]] std::uint32_t width(std::size_t column) const noexcept { return widths_[column]; }
   /// `before` plus frames [first, end) of `bytes` each.
   [[nodiscard]] FileTally tally(FileTally before, std::size_t first, std::size_t end,

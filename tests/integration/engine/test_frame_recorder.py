@@ -175,6 +175,8 @@ def test_files_are_nexus(source: Source, tmp_path: Path) -> None:
         kinds = [file[name].attrs["NX_class"] for name in groups]
         assert kinds == ["NXroot", "NXentry", "NXinstrument", "NXdetector", "NXdata"]
         assert file.attrs["default"] == "entry" and file["entry"].attrs["default"] == "data"
+        start = np.datetime64(int(file["entry/data/timestamp"][0]), "ns")
+        assert file["entry/start_time"].asstr()[()] == f"{start}Z"
         plot = file["entry/data"]
         assert plot.attrs["signal"] == "data"
         assert list(plot.attrs["axes"]) == ["timestamp", *["."] * (plot["data"].ndim - 1)]

@@ -1,17 +1,21 @@
 """Rows, counters and pixels of a camera that loses packets, recorded by a process that stalls."""
 
+import json
+import os
 import random
+import subprocess
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from waiting import wait_for
 
-from daqiri_ophyd.engine import Port
+from daqiri_ophyd.engine import Port, Recorder
 
 from .numbered_camera import camera, numbered_packets, together
 
@@ -64,24 +68,25 @@ class LossyCamera:
             self.sent += port.tx[0].send(udp, timeout=60.0)
 
 
-# Minutes of frames take as long to be looked at.
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("packets", [1, 8, 128])
-def test_row_i_is_image_i_whatever_is_lost(
-    tmp_path: Path, request: pytest.FixtureRequest, packets: int
-) -> None:
-    until = time.monotonic() + (200 if request.config.getoption("--slow") else 1)
+Trouble = Callable[[Recorder, int], AbstractContextManager[None]]
+
+
+def record_and_look(
+    folder: Path, packets: int, seconds: float, trouble: Trouble, on_error: Any = "stop"
+) -> int:
+    """Record acquisitions, each begun within `trouble`; return the frames that were not written."""
+    until = time.monotonic() + seconds
     with camera(packets, 64, window=4, fill=255) as source:
         plan, port = source.plan, source.engine.ports[0]
         lossy = LossyCamera(port, packets, 64, seed=packets)
         acquired = 0
-        with lossy.sending(), plan.record(tmp_path, held=True, roll_frames=5 * IMAGES) as recorder:
+        options = {"held": True, "roll_frames": 5 * IMAGES, "on_error": on_error}
+        with lossy.sending(), plan.record(folder, **options) as recorder:
             while acquired < 3 or time.monotonic() < until:
-                recorder.acquire(IMAGES)
+                with trouble(recorder, acquired):
+                    recorder.acquire(IMAGES)
                 wait_for(lambda: recorder.snapshot().acquired == IMAGES)
                 acquired += 1
-                # Frames come in all the same, so that buffers run out.
-                time.sleep(0.02 if acquired % 4 == 0 else 0)
         assert port.tx[0].wait_sent(60.0)
         wait_for(
             lambda: plan.counters().packets + port.rx[0].counters().dropped_total == lossy.sent
@@ -92,7 +97,7 @@ def test_row_i_is_image_i_whatever_is_lost(
     assert counters.malformed == 0
 
     files = recorder.files()
-    row = {name: together(files, name) for name in ("batch", "packets", "missing", "data")}
+    row = {name: together(files, name) for name in ("batch", "packets", "missing")}
     assert len(row["batch"]) == snapshot.frames == acquired * IMAGES
     assert snapshot.packets == row["packets"].sum()
     assert (row["packets"] + row["missing"] == packets).all()
@@ -102,12 +107,69 @@ def test_row_i_is_image_i_whatever_is_lost(
     # Nothing that was not sent, and nothing that is of another image.
     most = np.array([lossy.whole.get(number, 0) for number in row["batch"].tolist()])
     assert (row["packets"] <= most).all()
-    if not (counters.lost or queue.dropped_total or counters.late or counters.early):
+    lost = counters.lost or queue.dropped_total or counters.late or counters.early
+    if not (lost or snapshot.dropped):
         assert (row["packets"] == most).all()
-    there = row["data"] != 255
-    assert (there.sum(axis=(1, 2)) == row["packets"] * 64).all()
-    value = (row["batch"] % 251).astype(np.uint8)[:, np.newaxis, np.newaxis]
-    assert (there <= (row["data"] == value)).all()
+    for file in files:
+        one = {name: together([file], name) for name in ("batch", "packets", "data")}
+        there = one["data"] != 255
+        assert (there.sum(axis=(1, 2)) == one["packets"] * 64).all()
+        value = (one["batch"] % 251).astype(np.uint8)[:, np.newaxis, np.newaxis]
+        assert (there <= (one["data"] == value)).all()
     absent = int((row["packets"] == 0).sum())
-    assert absent <= counters.skipped + counters.lost
+    assert absent <= counters.skipped + counters.lost + snapshot.dropped
     assert sum(file.frames for file in files) == snapshot.frames
+    told = [json.loads(Path(f"{file.path}.json").read_text()) for file in files]
+    assert sum(each["frames"] for each in told) == snapshot.frames
+    assert sum(each["dropped_by_reason"].get("write_error", 0) for each in told) == snapshot.dropped
+    return snapshot.dropped
+
+
+def seconds(request: pytest.FixtureRequest) -> float:
+    return 200 if request.config.getoption("--slow") else 1
+
+
+# Minutes of frames take as long to be looked at.
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("packets", [1, 8, 128])
+def test_row_i_is_image_i_whatever_is_lost(
+    tmp_path: Path, request: pytest.FixtureRequest, packets: int
+) -> None:
+    @contextmanager
+    def stall(_: Recorder, acquired: int) -> Iterator[None]:
+        # Frames come in all the same, so that buffers run out.
+        long = acquired % 1000 == 999
+        time.sleep(20 if long else 0.02 if acquired % 4 == 1 else 0)
+        yield
+
+    assert record_and_look(tmp_path, packets, seconds(request), stall) == 0
+
+
+@pytest.mark.root
+@pytest.mark.timeout(900)
+def test_row_i_is_image_i_on_a_disk_that_is_full_now_and_then(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+
+    def mount(*options: str) -> None:
+        subprocess.run(["mount", *options, disk], check=True, capture_output=True)
+
+    @contextmanager
+    def full(recorder: Recorder, acquired: int) -> Iterator[None]:
+        if acquired % 5 != 1:
+            yield
+            return
+        dropped, now = recorder.snapshot().dropped, os.statvfs(disk)
+        # What it has.
+        mount("-o", f"remount,size={(now.f_blocks - now.f_bfree) * now.f_frsize}")
+        yield
+        wait_for(lambda: recorder.snapshot().dropped > dropped)
+        mount("-o", "remount,size=8g")
+
+    mount("-t", "tmpfs", "-o", "size=8g", "tmpfs")
+    try:
+        assert record_and_look(disk, 8, seconds(request), full, "resume") > 0
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
