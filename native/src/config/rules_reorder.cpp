@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint64_t USUAL_TIMEOUT_US = 10'000;
 /// Packets of a batch, of numbers that it does not divide: open batches are few of the numbers.
-constexpr std::uint32_t MOST_ANY_PACKETS = 1U << 24;
+constexpr std::uint32_t MOST_ANY_PACKETS = 1U << 17;
 
 using reorder::bits_of;
 
@@ -201,9 +201,9 @@ struct Plan {
       if (at.bad() || method["packets_per_batch"].bad()) return false;
       const std::uint32_t stride = reorder::stride_of(plan);
       if (stride == 0 || (numbers % stride != 0 && (width < 32 || stride > MOST_ANY_PACKETS)))
-        at.error("found ", stride, "; accepts a power of two up to the ", numbers,
-                 " sequence numbers of ", width, " bits, and with 32 bits any number up to ",
-                 MOST_ANY_PACKETS);
+        at.error("found ", stride, "; accepts a power of two up to ", numbers / 2,
+                 ", half of the sequence numbers of ", width,
+                 " bits, and with 32 bits any number up to ", MOST_ANY_PACKETS);
       return !at.bad();
     }
     return !method["packets_per_batch"].bad() && !method["batch_bytes"].bad();

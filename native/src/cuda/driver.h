@@ -157,6 +157,7 @@ class Owned {
   }
   void reset() noexcept {
     if (handle_ == Handle{}) return;
+    // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): without functions there is no handle
     with_context(gpu_, [this](const Functions& call) { (call.*destroy)(handle_); });
     handle_ = {};
   }

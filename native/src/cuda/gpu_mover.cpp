@@ -24,7 +24,7 @@ namespace daqiri::cuda {
 
 namespace {
 
-constexpr std::size_t NUM_LAUNCHES = 8;
+constexpr std::size_t NUM_LAUNCHES = 10;
 /// Free ones with which packets are taken: for them, and for a frame that they close. More frames
 /// of few packets, with a kernel, may still wait for the GPU.
 constexpr std::size_t SPARE_LAUNCHES = 3;

@@ -111,11 +111,13 @@ Assembler::Assembler(const Plan& plan, memory::MemoryRegion& output, const Valid
                                                    std::uint64_t now_ns) noexcept {
   Place where{};
   bool good = plan_.locate(packet.data, packet.length, packet.flow, where);
-  if (plan_.divides()) plan_.divide(continued(where.batch), where);
+  bool known = true;
+  if (plan_.divides()) known = !good || divide(where, packet, now_ns);
   good = good && (plan_.by_bytes() || (where.slot < plan_.units() &&
                                        plan_.output_bytes(where.payload_bytes) <= most_output_));
-  if (!good) {
-    count(Fate::MALFORMED);
+  if (!good || !known) {
+    unknown_ = unknown_ || !known;
+    count(known ? Fate::MALFORMED : Fate::LATE);
     return false;
   }
   if (packet.time < since_ && packet.time != 0 && now_ns < since_until_ns_) [[unlikely]] {
@@ -169,14 +171,11 @@ bool Assembler::begins_anew(Fate fate, const Place& where, const Packet& packet,
            ((fate == Fate::LATE || fate == Fate::NO_BUFFER) && is_back());
   };
   if (silence_before(packet, now_ns, PAUSE_NS) && unwanted()) {
-    finish();
-    first_.reset();
-    begun_ = false;
-    tally_.restarts += 1;
     Place there = where;
-    if (plan_.divides() && plan_.locate(packet.data, packet.length, packet.flow, there))
-      plan_.divide(continued(there.batch), there);
-    fate = place_in_other(there, packet, now_ns);
+    if (restarts_with(packet, there, now_ns)) {
+      tally_.restarts += 1;
+      fate = place_in_other(there, packet, now_ns);
+    }
   }
   if (fate == Fate::NO_BUFFER) {
     active_ = packet.time;
@@ -184,6 +183,25 @@ bool Assembler::begins_anew(Fate fate, const Place& where, const Packet& packet,
   }
   count(fate);
   return fate == Fate::PLACED;
+}
+
+bool Assembler::restarts_with(const Packet& packet, Place& where, std::uint64_t now_ns) noexcept {
+  const std::optional<std::uint32_t> first = std::exchange(first_, std::nullopt);
+  if (plan_.divides()) {
+    static_cast<void>(plan_.locate(packet.data, packet.length, packet.flow, where));
+    const std::optional<std::uint64_t> before = std::exchange(before_, newest_sequence());
+    begun_ = false;
+    if (!divide(where, packet, now_ns)) {
+      begun_ = unknown_ = true;
+      before_ = before;
+      first_ = first;
+      return false;
+    }
+    begun_ = true;
+  }
+  finish();
+  begun_ = false;
+  return true;
 }
 
 void Assembler::take(std::span<const Packet> packets, std::uint64_t now_ns,
@@ -237,22 +255,49 @@ std::uint64_t Assembler::unwrapped(std::uint32_t raw) const noexcept {
   return newest_ + ahead - (ahead > numbers / 2 ? numbers : 0);
 }
 
-std::uint64_t Assembler::continued(std::uint32_t sequence) const noexcept {
-  constexpr std::uint64_t NUMBERS = std::uint64_t{1} << 32;
+std::uint64_t Assembler::newest_sequence() const noexcept {
   const std::uint64_t numbers = plan_.batch_numbers();
-  const std::uint64_t newest = (std::max(newest_, numbers) - numbers) * plan_.divisor();
-  const std::uint64_t lap = newest / NUMBERS * NUMBERS;
-  const auto last = static_cast<std::uint32_t>(newest);
+  return (std::max(newest_, numbers) - numbers) * plan_.divisor();
+}
+
+std::optional<std::uint64_t> Assembler::continued(std::uint32_t sequence,
+                                                  bool paused) const noexcept {
   const std::uint64_t open = batches_.size() * plan_.divisor();
-  const std::uint64_t near = LOST_NUMBERS + 2 * open;
-  if (sequence < last) {
-    if (NUMBERS - last + sequence < near) return lap + NUMBERS + sequence;
-    // The instrument has begun anew.
-    if ((!begun_ || fresh_) && sequence < near && last - sequence > open) return sequence;
-  } else if (lap > 0 && NUMBERS - sequence + last < near) {
-    return lap - NUMBERS + sequence;
+  const std::uint64_t newest = newest_sequence();
+  if (begun_ && !paused) {
+    const Step on = nearest(newest, sequence);
+    if (on.size < LOST_NUMBERS + 2 * open) return on.number;
+    // Late, or behind a large loss that is not at the end of the numbers.
+    if (!fresh_) return newest / NUMBERS * NUMBERS + sequence;
   }
-  return lap + sequence;
+  if (first_) return nearest(std::uint64_t{*first_} * plan_.divisor(), sequence).number;
+  // Numbers of an instrument that began anew would pass those of one that goes on.
+  if (unknown_) return std::nullopt;
+  if (!begun_ && !before_) return sequence;
+  const Step on = nearest(begun_ && (paused || !before_) ? newest : *before_, sequence);
+  if (on.number == sequence) return sequence;
+  const std::uint64_t few = FEW_NUMBERS + 2 * open;
+  const bool goes_on =
+      (on.size < few && sequence >= few) || (on.size < MANY_NUMBERS && sequence >= MANY_NUMBERS);
+  if (goes_on) return on.number;
+  const bool begins = sequence < MANY_NUMBERS && on.size >= MANY_NUMBERS;
+  return begins ? std::optional<std::uint64_t>(sequence) : std::nullopt;
+}
+
+Assembler::Step Assembler::nearest(std::uint64_t before, std::uint32_t sequence) noexcept {
+  Step best{before / NUMBERS * NUMBERS + sequence, 0};
+  best.size = best.number > before ? best.number - before : before - best.number;
+  if (best.size <= NUMBERS / 2) return best;
+  if (best.number < before) return {best.number + NUMBERS, NUMBERS - best.size};
+  return best.number < NUMBERS ? best : Step{best.number - NUMBERS, NUMBERS - best.size};
+}
+
+bool Assembler::divide(Place& where, const Packet& packet, std::uint64_t now_ns) noexcept {
+  if (latest_ != nullptr) active_ = latest_->last_time;
+  const std::optional<std::uint64_t> number =
+      continued(where.batch, silence_before(packet, now_ns, PAUSE_NS));
+  if (number) plan_.divide(*number, where);
+  return number.has_value();
 }
 
 bool Assembler::are_new(Begun& begun, const Place& place) noexcept {
@@ -476,6 +521,8 @@ void Assembler::hand(Batch& batch) noexcept {
   }
   tally_.skipped += std::exchange(passed_, 0);
   frame.lost = tally_.absent();
+  for (std::uint64_t later = next_; later <= newest_; ++later)
+    frame.lost -= at(later).state == Batch::State::LOST ? 1 : 0;
   fresh_ = false;
   sink_.take(frame);
 }
@@ -537,11 +584,12 @@ std::uint64_t Assembler::begin_epoch(std::uint64_t since, std::uint64_t now_ns,
     }
   }
   finish();
-  begun_ = false;
+  forget();
   acquiring_ = true;
   rested_ = false;
   passed_ = gap_ = index_ = 0;
   first_ = first;
+  unknown_ = unknown_ && !first;
   since_ = since;
   since_until_ns_ = now_ns + BACKLOG_NS;
   return epoch_order_ = begun_batches_;
@@ -558,6 +606,11 @@ void Assembler::discard() noexcept {
     batch.state = Batch::State::EMPTY;
   }
   leave_latest();
+  forget();
+}
+
+void Assembler::forget() noexcept {
+  if (begun_ && plan_.divides()) before_ = newest_sequence();
   begun_ = false;
 }
 

@@ -82,7 +82,7 @@ struct Frame {
   std::uint64_t order;
   /// Its place in the acquisition, from 0: frames before it, with those that were skipped or lost.
   std::uint64_t index;
-  /// Batches that were lost or skipped until then.
+  /// Batches before it that were lost or skipped.
   std::uint64_t lost;
 };
 
@@ -124,8 +124,8 @@ class ValidBits {
 /// Numbers wrap: up to half of all numbers ahead of the newest are later, the rest are earlier.
 /// They begin with the first packet; until a frame is delivered, with the earliest. If no packet
 /// was placed for PAUSE_NS, the first one that cannot be placed begins them anew. Of plans that
-/// divide, sequence numbers go on after the last one, also in the next acquisition, unless they
-/// begin anew near 0.
+/// divide, sequence numbers go on after the last one, also in the next acquisition, or begin anew
+/// near 0; where neither is certain, packets are late from then on.
 ///
 /// One thread at a time.
 class Assembler {
@@ -160,6 +160,8 @@ class Assembler {
   /// Discard all batches and the position in the batch numbers.
   void discard() noexcept;
 
+  /// Whether packets are late because their number is not known.
+  [[nodiscard]] bool unknown() const noexcept { return unknown_; }
   /// Number of batches that have begun.
   [[nodiscard]] std::uint64_t begun() const noexcept { return begun_batches_; }
   [[nodiscard]] const ReorderSnapshot& tally() const noexcept { return tally_; }
@@ -221,8 +223,25 @@ class Assembler {
   /// Returns the open batch of a packet with this number; null: it is late.
   Batch* batch_of(std::uint32_t raw, const Packet& packet, std::uint64_t now_ns) noexcept;
   [[nodiscard]] std::uint64_t unwrapped(std::uint32_t raw) const noexcept;
-  /// Of plans that divide: the sequence number as if it had not wrapped since the numbers began.
-  [[nodiscard]] std::uint64_t continued(std::uint32_t sequence) const noexcept;
+  // Of plans that divide.
+
+  /// First number of the newest batch, as if numbers did not wrap.
+  [[nodiscard]] std::uint64_t newest_sequence() const noexcept;
+  /// A number as if numbers did not wrap; null: whether the instrument went on or began anew cannot
+  /// be told, and images would be mixed. `paused`: no packet was placed for PAUSE_NS.
+  [[nodiscard]] std::optional<std::uint64_t> continued(std::uint32_t sequence,
+                                                       bool paused) const noexcept;
+  struct Step {
+    std::uint64_t number;
+    std::uint64_t size;
+  };
+  /// The nearest number to `before` that a packet with this number may have.
+  [[nodiscard]] static Step nearest(std::uint64_t before, std::uint32_t sequence) noexcept;
+  /// Complete a place. Returns false if the number is not known.
+  [[nodiscard]] bool divide(Place& where, const Packet& packet, std::uint64_t now_ns) noexcept;
+  /// Forget the numbers, unless the packet that is to begin them has no known number.
+  bool restarts_with(const Packet& packet, Place& where, std::uint64_t now_ns) noexcept;
+  void forget() noexcept;
   /// Count a packet with the number of a batch from before the acquisition. Returns whether these
   /// packets are of a new one: not with a few that came before, which the network duplicated.
   bool are_new(Begun& begun, const Place& place) noexcept;
@@ -277,8 +296,12 @@ class Assembler {
   /// Packets of a batch follow each other sooner, and exposures later.
   static constexpr std::uint64_t GAP_NS = 10'000'000;
   static constexpr std::uint64_t BACKLOG_NS = 1'000'000'000;
-  /// Sequence numbers that the network may lose in one piece.
-  static constexpr std::uint32_t LOST_NUMBERS = 1U << 16;
+  static constexpr std::uint64_t NUMBERS = std::uint64_t{1} << 32;
+  /// Sequence numbers that are lost in one piece while frames are assembled.
+  static constexpr std::uint64_t LOST_NUMBERS = 1U << 16;
+  /// At a begin: what goes on lacks few numbers, or what begins anew lacks not so many.
+  static constexpr std::uint64_t FEW_NUMBERS = 1U << 12;
+  static constexpr std::uint64_t MANY_NUMBERS = 1U << 24;
 
   const Plan& plan_;
   memory::MemoryRegion& output_;
@@ -301,6 +324,12 @@ class Assembler {
   /// Numbers since the latest frame of which no packet came; and those with lost ones.
   std::uint64_t passed_{0};
   std::uint64_t gap_{0};
+  /// Of plans that divide: `newest_sequence` when the numbers were forgotten; null: there were
+  /// none.
+  std::optional<std::uint64_t> before_;
+  /// Packets are late because their numbers are not known, until the first one of an acquisition
+  /// is.
+  bool unknown_{false};
   /// Place of the frame that is delivered next if no number before it is absent.
   std::uint64_t index_{0};
   /// Arrival of the packet that was last placed, or with which a batch last began, unless the

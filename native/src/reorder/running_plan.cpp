@@ -1,11 +1,13 @@
 #include "reorder/running_plan.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "daqiri/error.h"
 #include "reorder/deferred_copies.h"
 #include "reorder/workers.h"
+#include "system/log.h"
 #include "timing/clock.h"
 
 namespace daqiri::reorder {
@@ -73,6 +75,7 @@ bool RunningPlan::has_copying_pollers() const noexcept {
 }
 
 void RunningPlan::take(std::span<const Packet> packets, std::uint64_t now_ns, bool keep) noexcept {
+  bool unknown = false;
   if (open_copies_) {
     DeferredCopies copies(plan_, *open_copies_);
     {
@@ -84,14 +87,37 @@ void RunningPlan::take(std::span<const Packet> packets, std::uint64_t now_ns, bo
       }
       if (!lock.owns_lock()) lock.lock();
       assembler_.take(packets, now_ns, &copies);
+      unknown = is_newly_unknown();
     }
-    return copies.perform(*this);
+    copies.perform(*this);
+  } else {
+    Mover* const mover = keep && !on_gpu() ? nullptr : mover_.get();
+    // Before the lock, which applications take, too.
+    if (mover != nullptr) mover->wait_for_room();
+    const std::lock_guard lock(mutex_);
+    assembler_.take(packets, now_ns, mover);
+    unknown = is_newly_unknown();
   }
-  Mover* const mover = keep && !on_gpu() ? nullptr : mover_.get();
-  // Before the lock, which applications take, too.
-  if (mover != nullptr) mover->wait_for_room();
-  const std::lock_guard lock(mutex_);
-  assembler_.take(packets, now_ns, mover);
+  if (unknown) [[unlikely]]
+    tell_unknown();
+}
+
+bool RunningPlan::is_newly_unknown() noexcept {
+  const bool before = std::exchange(unknown_, assembler_.unknown());
+  return unknown_ && !before;
+}
+
+void RunningPlan::tell_unknown() const noexcept {
+  try {
+    log(LogLevel::ERROR,
+        "reorder plan '" + config_.name_ +
+            "': its packets are late, because the instrument may have begun its numbers anew, or "
+            "gone on after the last one, and images could be mixed; tell the number of the first "
+            "image (first_number), or start the instrument, and open the engine, again");
+  } catch (const std::bad_alloc&) {
+    // Out of memory for the message.
+    return;
+  }
 }
 
 Mover::Copies RunningPlan::close(std::uint32_t buffer) noexcept {

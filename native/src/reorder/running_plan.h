@@ -149,6 +149,9 @@ class RunningPlan final : FrameSink, FrameWaiter {
   /// Free the buffer of a frame that is not delivered, and its burst.
   void free(std::uint32_t buffer) noexcept;
   void throw_away_waiting() noexcept;
+  /// Whether the assembler does not know the numbers of packets any more.
+  [[nodiscard]] bool is_newly_unknown() noexcept;
+  void tell_unknown() const noexcept;
   void finish_if_done() noexcept;
 
   ReorderConfig config_;
@@ -166,6 +169,7 @@ class RunningPlan final : FrameSink, FrameWaiter {
 
   mutable std::mutex mutex_;  // for the members below
   Assembler assembler_;
+  bool unknown_{false};
   std::vector<Closing> closing_;
   /// Number of frames whose payloads are being copied.
   std::size_t num_closing_{0};

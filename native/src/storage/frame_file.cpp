@@ -186,6 +186,7 @@ bool FrameFile::has_rows(const FrameRows& rows, std::uint64_t first) const {
 
 void FrameFile::shorten(std::uint64_t frames) {
   go_on_behind(frames);
+  if (frames == 0) check(write_start_time(library_, 0));
   set_frames(frames_, NUM_FRAME_COLUMNS, frames);
   check(H5Dflush(frames_) >= 0);
   for (std::size_t c = 0; c < NUM_FRAME_COLUMNS; ++c) {
@@ -254,7 +255,11 @@ void FrameFile::cut(const FrameRows& rows, std::uint64_t first, std::uint64_t fr
     columns_[c] = dataset_of(library_, c, H5P_DEFAULT);
   frames_ = dataset_of(library_, NUM_FRAME_COLUMNS, H5P_DEFAULT);
   stored_ = frames;
-  if (frames == first || first == 0 || !has_rows(rows, first)) write_rows(rows, first);
+  if (frames == first || !has_rows(rows, first)) {
+    write_rows(rows, first);
+  } else if (first == 0) {
+    check(write_start_time(library_, rows.first_time()));
+  }
   if (!close_library()) throw about({Status::GENERIC_FAILURE, "cannot close"});
   const int problem = storage_->trim();
   if (problem != 0) throw file_error("cannot cut", path_, problem);

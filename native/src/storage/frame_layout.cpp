@@ -238,10 +238,12 @@ bool write_start_time(hid_t file, std::uint64_t time) {
   const auto seconds = static_cast<std::time_t>(time / SECOND);
   std::tm utc{};
   gmtime_r(&seconds, &utc);
-  char text[64];
-  const std::size_t length = std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &utc);
-  std::snprintf(text + length, sizeof text - length, ".%09uZ",
-                static_cast<unsigned>(time % SECOND));
+  char text[64] = {};
+  if (time != 0) {
+    const std::size_t length = std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &utc);
+    std::snprintf(text + length, sizeof text - length, ".%09uZ",
+                  static_cast<unsigned>(time % SECOND));
+  }
   const Handle entry(H5Gopen2(file, "entry", H5P_DEFAULT), H5Gclose, LAY_OUT);
   const Handle dataset(H5Dopen2(entry, START_TIME, H5P_DEFAULT), H5Dclose, LAY_OUT);
   return H5Dwrite(dataset, time_type(), H5S_ALL, H5S_ALL, H5P_DEFAULT, text) >= 0 &&

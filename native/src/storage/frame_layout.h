@@ -63,7 +63,8 @@ using FrameStorage = std::function<void(const FrameColumn* column, hid_t propert
 
 /// Makes the groups, and empty datasets that grow. Throws Error.
 void make_frame_layout(hid_t file, const FrameForm& form, const FrameStorage& storage);
-/// Write when the file's first frame arrived, ns since the epoch. Returns false on error.
+/// Write when the file's first frame arrived, ns since the epoch; 0: there is none. Returns false
+/// on error.
 [[nodiscard]] bool write_start_time(hid_t file, std::uint64_t time);
 
 }  // namespace daqiri

@@ -254,7 +254,7 @@ std::vector<Case> reorder_cases() {
       {REORDER, at(PLAN, "method.seq_packets_per_batch.sequence_number.bit_offset"), "512",
        "20000"},
       {REORDER, at(PLAN, "method.seq_packets_per_batch.sequence_number.bit_width"), "11", "33"},
-      {REORDER, at(PLAN, "method.seq_packets_per_batch.packets_per_batch"), "64", "16777217"},
+      {REORDER, at(PLAN, "method.seq_packets_per_batch.packets_per_batch"), "64", "131073"},
       {REORDER, "interfaces[0].rx.reorder_configs[1].method.seq_batch_number",
        "{sequence_number: {bit_offset: 0, bit_width: 8}, batch_number: {bit_offset: 8, bit_width: "
        "2}}",

@@ -397,11 +397,11 @@ TEST_CASE("reorder plans get packets they can use", "[config][rules]") {
   require_clean(replaced(REORDER, "packets_per_batch: 1024", "packets_per_batch: 700"));
   breaks(REORDER, "bit_width: 32}\n          packets_per_batch: 1024",
          "bit_width: 31}\n          packets_per_batch: 700", per_batch,
-         "a power of two up to the ");
+         "a power of two up to 1073741824");
   breaks(REORDER, "bit_width: 32}\n          packets_per_batch: 1024",
-         "bit_width: 4}\n          packets_per_batch: 32", per_batch, "up to the 16 sequence");
-  breaks(REORDER, "packets_per_batch: 1024", "packets_per_batch: 16777217", per_batch,
-         "any number up to 16777216");
+         "bit_width: 4}\n          packets_per_batch: 32", per_batch, "a power of two up to 8");
+  breaks(REORDER, "packets_per_batch: 1024", "packets_per_batch: 131073", per_batch,
+         "any number up to 131072");
   breaks(REORDER, "payload_byte_offset: 64", "payload_byte_offset: 4000",
          plan + ".payload_byte_offset", "2048 bytes");
   breaks(REORDER, "bit_offset: 348", "bit_offset: 16381",

@@ -86,6 +86,7 @@ struct Bench : FrameSink {
     each.first_time = frame.first_time;
     frames.push_back(std::move(each));
     indices.push_back(frame.index);
+    absent.push_back(frame.lost);
     orders.push_back(frame.order);
     if (!keep) {
       std::memset(frame.data, 0xEE, region->buf_size());
@@ -142,6 +143,7 @@ struct Bench : FrameSink {
   std::unique_ptr<Assembler> assembler;
   std::vector<Seen> frames;
   std::vector<std::uint64_t> indices;
+  std::vector<std::uint64_t> absent;
   std::vector<std::uint64_t> orders;
   std::deque<std::vector<std::uint8_t>> packets;
   std::uint64_t now{1};
@@ -290,9 +292,36 @@ TEST_CASE("frames after the last sequence number stay whole over losses and acqu
     bench.assembler->finish();
     CHECK(bench.batches() == std::vector<std::uint32_t>{FIRST + 82, FIRST + 83});
   }
-  SECTION("the instrument begins anew in the next acquisition") {
-    bench.now += IDLE_NS;
-    bench.assembler->begin_epoch(0, bench.now, std::nullopt);
+  const auto begin_anew = [&](std::optional<std::uint32_t> first_number) {
+    bench.now += PAUSE_NS;
+    bench.assembler->begin_epoch(0, bench.now, first_number);
+  };
+  SECTION("the instrument may have begun anew in the next acquisition") {
+    begin_anew(std::nullopt);
+    whole(0);
+    whole(1);
+    CHECK(bench.frames.empty());
+    CHECK(bench.assembler->tally().late == 2 * PACKETS);
+    CHECK(bench.assembler->unknown());
+    // Told the first number, it is certain.
+    begin_anew(0);
+    CHECK(!bench.assembler->unknown());
+    whole(0);
+    whole(1);
+    CHECK(bench.batches() == std::vector<std::uint32_t>{0, 1});
+  }
+  SECTION("the instrument begins anew in the next acquisition, or after a pause") {
+    // Far from the end of the numbers, that is certain.
+    whole(FIRST + 40'000);
+    bench.frames.clear();
+    const bool acquires = GENERATE(true, false);
+    if (acquires) {
+      begin_anew(std::nullopt);
+    } else {
+      bench.assembler->finish();
+      bench.now += PAUSE_NS;
+    }
+    bench.frames.clear();
     const std::uint32_t lost = GENERATE(0U, 1U);
     for (const std::uint32_t batch : {0U, 1U, 2U})
       for (std::uint32_t slot = lost; slot < PACKETS; ++slot)
@@ -300,13 +329,35 @@ TEST_CASE("frames after the last sequence number stay whole over losses and acqu
     bench.assembler->finish();
     CHECK(bench.batches() == std::vector<std::uint32_t>{0, 1, 2});
     CHECK(bench.frames[2].packets == PACKETS - lost);
+    CHECK(bench.assembler->tally().restarts == (acquires ? 0 : 1));
   }
-  SECTION("the instrument begins anew after a pause") {
-    bench.now += PAUSE_NS;
-    whole(0);
-    whole(1);
-    CHECK(bench.batches() == std::vector<std::uint32_t>{0, 1});
-    CHECK(bench.assembler->tally().restarts == 1);
+  SECTION("a packet near 0 does not move a stream that goes on") {
+    whole(FIRST + 40'000);
+    bench.frames.clear();
+    begin_anew(std::nullopt);
+    bench.sequence(3);
+    whole(FIRST + 40'002);
+    whole(FIRST + 40'003);
+    bench.assembler->finish();
+    CHECK(bench.batches().back() == FIRST + 40'003);
+    CHECK(bench.frames.back().packets == PACKETS);
+    CHECK(bench.assembler->tally().late == 0);
+  }
+  SECTION("behind a loss that may have begun anew, packets are late") {
+    constexpr std::uint64_t AFTER = (2 * NUMBERS) / PACKETS;
+    whole(AFTER - 100);
+    bench.frames.clear();
+    bench.indices.clear();
+    for (std::uint64_t batch = AFTER + 150; batch < AFTER + 155; ++batch) {
+      bench.now += PAUSE_NS;
+      whole(batch);
+    }
+    CHECK(bench.assembler->unknown());
+    begin_anew(std::nullopt);
+    whole(AFTER + 155);
+    bench.assembler->finish();
+    CHECK(bench.batches().size() <= 1);
+    CHECK(bench.assembler->tally().late == 6 * PACKETS);
   }
   SECTION("a packet from long ago is late") {
     bench.sequence(5 * PACKETS);
@@ -316,6 +367,68 @@ TEST_CASE("frames after the last sequence number stay whole over losses and acqu
   }
   CHECK(bench.assembler->tally().malformed == 0);
   CHECK(bench.balanced());
+}
+
+TEST_CASE("a frame has packets of one image, whatever becomes of their sequence numbers",
+          "[reorder]") {
+  constexpr std::uint64_t NUMBERS = std::uint64_t{1} << 32;
+  std::size_t delivered = 0;
+  for (std::uint32_t seed = 0; seed < 300; ++seed) {
+    std::mt19937 random(seed);
+    const auto one_of = [&random](const std::vector<std::uint64_t>& values) {
+      return values[random() % values.size()];
+    };
+    const auto packets = static_cast<std::uint32_t>(one_of({3, 7, 94, 700}));
+    ReorderConfig config = by_sequence_number(packets);
+    config.window_ = static_cast<std::uint32_t>(one_of({1, 2, 8}));
+    Bench bench(config);
+    std::uint64_t number =
+        one_of({0, NUMBERS / packets - 9, NUMBERS / packets - 200'000 / packets, random()}) %
+        (NUMBERS / packets) * packets;
+    // Of all images that the instrument ever made, which may use a number again.
+    std::uint64_t image = 0;
+    for (int event = 0; event < 14; ++event) {
+      const bool pauses = random() % 3 == 0;
+      const bool acquires = random() % 4 == 0;
+      if (pauses) bench.now += PAUSE_NS;
+      if (acquires) bench.assembler->begin_epoch(0, bench.now, std::nullopt);
+      // Only in acquisitions can images of the same number be told apart.
+      const bool begins = acquires && random() % 3 == 0;
+      if (begins) {
+        image += number / packets + 1;
+        number = 0;
+      }
+      // An instrument that begins anew and, by chance, near where it was goes on.
+      if (event > 0 && random() % 3 == 0)
+        number += begins ? one_of({1, packets, 3'000, 300'000})
+                         : one_of({1, packets, 5'000, 70'000, 100'000, 1U << 20U});
+      const std::uint64_t more = event == 0 ? packets : random() % 4 * packets + random() % packets;
+      for (const std::uint64_t end = number + more; number < end; ++number) {
+        if (event > 0 && random() % 50 == 0) continue;
+        const std::uint64_t its = image + number / packets;
+        bench.now += 1000;
+        std::vector<std::uint8_t> bytes(12, static_cast<std::uint8_t>(its % 251));
+        for (std::size_t i = 0; i < 4; ++i)
+          bytes[i] = static_cast<std::uint8_t>(number >> (24 - 8 * i));
+        bytes[11] = static_cast<std::uint8_t>(number % packets);
+        bench.send(std::move(bytes));
+      }
+    }
+    bench.assembler->finish();
+    delivered += bench.frames.size();
+    INFO("seed " << seed << ", " << packets << " packets");
+    for (const Seen& frame : bench.frames) {
+      std::set<std::uint8_t> images;
+      for (std::size_t slot = 0; slot < packets; ++slot) {
+        if (!frame.valid[slot]) continue;
+        images.insert(frame.bytes[4 * slot]);
+        REQUIRE(frame.bytes[4 * slot + 3] == static_cast<std::uint8_t>(slot));
+      }
+      REQUIRE(images.size() == 1);
+    }
+    CHECK(bench.balanced());
+  }
+  CHECK(delivered > 1000);
 }
 
 TEST_CASE("modules with counters of their own go on after the last number", "[reorder]") {
@@ -361,6 +474,18 @@ TEST_CASE("numbers of which no packet came are skipped, in the window and beyond
   CHECK(bench.batches() == std::vector<std::uint32_t>{5, 7, 8, 10, 1000});
   CHECK(bench.indices == std::vector<std::uint64_t>{0, 2, 3, 5, 995});
   CHECK(bench.assembler->tally().skipped == 991);
+}
+
+TEST_CASE("a frame tells the losses before it, and not those behind it", "[reorder]") {
+  Bench bench(by_packet_number(2), 1);
+  bench.send(5, 0, 1);
+  bench.send(6, 0, 1);
+  bench.send(5, 1, 1);
+  bench.whole(7);
+  bench.whole(9);
+  bench.assembler->finish();
+  CHECK(bench.batches() == std::vector<std::uint32_t>{5, 7, 9});
+  CHECK(bench.absent == std::vector<std::uint64_t>{0, 1, 2});
 }
 
 TEST_CASE("a lost frame is no skipped one, and both are gaps", "[reorder]") {

@@ -140,24 +140,30 @@ class Reference:
         self.open: dict[int, Batch] = {}
         self.waiting: dict[int, Made] = {}
         self.passed, self.paused = 0, False
+        # Of the sequence numbers before they began anew; and whether they are not known any more.
+        self.before: int | None = None
+        self.unknown = False
 
     def number(self, packet: Bytes, key: str) -> int | None:
         where = self.keys[key]
         at = self.udp_at if where["base"] == "udp_payload" else 0
         return read(packet[at:], where)
 
-    def place(self, packet: Bytes, flow: int) -> tuple[int, int, bytes] | None:
-        """Return batch, slot (or byte) and payload; None: malformed."""
+    def place(self, packet: Bytes, flow: int) -> tuple[int, int, bytes] | str:
+        """Return batch, slot (or byte) and payload; or the counter of a packet without these."""
         begin = self.plan["payload_byte_offset"]
         begin += self.udp_at if self.plan["payload_base"] == "udp_payload" else 0
         payload = packet[begin:].tobytes()
         if not payload or len(payload) % self.element:
-            return None
+            return "malformed"
         if self.method == "seq_packets_per_batch":
             sequence = self.number(packet, "sequence_number")
             if sequence is None:
-                return None
-            batch, slot = divmod(self.continued(sequence), self.of_flow)
+                return "malformed"
+            number = self.continued(sequence)
+            if number is None:
+                return "late"
+            batch, slot = divmod(number, self.of_flow)
         else:
             second = {
                 "seq_batch_number": "sequence_number",
@@ -166,44 +172,64 @@ class Reference:
             }[self.method]
             number, at = self.number(packet, "batch_number"), self.number(packet, second)
             if number is None or at is None:
-                return None
+                return "malformed"
             batch = number
             slot = at - self.keys.get("first_packet", 0)
             if self.method == "seq_batch_number":
                 slot %= self.slots
             elif self.method == "batch_byte_offset":
                 if slot % self.element or slot + len(payload) > self.keys["batch_bytes"]:
-                    return None
+                    return "malformed"
             elif not 0 <= slot < self.of_flow:
-                return None
+                return "malformed"
         return batch, slot + flow * self.stride, payload
 
-    def continued(self, sequence: int) -> int:
-        """Return the number as if there were more than 32 bits."""
+    def continued(self, sequence: int) -> int | None:
+        """Return the number as if there were more than 32 bits; None: it is not known."""
         if not self.goes_on:
             return sequence
-        newest, lap = self.newest * self.of_flow, 1 << 32
-        same = newest - newest % lap + sequence
-        near = min((same, same + lap, same - lap), key=lambda number: abs(number - newest))
-        open_numbers = self.window * self.of_flow
-        few = (1 << 16) + 2 * open_numbers
-        if near >= 0 and abs(near - newest) < few and near != same:
-            return near
-        anew = sequence < few and newest - same > open_numbers
-        return sequence if anew and (self.fresh or not self.begun) else same
+        lap = 1 << 32
+        newest, some = self.newest * self.of_flow, 2 * self.window * self.of_flow
+
+        def near(before: int) -> tuple[int, int]:
+            same = before - before % lap + sequence
+            numbers = [n for n in (same, same + lap, same - lap) if n >= 0]
+            return min((abs(n - before), n) for n in numbers)
+
+        if self.begun and not self.paused:
+            size, number = near(newest)
+            if size < (1 << 16) + some:
+                return number
+            if not self.fresh:
+                return newest - newest % lap + sequence
+        before = newest if self.begun and (self.paused or self.before is None) else self.before
+        if self.unknown or before is None:
+            return None if self.unknown else sequence
+        size, number = near(before)
+        if number == sequence:
+            return sequence
+        few, many = (1 << 12) + some, 1 << 24
+        if (size < few <= sequence) or (size < many <= sequence):
+            return number
+        if sequence < many <= size:
+            return sequence
+        self.unknown = True
+        return None
 
     def take(self, packet: Bytes, flow: int = 0) -> None:
         """Process the next packet."""
         self.counts["packets"] += 1
         place = self.place(packet, flow)
-        fate = "malformed" if place is None else self.put(*place)
-        if place is not None and self.paused and fate in ("late", "duplicate"):
-            self.finish()
-            self.begun = False
-            self.counts["restarts"] += 1
+        fate = place if isinstance(place, str) else self.put(*place)
+        if not isinstance(place, str) and self.paused and fate in ("late", "duplicate"):
+            self.before, self.begun = self.newest * self.of_flow, False
             place = self.place(packet, flow)
-            assert place is not None
-            fate = self.put(*place)
+            self.begun = True
+            if not isinstance(place, str):
+                self.finish()
+                self.begun = False
+                self.counts["restarts"] += 1
+                fate = self.put(*place)
         self.counts[fate] += 1
 
     def pause(self) -> None:

@@ -177,6 +177,7 @@ def test_files_are_nexus(source: Source, tmp_path: Path) -> None:
         assert file.attrs["default"] == "entry" and file["entry"].attrs["default"] == "data"
         start = np.datetime64(int(file["entry/data/timestamp"][0]), "ns")
         assert file["entry/start_time"].asstr()[()] == f"{start}Z"
+        assert file["entry/start_time"].shape == ()
         plot = file["entry/data"]
         assert plot.attrs["signal"] == "data"
         assert list(plot.attrs["axes"]) == ["timestamp", *["."] * (plot["data"].ndim - 1)]
