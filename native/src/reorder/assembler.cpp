@@ -270,15 +270,16 @@ std::optional<std::uint64_t> Assembler::continued(std::uint32_t sequence,
     // Late, or behind a large loss that is not at the end of the numbers.
     if (!fresh_) return newest / NUMBERS * NUMBERS + sequence;
   }
-  if (first_) return nearest(std::uint64_t{*first_} * plan_.divisor(), sequence).number;
+  if (first_ && (!begun_ || fresh_))
+    return nearest(std::uint64_t{*first_} * plan_.divisor(), sequence).number;
   // Numbers of an instrument that began anew would pass those of one that goes on.
   if (unknown_) return std::nullopt;
   if (!begun_ && !before_) return sequence;
   const Step on = nearest(begun_ && (paused || !before_) ? newest : *before_, sequence);
   if (on.number == sequence) return sequence;
-  const std::uint64_t few = FEW_NUMBERS + 2 * open;
-  const bool goes_on =
-      (on.size < few && sequence >= few) || (on.size < MANY_NUMBERS && sequence >= MANY_NUMBERS);
+  const std::uint64_t few = open + 2 * plan_.divisor() + FEW_NUMBERS;
+  const bool goes_on = (on.size < few && sequence >= FEW_NUMBERS) ||
+                       (on.size < MANY_NUMBERS && sequence >= MANY_NUMBERS);
   if (goes_on) return on.number;
   const bool begins = sequence < MANY_NUMBERS && on.size >= MANY_NUMBERS;
   return begins ? std::optional<std::uint64_t>(sequence) : std::nullopt;

@@ -300,7 +300,7 @@ class Assembler {
   /// Sequence numbers that are lost in one piece while frames are assembled.
   static constexpr std::uint64_t LOST_NUMBERS = 1U << 16;
   /// At a begin: what goes on lacks few numbers, or what begins anew lacks not so many.
-  static constexpr std::uint64_t FEW_NUMBERS = 1U << 12;
+  static constexpr std::uint64_t FEW_NUMBERS = 64;
   static constexpr std::uint64_t MANY_NUMBERS = 1U << 24;
 
   const Plan& plan_;

@@ -208,8 +208,10 @@ class Reference:
         size, number = near(before)
         if number == sequence:
             return sequence
-        few, many = (1 << 12) + some, 1 << 24
-        if (size < few <= sequence) or (size < many <= sequence):
+        few, many = 64, 1 << 24
+        if sequence >= few and size < (self.window + 2) * self.of_flow + few:
+            return number
+        if size < many <= sequence:
             return number
         if sequence < many <= size:
             return sequence
