@@ -277,7 +277,7 @@ std::optional<std::uint64_t> Assembler::continued(std::uint32_t sequence,
   if (!begun_ && !before_) return sequence;
   const Step on = nearest(begun_ && (paused || !before_) ? newest : *before_, sequence);
   if (on.number == sequence) return sequence;
-  const std::uint64_t few = open + 2 * plan_.divisor() + FEW_NUMBERS;
+  const std::uint64_t few = open + std::uint64_t{2} * plan_.divisor() + FEW_NUMBERS;
   const bool goes_on = (on.size < few && sequence >= FEW_NUMBERS) ||
                        (on.size < MANY_NUMBERS && sequence >= MANY_NUMBERS);
   if (goes_on) return on.number;
