@@ -74,7 +74,7 @@ def test_an_abort_between_kickoff_and_complete(daq, run_engine, documents, send)
         yield from prepare_captures(capture, files=2)
         yield from kick_off(capture)
         send(daq, 15)
-        yield from until(lambda: capture.progress.packets == 15)
+        yield from until(lambda: capture.progress.packets == 15 and len(capture.files) == 1)
         yield from bps.collect(capture, name="primary")
         raise RuntimeError("the beam is off")
 
