@@ -126,8 +126,8 @@ class Context {
   void* handle_;
 };
 
-/// Calls `use` with the GPU current on this thread. For destructors: no effect if the GPU has
-/// failed, and in a forked child, which has the objects of its parent.
+/// Calls `use` with the GPU current on this thread. No effect if the GPU has failed, and in a
+/// forked child, which has the objects of its parent.
 template <typename Use>
 void with_context(int gpu, Use use) noexcept {
   if (Driver::forked()) return;

@@ -111,13 +111,14 @@ Assembler::Assembler(const Plan& plan, memory::MemoryRegion& output, const Valid
                                                    std::uint64_t now_ns) noexcept {
   Place where{};
   bool good = plan_.locate(packet.data, packet.length, packet.flow, where);
-  bool known = true;
-  if (plan_.divides()) known = !good || divide(where, packet, now_ns);
+  if (good && plan_.divides() && !divide(where, packet, now_ns)) {
+    count(Fate::LATE);
+    return false;
+  }
   good = good && (plan_.by_bytes() || (where.slot < plan_.units() &&
                                        plan_.output_bytes(where.payload_bytes) <= most_output_));
-  if (!good || !known) {
-    unknown_ = unknown_ || !known;
-    count(known ? Fate::MALFORMED : Fate::LATE);
+  if (!good) {
+    count(Fate::MALFORMED);
     return false;
   }
   if (packet.time < since_ && packet.time != 0 && now_ns < since_until_ns_) [[unlikely]] {
@@ -171,11 +172,11 @@ bool Assembler::begins_anew(Fate fate, const Place& where, const Packet& packet,
            ((fate == Fate::LATE || fate == Fate::NO_BUFFER) && is_back());
   };
   if (silence_before(packet, now_ns, PAUSE_NS) && unwanted()) {
-    Place there = where;
-    if (restarts_with(packet, there, now_ns)) {
-      tally_.restarts += 1;
-      fate = place_in_other(there, packet, now_ns);
-    }
+    finish();
+    first_.reset();
+    forget();
+    tally_.restarts += 1;
+    fate = place_in_other(where, packet, now_ns);
   }
   if (fate == Fate::NO_BUFFER) {
     active_ = packet.time;
@@ -183,25 +184,6 @@ bool Assembler::begins_anew(Fate fate, const Place& where, const Packet& packet,
   }
   count(fate);
   return fate == Fate::PLACED;
-}
-
-bool Assembler::restarts_with(const Packet& packet, Place& where, std::uint64_t now_ns) noexcept {
-  const std::optional<std::uint32_t> first = std::exchange(first_, std::nullopt);
-  if (plan_.divides()) {
-    static_cast<void>(plan_.locate(packet.data, packet.length, packet.flow, where));
-    const std::optional<std::uint64_t> before = std::exchange(before_, newest_sequence());
-    begun_ = false;
-    if (!divide(where, packet, now_ns)) {
-      begun_ = unknown_ = true;
-      before_ = before;
-      first_ = first;
-      return false;
-    }
-    begun_ = true;
-  }
-  finish();
-  begun_ = false;
-  return true;
 }
 
 void Assembler::take(std::span<const Packet> packets, std::uint64_t now_ns,
@@ -297,6 +279,7 @@ bool Assembler::divide(Place& where, const Packet& packet, std::uint64_t now_ns)
   if (latest_ != nullptr) active_ = latest_->last_time;
   const std::optional<std::uint64_t> number =
       continued(where.batch, silence_before(packet, now_ns, PAUSE_NS));
+  unknown_ = unknown_ || !number;
   if (number) plan_.divide(*number, where);
   return number.has_value();
 }

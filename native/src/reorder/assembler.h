@@ -239,8 +239,7 @@ class Assembler {
   [[nodiscard]] static Step nearest(std::uint64_t before, std::uint32_t sequence) noexcept;
   /// Complete a place. Returns false if the number is not known.
   [[nodiscard]] bool divide(Place& where, const Packet& packet, std::uint64_t now_ns) noexcept;
-  /// Forget the numbers, unless the packet that is to begin them has no known number.
-  bool restarts_with(const Packet& packet, Place& where, std::uint64_t now_ns) noexcept;
+  /// The next packet begins the numbers.
   void forget() noexcept;
   /// Count a packet with the number of a batch from before the acquisition. Returns whether these
   /// packets are of a new one: not with a few that came before, which the network duplicated.

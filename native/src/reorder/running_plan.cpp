@@ -342,14 +342,10 @@ void RunningPlan::hand_ready() noexcept {
     if (std::exchange(first.state, Closing::State::NONE) == Closing::State::READY) {
       hand(first.frame);
     } else {
-      lose(buffer);
+      ++lost_;
+      free(buffer);
     }
   }
-}
-
-void RunningPlan::lose(std::uint32_t buffer) noexcept {
-  ++lost_;
-  free(buffer);
 }
 
 void RunningPlan::free(std::uint32_t buffer) noexcept {

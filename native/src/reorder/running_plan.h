@@ -142,10 +142,9 @@ class RunningPlan final : FrameSink, FrameWaiter {
   void discard(std::uint32_t buffer) noexcept override;
   void frame_done(std::uint32_t buffer, bool good) noexcept override;
   void hand(const Frame& frame) noexcept;
-  /// Hand on the frames whose payloads are there, in order.
+  /// Hand on the frames whose payloads are there, in order; those whose copies have failed are
+  /// lost.
   void hand_ready() noexcept;
-  /// Discard a frame whose copies have failed, and count it.
-  void lose(std::uint32_t buffer) noexcept;
   /// Free the buffer of a frame that is not delivered, and its burst.
   void free(std::uint32_t buffer) noexcept;
   void throw_away_waiting() noexcept;

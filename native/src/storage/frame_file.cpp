@@ -161,7 +161,7 @@ std::uint64_t FrameFile::publish(const FrameRows& rows, std::uint64_t first) {
 }
 
 void FrameFile::write_rows(const FrameRows& rows, std::uint64_t first) {
-  if (first == 0 && stored_ > 0) check(write_start_time(library_, rows.first_time()));
+  if (first == 0) check(write_start_time(library_, stored_ > 0 ? rows.first_time() : 0));
   set_frames(frames_, NUM_FRAME_COLUMNS, stored_);
   for (std::size_t c = 0; c < NUM_FRAME_COLUMNS; ++c) {
     set_frames(columns_[c], c, stored_);
@@ -255,11 +255,7 @@ void FrameFile::cut(const FrameRows& rows, std::uint64_t first, std::uint64_t fr
     columns_[c] = dataset_of(library_, c, H5P_DEFAULT);
   frames_ = dataset_of(library_, NUM_FRAME_COLUMNS, H5P_DEFAULT);
   stored_ = frames;
-  if (frames == first || !has_rows(rows, first)) {
-    write_rows(rows, first);
-  } else if (first == 0) {
-    check(write_start_time(library_, rows.first_time()));
-  }
+  if (frames == first || !has_rows(rows, first)) write_rows(rows, first);
   if (!close_library()) throw about({Status::GENERIC_FAILURE, "cannot close"});
   const int problem = storage_->trim();
   if (problem != 0) throw file_error("cannot cut", path_, problem);

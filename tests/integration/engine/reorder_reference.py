@@ -224,14 +224,10 @@ class Reference:
         place = self.place(packet, flow)
         fate = place if isinstance(place, str) else self.put(*place)
         if not isinstance(place, str) and self.paused and fate in ("late", "duplicate"):
+            self.finish()
             self.before, self.begun = self.newest * self.of_flow, False
-            place = self.place(packet, flow)
-            self.begun = True
-            if not isinstance(place, str):
-                self.finish()
-                self.begun = False
-                self.counts["restarts"] += 1
-                fate = self.put(*place)
+            self.counts["restarts"] += 1
+            fate = self.put(*place)
         self.counts[fate] += 1
 
     def pause(self) -> None:
