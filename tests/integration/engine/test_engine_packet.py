@@ -104,6 +104,7 @@ def test_frames_cross_byte_for_byte(
                 assert (burst.flow_ids == 7).all()
                 assert (burst.lengths == size).all()
                 assert abs(burst.timestamps - before).max() < 3600 * 10**9
+        assert sender.tx[0].wait_sent(TIMEOUT)
         counters = receiver.rx[0].counters()
         assert (counters.received, counters.delivered, counters.dropped_total) == (2000, 2000, 0)
         assert counters.received_bytes == sender.tx[0].counters().sent_bytes == 2000 * size
@@ -354,6 +355,7 @@ def test_a_link_that_goes_down_and_comes_back(
         sender.tx[0].send(sent)
         bursts = receive_all(receiver.rx[0], 100)
         assert np.array_equal(np.concatenate([burst.gather() for burst in bursts]), sent)
+        assert sender.tx[0].wait_sent(TIMEOUT)
         assert receiver.rx[0].counters().received == sender.tx[0].counters().sent == 200
 
 

@@ -479,6 +479,7 @@ def test_a_tunnel_over_a_cable(
             bursts = receive_all(receiver.rx[0], 100)
             assert packets_of(bursts) == expected[first : first + 100]
             assert all((burst.flow_ids == 7).all() for burst in bursts)
+        assert sender.tx[0].wait_sent(20)
         counters = sender.tx[0].counters()
         assert counters.sent == 2000
         added = {"vxlan": 50, "gre": 38, "nvgre": 42, "gre of ip": 24}[tunnel]

@@ -178,6 +178,8 @@ NAMESPACE = """
                         assert burst is not None, rx.counters()
                         got += [view.tobytes() for view in burst]
                     assert got == [row.tobytes() for row in packets]
+                # The peer has a packet before its sender has counted it.
+                assert tx.wait_sent(20.0), tx.counters()
                 assert tx.counters().sent == 200, tx.counters()
                 assert tx.counters().dropped_total == 0, tx.counters()
         print("carried", group)
