@@ -29,23 +29,6 @@ namespace {
 /// cannot map memory, and so cannot start either.
 constexpr std::size_t AT_ONCE = std::size_t{2} << 20U;
 
-/// Maps ordinary memory. A mapping of at least a transparent hugepage begins at the boundary of
-/// one, so that none is allocated or freed in parts. MAP_FAILED: the reason is in errno.
-void* map_pages(std::size_t bytes) {
-  const std::size_t more = bytes >= AT_ONCE ? AT_ONCE : 0;
-  void* const mapped =
-      mmap(nullptr, bytes + more, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (mapped == MAP_FAILED || more == 0) return mapped;
-  auto* const begin = static_cast<std::byte*>(mapped);
-  const std::size_t before =
-      (AT_ONCE - reinterpret_cast<std::uintptr_t>(begin) % AT_ONCE) % AT_ONCE;
-  if (before > 0) munmap(begin, before);
-  munmap(begin + before + bytes, more - before);
-  // Large regions need fewer page walks, if the kernel supports such pages.
-  madvise(begin + before, bytes, MADV_HUGEPAGE);
-  return begin + before;
-}
-
 constexpr int MAX_NODES = 1024;
 
 /// Binds untouched pages of the mapping to NUMA node `node`. Throws Error INVALID_PARAMETER. A
@@ -158,6 +141,21 @@ const RegisteredMemoryKind host(MemoryKind::HOST, allocate_host);
 const RegisteredMemoryKind hugepages(MemoryKind::HUGE, allocate_host);
 
 }  // namespace
+
+void* map_pages(std::size_t bytes) noexcept {
+  const std::size_t more = bytes >= AT_ONCE ? AT_ONCE : 0;
+  void* const mapped =
+      mmap(nullptr, bytes + more, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED || more == 0) return mapped;
+  auto* const begin = static_cast<std::byte*>(mapped);
+  const std::size_t before =
+      (AT_ONCE - reinterpret_cast<std::uintptr_t>(begin) % AT_ONCE) % AT_ONCE;
+  if (before > 0) munmap(begin, before);
+  munmap(begin + before + bytes, more - before);
+  // Large regions need fewer page walks, if the kernel supports such pages.
+  madvise(begin + before, bytes, MADV_HUGEPAGE);
+  return begin + before;
+}
 
 HostPages::HostPages(const MemoryRegionConfig& config, const RegionNeeds& needs) {
   const bool huge = config.kind_ == MemoryKind::HUGE;

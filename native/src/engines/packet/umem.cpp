@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "daqiri/error.h"
+#include "memory/host_pages.h"
 
 namespace daqiri::packet {
 
@@ -16,8 +17,7 @@ Umem::Umem(const std::string& interface, std::uint64_t bytes, std::uint32_t chun
       chunks_(static_cast<std::uint32_t>(bytes / chunk_bytes)),
       free_(chunks_),
       uses_(std::make_unique<std::atomic<std::uint32_t>[]>(chunks_)) {
-  void* mapped =
-      mmap(nullptr, this->bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* mapped = memory::map_pages(this->bytes());
   if (mapped == MAP_FAILED) {
     throw Error(Status::NO_FREE_PACKET_BUFFERS,
                 "cannot allocate " + std::to_string(this->bytes()) + " bytes for the frames of '" +
@@ -38,7 +38,7 @@ void Umem::give(const std::uint32_t* chunks, std::uint32_t n) noexcept {
   std::array<std::uint32_t, 64> done;
   std::uint32_t count = 0;
   const auto hand_over = [&] {
-    kept_.fetch_sub(count, std::memory_order_relaxed);
+    given_.fetch_add(count, std::memory_order_relaxed);
     free_.give(done.data(), count);
     count = 0;
   };

@@ -42,10 +42,10 @@ class Umem final : public memory::BufferOwner {
   /// Keep a taken chunk until it was freed `times` times.
   void keep(std::uint32_t chunk, std::uint32_t times) noexcept {
     uses_[chunk].store(times, std::memory_order_relaxed);
-    kept_.fetch_add(1, std::memory_order_relaxed);
+    ++kept_;
   }
   [[nodiscard]] std::uint32_t kept() const noexcept {
-    return kept_.load(std::memory_order_relaxed);
+    return kept_ - given_.load(std::memory_order_relaxed);
   }
 
   /// Any thread.
@@ -60,7 +60,10 @@ class Umem final : public memory::BufferOwner {
   memory::FreeList free_;
   /// Uses of each kept chunk.
   std::unique_ptr<std::atomic<std::uint32_t>[]> uses_;
-  std::atomic<std::uint32_t> kept_{0};
+  /// Chunks kept until now, counted by the poller, and those of them that are free again. Two
+  /// counts, because threads that change one would wait for each other.
+  std::uint32_t kept_{0};
+  std::atomic<std::uint32_t> given_{0};
 };
 
 }  // namespace daqiri::packet

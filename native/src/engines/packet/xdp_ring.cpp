@@ -101,6 +101,7 @@ void XdpRing::open_sockets(bool busy_poll) {
     options.first = sockets_.front().get();
   }
   zero_copy_ = sockets_.front()->zero_copy();
+  latest_ns_.assign(sockets_.size(), monotonic_ns());
   const auto count = static_cast<std::uint32_t>(sockets_.size());
   for (std::uint32_t queue = 0; queue < count; ++queue) {
     sockets_[queue]->set_share(umem_.chunks() / count);
@@ -166,7 +167,11 @@ bool XdpRing::read() noexcept {
   frame.rest = std::span(rest_.data(), rest);
   std::uint64_t time = 0;
   std::memcpy(&time, frame.data - XDP_TIME_BYTES, sizeof time);
-  frame.time = (time != 0 ? time : monotonic_ns()) + clock_offset_;
+  // Without space for a time, the memory still has that of the frame that was there before.
+  std::uint64_t& latest = latest_ns_[turn_];
+  const bool told = time + DISORDER_NS >= latest && time <= looked_ns_;
+  if (told) latest = std::max(latest, time);
+  frame.time = (told ? time : monotonic_ns()) + clock_offset_;
   frame_ = frame;
   pieces_ = pieces;
   kept_ = false;
@@ -204,7 +209,9 @@ void XdpRing::next_socket() noexcept {
   XdpSocket& socket = *sockets_[turn_];
   if (socket.waiting() == 0) socket.look();
   left_ = std::min(socket.waiting(), TURN);
-  if (left_ > 0) clock_offset_ = realtime_ns() - monotonic_ns();
+  if (left_ == 0) return;
+  looked_ns_ = monotonic_ns();
+  clock_offset_ = realtime_ns() - looked_ns_;
 }
 
 bool XdpRing::waits_for_memory() const noexcept {

@@ -78,6 +78,8 @@ class XdpRing final : public FrameRing {
   static constexpr std::uint64_t GATHERS_NS_A_CHUNK = 25;
   /// More pieces than a frame of 64 KiB has.
   static constexpr std::size_t MOST_PIECES = 64;
+  /// A frame may be this much older than the one before it, which another CPU has received.
+  static constexpr std::uint64_t DISORDER_NS = 100'000;
   /// Descriptors of a socket to read before those of the next.
   static constexpr std::uint32_t TURN = 64;
 
@@ -113,6 +115,10 @@ class XdpRing final : public FrameRing {
   std::uint32_t pieces_{0};
   bool kept_{false};
   std::array<iovec, MOST_PIECES> rest_;
+  /// Of each socket, the time of its latest frame that has one (CLOCK_MONOTONIC).
+  std::vector<std::uint64_t> latest_ns_;
+  /// When the descriptors of this turn were there.
+  std::uint64_t looked_ns_{0};
   /// CLOCK_REALTIME - CLOCK_MONOTONIC.
   std::uint64_t clock_offset_{0};
   std::array<std::uint32_t, std::size_t{2} * TURN> returned_;

@@ -144,12 +144,8 @@ void XdpSocket::refill() noexcept {
     const auto wanted = std::min(room, static_cast<std::uint32_t>(chunks.size()));
     const std::uint32_t n = umem_.take(chunks.data(), wanted);
     if (n == 0) break;
-    for (std::uint32_t i = 0; i < n; ++i) {
-      const std::uint64_t place = std::uint64_t{chunks[i]} * umem_.chunk_bytes();
-      // Clear the time, so that a missing one can be detected.
-      std::memset(umem_.base() + place + Umem::HEADROOM - XDP_TIME_BYTES, 0, XDP_TIME_BYTES);
-      fill_->element<std::uint64_t>(filled_++) = place;
-    }
+    for (std::uint32_t i = 0; i < n; ++i)
+      fill_->element<std::uint64_t>(filled_++) = std::uint64_t{chunks[i]} * umem_.chunk_bytes();
     room -= n;
     more = true;
   }
