@@ -1,4 +1,4 @@
-// Cost of writing bursts of 1024 packets to a pcap file: PacketWriter (a recorder's file, kept
+// Cost of writing bursts of 64 packets to a pcap file: PacketWriter (a recorder's file, kept
 // open) and write_pcap (opens, appends, closes for every burst), against plain write(2) calls of
 // the same bytes, one a burst, from one buffer. Alternating in one run; each file is removed after
 // its measurement.
@@ -26,8 +26,8 @@ using namespace daqiri;
 
 namespace {
 
-constexpr std::uint32_t BATCH = 1024;
-constexpr std::uint32_t BURSTS = 8;
+constexpr std::uint32_t BATCH = 64;
+constexpr std::uint32_t BURSTS = 128;
 constexpr std::uint64_t RECORD_HEADER = 16;
 
 /// Full bursts that are used in turn, so that packets come from as much memory as in a real

@@ -177,14 +177,15 @@ template <typename Write>
 std::uint64_t CaptureFiles::write_to_files(std::uint64_t count, Write&& write) {
   std::uint64_t done = 0;
   while (done < count && ready()) {
-    if (is_gone()) continue;
+    if (!writer_->holds_back() && is_gone()) continue;
     const std::uint64_t records = writer_->records();
     std::uint64_t room = std::min<std::uint64_t>(count - done, UINT32_MAX);
     if (options_.roll_packets > 0) room = std::min(room, options_.roll_packets - records);
     done += write(done, static_cast<std::uint32_t>(room));
     if (roll_ns_ > 0 && first_written_ns_ == 0) first_written_ns_ = monotonic_ns();
     if (writer_->failed()) {
-      note_failure(records);
+      count_lost(records);
+      if (!is_gone()) fail(writer_->error());
     } else if (writer_->size() >= roll_size_ ||
                (options_.roll_packets > 0 && writer_->records() >= options_.roll_packets)) {
       roll();
@@ -213,9 +214,13 @@ void CaptureFiles::write_absent(const Burst& next, std::uint64_t before, std::ui
   });
 }
 
-void CaptureFiles::note_failure(std::uint64_t records) {
+void CaptureFiles::count_lost(std::uint64_t records) noexcept {
   const std::uint64_t kept = writer_->records();
   if (kept < records) leave_out(CaptureLosses::WRITE_ERROR, records - kept);
+}
+
+void CaptureFiles::note_failure(std::uint64_t records) {
+  count_lost(records);
   fail(writer_->error());
 }
 
@@ -351,8 +356,10 @@ std::uint64_t CaptureFiles::poll(std::uint64_t now_ns) {
   if (now_ns >= sync_at_) {
     sync_at_ = now_ns + SYNC_NS;
     flush();
-  } else {
-    is_gone();
+  } else if (!is_gone()) {
+    const std::uint64_t records = writer_->records();
+    writer_->put_held_back();
+    if (writer_->failed()) note_failure(records);
   }
   return rolls ? std::min(next, first_written_ns_ + roll_ns_) : next;
 }

@@ -154,7 +154,8 @@ class CaptureFiles {
     return describe(origin_, writer_->tally(), begun_ns_, losses_before_, now);
   }
   void log_about(LogLevel level, const std::string& text) const;
-  /// The writer failed; its file had `records` before.
+  /// The writer failed; its file had `records` before. Count those that it has no longer.
+  void count_lost(std::uint64_t records) noexcept;
   void note_failure(std::uint64_t records);
   void fail(const std::string& text);
   void forget_file(const std::string& text);

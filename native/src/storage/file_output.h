@@ -30,6 +30,15 @@ struct FileTally {
   /// Times of the first and the last record, ns; -1: none.
   std::int64_t t_first_ns{-1};
   std::int64_t t_last_ns{-1};
+
+  /// One more packet, with which the file ends at `end`.
+  void add(std::uint64_t end, std::uint32_t wire_length, std::uint64_t time) noexcept {
+    size = end;
+    bytes += wire_length;
+    t_last_ns = static_cast<std::int64_t>(time);
+    if (t_first_ns < 0) t_first_ns = t_last_ns;
+    ++packets;
+  }
 };
 
 /// A few thousand records: pieces for one writev, and marks where each record ends.
@@ -51,6 +60,7 @@ class RecordBatch {
     before_ = before;
     num_pieces_ = num_records_ = staged_ = stretch_ = 0;
     bytes_ = 0;
+    all_copied_ = true;
   }
   /// Whether any record can be added.
   [[nodiscard]] bool has_room() const noexcept {
@@ -73,7 +83,10 @@ class RecordBatch {
     end_stretch();
     pieces_[num_pieces_++] = {data, size};
     bytes_ += size;
+    all_copied_ = false;
   }
+  /// Whether no record needs the memory of its packet any more.
+  [[nodiscard]] bool all_copied() const noexcept { return all_copied_; }
   void end_record(std::uint32_t wire_length, std::uint64_t time, std::uint32_t flow) noexcept {
     marks_[num_records_++] = {bytes_, wire_length, time, flow};
   }
@@ -92,11 +105,7 @@ class RecordBatch {
     FileTally tally = before_;
     for (const Mark& mark : records()) {
       if (mark.end > bytes) break;
-      tally.size = before_.size + mark.end;
-      tally.bytes += mark.wire_length;
-      tally.t_last_ns = static_cast<std::int64_t>(mark.time);
-      if (tally.t_first_ns < 0) tally.t_first_ns = tally.t_last_ns;
-      ++tally.packets;
+      tally.add(before_.size + mark.end, mark.wire_length, mark.time);
     }
     return tally;
   }
@@ -131,6 +140,7 @@ class RecordBatch {
   /// Begin of the stretch of the staging area that has no piece yet.
   std::size_t stretch_{0};
   std::uint32_t bytes_{0};
+  bool all_copied_{true};
 };
 
 /// Headers before the packets of one burst; identical consecutive headers are computed once.

@@ -61,7 +61,11 @@ void append_to_pcap(const Burst& burst, const std::string& path, bool nanosecond
   PacketWriter writer(pcap::Format{link.link_type(), nanosecond});
   writer.append(path, longest + link.prefix_size(longest));
   for (std::uint32_t i = 0; i < n && !writer.failed(); i += STRIDE) {
-    progress.add(writer.write(burst, link, i, std::min(STRIDE, n - i)));
+    const std::uint64_t before = writer.records();
+    writer.write(burst, link, i, std::min(STRIDE, n - i));
+    writer.put_held_back();
+    // Fewer than before if what was there cannot be kept.
+    progress.add(static_cast<std::uint32_t>(std::max(writer.records(), before) - before));
     progress.bytes_written = writer.bytes_written();
   }
   progress.bytes_written = writer.bytes_written();

@@ -199,6 +199,7 @@ void PacketWriter::begin(File file, const std::string& path, std::uint64_t size,
   errno_ = 0;
   size_before_ = before;
   tally_ = {.size = size};
+  batch_->begin(tally_);
   file_ = std::move(file);
   const int problem = output_->begin(file_.fd(), path_, tally_);
   if (problem == 0) return;
@@ -215,15 +216,16 @@ std::uint32_t PacketWriter::write(const Burst& burst, const LinkLayer& link, std
   const std::uint64_t before = tally_.packets;
   std::uint64_t now = 0;
   PacketPrefixes prefixes(link, burst);
-  batch_->begin(tally_);
-  for (std::uint32_t i = first;
-       i < first + count && tally_.size + batch_->bytes() < size_limit && !failed(); ++i) {
+  for (std::uint32_t i = first; i < first + count && tally_.size < size_limit; ++i) {
     if (!batch_->has_room()) put_batch();
+    if (failed()) break;
     std::uint64_t time = burst.timestamps[i];
     if (time == 0) time = now != 0 ? now : (now = realtime_ns());
     add(burst, prefixes, i, time);
   }
-  if (!failed()) put_batch();
+  const bool holds = !failed() && batch_->all_copied() && !batch_->records().empty();
+  if (!holds) put_batch();
+  held_back_ = holds;
   return tally_.packets > before ? static_cast<std::uint32_t>(tally_.packets - before) : 0;
 }
 
@@ -256,17 +258,22 @@ void PacketWriter::add(const Burst& burst, PacketPrefixes& prefixes, std::uint32
     std::memcpy(record, &header, sizeof header);
   }
   batch.end_record(wire_length, time, burst.flow_ids[packet]);
+  tally_.add(batch.before().size + batch.bytes(), wire_length, time);
 }
 
 void PacketWriter::put_batch() noexcept {
   RecordBatch& batch = *batch_;
-  int problem = index_ ? index_->add(batch) : 0;
-  if (problem == 0) problem = output_->put(batch);
-  if (problem == 0) {
-    tally_ = batch.tally_at(batch.bytes());
-    problem = count_rows();
+  if (failed() || batch.records().empty()) return;
+  if (std::exchange(held_back_, false) && !still_there()) {
+    // Written beyond its end, a file that was cut would get a hole.
+    fail(ESTALE);
+    tally_ = output_->whole();
+  } else {
+    int problem = index_ ? index_->add(batch) : 0;
+    if (problem == 0) problem = output_->put(batch);
+    if (problem == 0) problem = count_rows();
+    if (problem != 0) cut(problem);
   }
-  if (problem != 0) cut(problem);
   batch.begin(tally_);
 }
 
@@ -275,7 +282,9 @@ int PacketWriter::count_rows() noexcept {
 }
 
 void PacketWriter::sync() noexcept {
-  if (!file_.is_open() || failed()) return;
+  if (!file_.is_open()) return;
+  put_batch();
+  if (failed()) return;
   int problem = output_->sync();
   if (problem == 0) problem = count_rows();
   if (problem != 0) cut(problem);
@@ -284,6 +293,7 @@ void PacketWriter::sync() noexcept {
 bool PacketWriter::retry() noexcept {
   if (!file_.is_open() || cut_errno_ != 0 || output_->begin(file_.fd(), path_, tally_) != 0)
     return false;
+  batch_->begin(tally_);
   errno_ = 0;
   return true;
 }

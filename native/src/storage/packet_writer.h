@@ -108,6 +108,8 @@ class PacketWriter final : public RecordWriter {
     return write(burst, *link_, first, count, size_limit);
   }
 
+  [[nodiscard]] bool holds_back() const noexcept override { return held_back_; }
+  void put_held_back() noexcept override { put_batch(); }
   void sync() noexcept override;
   bool retry() noexcept override;
 
@@ -139,6 +141,7 @@ class PacketWriter final : public RecordWriter {
   /// Add a packet to the batch, which has space for it.
   void add(const Burst& burst, PacketPrefixes& prefixes, std::uint32_t packet,
            std::uint64_t time) noexcept;
+  /// Put the records of the batch into the file.
   void put_batch() noexcept;
   /// Update the number of packets in the index. Returns errno.
   int count_rows() noexcept;
@@ -152,6 +155,8 @@ class PacketWriter final : public RecordWriter {
   const LinkLayer* link_{nullptr};
   std::unique_ptr<FileOutput> output_;
   std::unique_ptr<RecordBatch> batch_;
+  /// Whether the records of the batch are from earlier calls of `write`.
+  bool held_back_{false};
   /// For raw files.
   std::optional<RawIndex> index_;
   std::unique_ptr<NewFile> next_;

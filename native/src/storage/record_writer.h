@@ -62,6 +62,11 @@ class RecordWriter {
                                      std::uint64_t /*size_limit*/) noexcept {
     return 0;
   }
+  /// Whether it holds records back, to put them into the file together with later ones. It then
+  /// checks itself that the file is still there.
+  [[nodiscard]] virtual bool holds_back() const noexcept { return false; }
+  /// Put these records into the file.
+  virtual void put_held_back() noexcept {}
   /// Wait until all written records are in the file and readable by other processes.
   virtual void sync() noexcept = 0;
   /// After a failed write: continue in the same file. Returns false if that is not possible.

@@ -66,7 +66,9 @@ bool Recorder::record() {
     if (burst != nullptr) take(*burst);
     now = monotonic_ns();
     if (now >= poll_at_) {
+      const CaptureFiles::Counts before = files_.counts();
       poll_at_ = files_.poll(now);
+      tell_group(0, before);
       if (acquiring_) note_acquired();
       if (!alone_) group_->poll(now);
       publish();

@@ -25,7 +25,7 @@ namespace daqiri {
 
 struct RecorderSnapshot {
   /// In files: packets, and their bytes on the wire; for frames, their packets and the bytes of
-  /// frames.
+  /// frames. Includes records that are not `flushed`.
   std::uint64_t packets{0};
   std::uint64_t bytes{0};
   /// Complete files.
@@ -126,7 +126,7 @@ class Recorder {
   /// Returns whether a limit has ended the recording.
   bool record();
   void take(Burst& burst);
-  /// `taken` records of the group's limit were to be written.
+  /// `taken` records of the group's limit were to be written since `before`.
   void tell_group(std::uint32_t taken, const CaptureFiles::Counts& before);
   std::uint32_t start_of(const Burst& burst) noexcept;
   /// Whether the frame belongs to an acquisition.

@@ -101,20 +101,23 @@ TEST_CASE("A recorder cannot begin on a full disk", "[storage][recorder][disk]")
 TEST_CASE("A burst that does not fit the disk is cut to whole records", "[storage][file][disk]") {
   const SmallDisk disk;
   if (skipped(disk)) return;
-  Bench bench(1, 400);
-  const auto burst = bench.burst(400, 1000);
+  const std::uint32_t length = GENERATE(100U, 1000U);
+  const std::uint32_t count = 400'000 / length;
+  Bench bench(1, count);
+  const auto burst = bench.burst(count, length);
   const auto [status, text] = refusal([&] { write_pcap(*burst, disk.dir().path(), "run"); });
   CHECK(status == Status::GENERIC_FAILURE);
   CHECK_THAT(text, Contains(disk.dir() / "run.pcap") && Contains("No space left"));
   const std::size_t packets = tcpdump(disk.dir() / "run.pcap").size();
-  CHECK(packets > 200);
-  CHECK(std::filesystem::file_size(disk.dir() / "run.pcap") == 24 + packets * 1016);
+  CHECK(packets > count / 2);
+  CHECK(std::filesystem::file_size(disk.dir() / "run.pcap") == 24 + packets * (16 + length));
   // The part that did not fit is missing; data that fits can still be appended.
   const auto handle = start_write_pcap(*burst, disk.dir().path(), "run");
   handle->wait();
   CHECK(handle->status() == Status::GENERIC_FAILURE);
-  CHECK(handle->counts().completed_packets + handle->counts().failed_packets == 400);
-  CHECK(handle->counts().failed_packets > 390);
+  CHECK(handle->counts().completed_packets + handle->counts().failed_packets == count);
+  CHECK(handle->counts().completed_packets == tcpdump(disk.dir() / "run.pcap").size() - packets);
+  CHECK(handle->counts().failed_packets > count - 10);
 
   const auto raw = start_write_raw(*burst, disk.dir().path(), "p");
   raw->wait();
@@ -169,7 +172,7 @@ TEST_CASE("A file that somebody cuts while it is written is lost, and told so",
   const std::uintmax_t cut_to = GENERATE(0, 1000);
   Recorder recorder(session, session->rx_queue(0, 0), options);
   REQUIRE(send_frames(tx, 5000, 0, 200));
-  REQUIRE(within_limit([&] { return recorder.snapshot().packets == 200; }));
+  REQUIRE(within_limit([&] { return recorder.snapshot().flushed == 200; }));
   const std::string name =
       options.format == CaptureFormat::PCAP ? "capture_000000.pcap" : "capture_000000.raw";
   std::filesystem::resize_file(dir / name, cut_to);
@@ -187,6 +190,65 @@ TEST_CASE("A file that somebody cuts while it is written is lost, and told so",
   CHECK(files[0].packets == snapshot.packets);
   CHECK(files[0].dropped == snapshot.dropped);
   CHECK_FALSE(std::filesystem::exists(dir / name));
+}
+
+TEST_CASE("Short packets are in the file soon, without later ones", "[storage][recorder]") {
+  const TempDir dir;
+  const auto session = Session::open(silent());
+  RecorderOptions options = into(dir.path());
+  options.format = GENERATE(CaptureFormat::PCAP, CaptureFormat::RAW);
+  Recorder recorder(session, session->rx_queue(0, 0), options);
+  REQUIRE(send_frames(session->tx_queue(0, 0), 5000, 0, 10));
+  REQUIRE(within_limit([&] { return recorder.snapshot().flushed == 10; }));
+  if (options.format == CaptureFormat::PCAP)
+    CHECK(numbers_in(dir / "capture_000000.pcap") == counted(0, 10));
+}
+
+TEST_CASE("Short packets of a file that somebody removes are counted", "[storage][recorder]") {
+  const TempDir dir;
+  const auto session = Session::open(silent());
+  TxQueue& tx = session->tx_queue(0, 0);
+  RecorderOptions options = into(dir.path());
+  options.on_error = OnError::RESUME;
+  Recorder recorder(session, session->rx_queue(0, 0), options);
+  REQUIRE(send_frames(tx, 5000, 0, 200));
+  REQUIRE(within_limit([&] { return recorder.snapshot().flushed == 200; }));
+  std::filesystem::remove(dir / "capture_000000.pcap");
+  // More than are held back at once.
+  REQUIRE(send_frames(tx, 5000, 200, 3000));
+  REQUIRE(within_limit([&] {
+    const RecorderSnapshot s = recorder.snapshot();
+    return s.dropped >= 200 && s.packets + s.dropped == 3200 && !s.failing;
+  }));
+  recorder.stop();
+  const auto files = recorder.files();
+  REQUIRE(files.size() == 1);
+  CHECK(files[0].packets + files[0].dropped == 3200);
+  CHECK(numbers_in(files).size() == files[0].packets);
+  CHECK_FALSE(std::filesystem::exists(dir / "capture_000000.pcap"));
+}
+
+TEST_CASE("Packets that are lost after they were held back do not count for the limit",
+          "[storage][recorder][disk]") {
+  const SmallDisk disk;
+  if (skipped(disk)) return;
+  const auto session = Session::open(silent());
+  TxQueue& tx = session->tx_queue(0, 0);
+  RecorderOptions options = into(disk.dir().path());
+  options.on_error = OnError::RESUME;
+  options.max_packets = 300;
+  Recorder recorder(session, session->rx_queue(0, 0), options);
+  std::ofstream(disk.dir() / "fill", std::ios::binary) << std::string(300'000, 'x');
+  REQUIRE(send_frames(tx, 5000, 0, 200));
+  REQUIRE(within_limit([&] { return recorder.snapshot().dropped > 0; }));
+  std::filesystem::remove(disk.dir() / "fill");
+  REQUIRE(within_limit([&] { return !recorder.snapshot().failing; }));
+  REQUIRE(send_frames(tx, 5000, 200, 300));
+  REQUIRE(within_limit([&] { return !recorder.snapshot().running; }));
+  const RecorderSnapshot snapshot = recorder.snapshot();
+  CHECK(snapshot.limit_reached);
+  CHECK(snapshot.packets == 300);
+  CHECK(numbers_in(recorder.files()).size() == 300);
 }
 
 TEST_CASE("Where there may be no more threads nothing is begun, and the reason is told",
