@@ -67,8 +67,8 @@ class RecorderSnapshot:
     Parameters
     ----------
     packets, bytes : int
-        Packets in files, and their bytes on the wire. For frames: packets whose data is in them,
-        and bytes of the frames, uncompressed.
+        Packets in files, and their bytes on the wire, also of those that are not `flushed` yet. For
+        frames: packets whose data is in them, and bytes of the frames, uncompressed.
     files : int
         Complete files.
     dropped : int
@@ -90,7 +90,8 @@ class RecorderSnapshot:
     frames, missing : int
         Frames in files, and their missing packets; 0 for a recorder of packets.
     flushed : int
-        Packets or frames of the current file that other processes can already read.
+        Packets or frames of the current file that other processes can already read, and that a
+        killed process leaves.
     acquired : int
         Frames of the completed acquisition (`Recorder.acquire`); 0: none is complete.
     path : Path or None

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from waiting import wait_for
 
 
 def lacks(what: str, why: object) -> NoReturn:
@@ -38,7 +39,7 @@ class Network:
             self.close()
             lacks("network namespaces", error)
         self.thread_id = self.call(threading.get_native_id)
-        self.run("ip link set lo up")
+        self.up("lo")
 
     @staticmethod
     def _enter() -> None:
@@ -52,6 +53,21 @@ class Network:
 
     def run(self, command: str) -> None:
         self.call(partial(subprocess.run, command.split(), check=True))
+
+    def up(self, *links: str) -> None:
+        """Set links up, and wait until they carry.
+
+        The kernel does the rest at some later time; until then it throws away what is sent, and
+        tells the sender of success.
+        """
+        for link in links:
+            self.run(f"ip link set {link} up")
+        wait_for(lambda: all(self._carries(link) for link in links))
+
+    def _carries(self, link: str) -> bool:
+        shown = partial(subprocess.run, check=True, capture_output=True, text=True)
+        said = self.call(shown, ["ip", "-o", "link", "show", link]).stdout
+        return "NO-CARRIER" not in said and "qdisc noop " not in said
 
     def close(self) -> None:
         self._thread.shutdown()
@@ -79,7 +95,7 @@ def cable(networks: Callable[[], Network]) -> Network:
     network.run("ip link add near mtu 9000 type veth peer name far mtu 9000")
     for end in ("near", "far"):
         network.call(Path(f"/proc/sys/net/ipv6/conf/{end}/disable_ipv6").write_text, "1")
-        network.run(f"ip link set {end} up")
+    network.up("near", "far")
     return network
 
 

@@ -350,8 +350,7 @@ def test_a_link_that_goes_down_and_comes_back(
         sender.tx[0].send(sent)
         assert eventually(lambda: sender.tx[0].counters().dropped["send_error"] == 100)
         cable.run("ip link set far down")
-        cable.run("ip link set near up")
-        cable.run("ip link set far up")
+        cable.up("near", "far")
         sender.tx[0].send(sent)
         bursts = receive_all(receiver.rx[0], 100)
         assert np.array_equal(np.concatenate([burst.gather() for burst in bursts]), sent)
@@ -369,7 +368,7 @@ def test_the_state_of_the_link(cable: Any, packet: Build) -> None:
         assert sender.link().mtu == 1400
         cable.run("ip link set near down")
         assert eventually(lambda: receiver.link().state == sender.link().state == "down")
-        cable.run("ip link set near up")
+        cable.up("near")
         assert eventually(lambda: receiver.link().state == sender.link().state == "up")
         cable.run("ip link del near")
         assert receiver.link() == sender.link() == Link("removed", 0, 0)

@@ -178,7 +178,7 @@ def test_queues_of_the_network_card(
     network.run(f"ip link add near mtu 9000 {queues} type veth peer name far mtu 9000 {queues}")
     for end in ("near", "far"):
         network.call(Path(f"/proc/sys/net/ipv6/conf/{end}/disable_ipv6").write_text, "1")
-        network.run(f"ip link set {end} up")
+    network.up("near", "far")
     config = packet()
     with network.call(Engine.open, config) as engine:
         for size in (100, 8000):
@@ -191,7 +191,6 @@ def test_the_kernel_s_own_xdp_where_the_driver_has_none(
     networks: Any, packet: Build, receive_all: Receive
 ) -> None:
     network = networks()
-    network.run("ip link set lo up")
     config = packet()
     config["interfaces"].pop()
     config["interfaces"][0]["address"] = "lo"

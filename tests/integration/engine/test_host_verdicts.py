@@ -28,7 +28,10 @@ print(json.dumps([
 ]))
 """
 OFF = "sysctl -qw net.ipv6.conf.all.disable_ipv6=1"
-CABLE = "ip link add near type veth peer name far; ip link set near up; ip link set far up"
+CABLE = (
+    "ip link add near type veth peer name far; ip link set near up; ip link set far up; "
+    "until ip link show near | grep -q 'state UP'; do sleep 0.01; done"
+)
 
 
 def verdict(

@@ -32,7 +32,7 @@ with Engine.open(config) as engine:
     rx, tx = engine.ports[0].rx[0], engine.ports[0].tx[0]
     recorder = rx.record(directory)
     tx.send([bytes(100)] * 640)
-    while recorder.snapshot().packets < 640:
+    while recorder.snapshot().flushed < 640:
         time.sleep(0.001)
     if os.fork() == 0:
         print(os.getpid(), flush=True)

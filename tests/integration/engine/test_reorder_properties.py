@@ -283,9 +283,22 @@ PAUSE = 0.25
 
 
 def made_by_engine(config: Config, runs: list[list[Bytes]]) -> tuple[list[Made], dict[str, int]]:
-    """Return frames and counters; open batches are closed with the engine."""
+    """Return frames and counters; open batches are closed with the engine.
+
+    Again, where this process may have made a pause of its own between two packets.
+    """
+    for _ in range(20):
+        *found, longest = made_once(config, runs)
+        if longest < PAUSE:
+            return found[0], found[1]
+    pytest.fail(f"a process that waits {longest:.2f} s for a processor cannot send without pauses")
+
+
+def made_once(config: Config, runs: list[list[Bytes]]) -> tuple[list[Made], dict[str, int], float]:
+    """Return frames, counters, and the longest time that may be between two packets of a run."""
     got: list[Made] = []
     sent = 0
+    longest = begun = 0.0
     with Engine.open(config) as engine:
         port, sender = engine.ports[0], engine.ports[-1]
         plan = port.reorder["images"]
@@ -299,17 +312,20 @@ def made_by_engine(config: Config, runs: list[list[Bytes]]) -> tuple[list[Made],
             for part, pauses in parts:
                 if pauses:
                     time.sleep(PAUSE)
+                before, begun = begun, time.monotonic()
                 assert sender.tx[0].send(part, timeout=20.0) == len(part)
                 sent += len(part)
                 end = time.monotonic() + 20
                 while plan.counters().packets < sent:
                     assert time.monotonic() < end, plan.counters()
                     time.sleep(0.0002)
+                first = begun if pauses or before == 0 else before
+                longest = max(longest, time.monotonic() - first)
                 while len(got) < plan.counters().complete + plan.counters().incomplete:
                     got.append(made(next(taken)))
             engine.close()
             got += [made(frame) for frame in taken]
-        return got, asdict(plan.counters())
+        return got, asdict(plan.counters()), longest
 
 
 def made(frame: Any) -> Made:

@@ -3,20 +3,21 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import yaml
 from bluesky import plan_stubs as bps
 from bluesky import plans as bp
-from bluesky.utils import FailedStatus, RunEngineInterrupted
+from bluesky.utils import FailedStatus
 from free_ports import free_port
 from waiting import wait_for
 
 from daqiri_ophyd import plans, profiles
 from daqiri_ophyd.devices import make_daq
+
+from .pauses import paused_when
 
 # More than receive queues, transmit queues and sockets together can hold.
 FLOOD = {"count": 2_000_000, "size": 900}
@@ -71,21 +72,6 @@ def line(request, make, captures) -> Iterator[Line]:
     text = profiles.path("tcp").read_text().replace("47200", str(free_port("tcp")))
     with make_daq(yaml.safe_load(text), "daq", directory=captures) as daq:
         yield Line(daq, daq.receiver.capture, daq.sender.tx.tx_q0, daq.receiver.rx.rx_q0)
-
-
-@contextmanager
-def paused_when(run_engine, condition: Callable[[], object]) -> Iterator[None]:
-    """Require that the plan run inside pauses when a condition holds."""
-
-    def watch() -> None:
-        wait_for(condition)
-        run_engine.request_pause()
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    with pytest.raises(RunEngineInterrupted):
-        yield
-    watcher.join()
 
 
 class Heartbeat:

@@ -17,18 +17,9 @@ from daqiri_ophyd import plans
 from daqiri_ophyd.devices import CaptureError
 
 from .conftest import packets, prepare
+from .pauses import paused_when
 
 SLOW = {"count": 400, "size": 100, "rate": 500}
-
-
-def pause_when(run_engine, condition) -> threading.Thread:
-    def watch() -> None:
-        eventually(condition, 60)
-        run_engine.request_pause()
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    return watcher
 
 
 def recorded(capture) -> int:
@@ -100,10 +91,8 @@ def test_a_pause_repeats_the_motion_but_not_the_capture(daq, run_engine, documen
         yield from prepare(tx, SLOW)
         yield from plans.capture_during(capture, motion(), tx=tx, flush_period=0.05)
 
-    watcher = pause_when(run_engine, lambda: recorded(capture) > 120)
-    with pytest.raises(RunEngineInterrupted):
+    with paused_when(run_engine, lambda: recorded(capture) > 120, tx):
         run_engine(plan())
-    watcher.join()
     assert recorded(capture) < 400
     run_engine.resume()
     assert documents.stop["exit_status"] == "success"
@@ -121,10 +110,8 @@ def test_a_pause_after_the_motion(daq, run_engine, documents):
         yield from prepare(tx, SLOW)
         yield from plans.capture_during(capture, bps.mv(motor, 1), tx=tx, flush_period=0.05)
 
-    watcher = pause_when(run_engine, lambda: recorded(capture) > 120)
-    with pytest.raises(RunEngineInterrupted):
+    with paused_when(run_engine, lambda: recorded(capture) > 120, tx):
         run_engine(plan())
-    watcher.join()
     run_engine.resume()
     assert documents.stop["exit_status"] == "success"
     assert packets(documents.files()) == 400 == documents.rows()[0]["daq_port0_capture_packets"]
@@ -235,10 +222,8 @@ def test_a_wrapped_plan_ends_at_once(daq, run_engine, documents, limited, end, s
         yield from prepare(tx, {**SLOW, "count": 100_000})
         yield from plans.capture_during_wrapper(motion(), capture, tx=tx)
 
-    watcher = pause_when(run_engine, lambda: recorded(capture) > 100)
-    with pytest.raises(RunEngineInterrupted):
+    with paused_when(run_engine, lambda: recorded(capture) > 100, tx):
         run_engine(plan())
-    watcher.join()
     getattr(run_engine, end)()
     assert documents.stop["exit_status"] == status
     (row,) = documents.rows("packets")

@@ -14,12 +14,14 @@ import pytest
 from bluesky import plan_stubs as bps
 from bluesky import plans as bp
 from bluesky import preprocessors as bpp
-from bluesky.utils import FailedStatus, RunEngineInterrupted
+from bluesky.utils import FailedStatus
 from waiting import wait_for
 
 from daqiri_ophyd import plans, profiles
-from daqiri_ophyd.devices import make_daq
+from daqiri_ophyd.devices import TxQueue, make_daq
 from daqiri_ophyd.engine import PcapFile, frames
+
+from .pauses import paused_when
 
 SLOW = {"count": 600, "size": 100, "rate": 500}
 
@@ -34,18 +36,10 @@ def numbers(files: list[Path]) -> list[int]:
     return found
 
 
-def interrupt(run_engine, plan, when: Callable[[], object]) -> None:
+def interrupt(run_engine, plan, when: Callable[[], object], *sending: TxQueue) -> None:
     """Run a plan and pause it when a condition holds."""
-
-    def watch() -> None:
-        wait_for(when)
-        run_engine.request_pause()
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    with pytest.raises(RunEngineInterrupted):
+    with paused_when(run_engine, when, *sending):
         run_engine(plan)
-    watcher.join()
 
 
 def captured(capture) -> int:
@@ -65,12 +59,12 @@ def assert_idle(daq) -> None:
 
 @pytest.fixture
 def flight(daq):
-    """A slow transmission that is captured, and the number captured so far."""
+    """A slow transmission that is captured, when to pause it, and its queue."""
     capture, tx = daq.port0.capture, daq.port0.tx.out
     plan = plans.capture(
         capture, 600, roll_packets=100, tx=tx, packets=SLOW, flush_period=0.05, timeout=30.0
     )
-    return plan, lambda: captured(capture) > 150
+    return plan, lambda: captured(capture) > 150, tx
 
 
 def test_a_paused_fly_scan_goes_on_without_loss(daq, run_engine, documents, flight):
@@ -92,17 +86,11 @@ def test_a_paused_fly_scan_goes_on_without_loss(daq, run_engine, documents, flig
 
 
 def test_a_fly_scan_can_be_paused_again_and_again(daq, run_engine, documents, flight):
-    plan, _ = flight
+    plan, _, tx = flight
     capture = daq.port0.capture
-    interrupt(run_engine, plan, lambda: captured(capture) > 50)
+    interrupt(run_engine, plan, lambda: captured(capture) > 50, tx)
     for after in (200, 350):
-        threading.Thread(
-            target=lambda after=after: (
-                wait_for(lambda: captured(capture) > after),
-                run_engine.request_pause(),
-            )
-        ).start()
-        with pytest.raises(RunEngineInterrupted):
+        with paused_when(run_engine, lambda after=after: captured(capture) > after, tx):
             run_engine.resume()
     run_engine.resume()
 
@@ -115,6 +103,7 @@ def test_a_pause_does_not_count_as_silence(daq, run_engine, documents):
         run_engine,
         plans.capture(capture, 300, tx=tx, packets={**SLOW, "count": 300}, timeout=1.5),
         lambda: captured(capture) > 50,
+        tx,
     )
     time.sleep(2.0)
     run_engine.resume()
@@ -162,7 +151,7 @@ def test_a_paused_reading_is_taken_again(daq, run_engine, documents, captures):
         yield from bps.prepare(tx, source, wait=True)
         yield from bp.count([capture, tx], 3)
 
-    interrupt(run_engine, plan(), lambda: capture.packets.get() and captured(capture) > 100)
+    interrupt(run_engine, plan(), lambda: capture.packets.get() and captured(capture) > 100, tx)
     run_engine.resume()
 
     assert documents.stop["exit_status"] == "success"
@@ -366,6 +355,7 @@ def test_a_transmission_is_paused_and_stopped(daq, run_engine, documents):
         run_engine,
         plans.timed_tx(tx, SLOW),
         lambda: tx.transmission is not None and tx.transmission.submitted > 150,
+        tx,
     )
     sent = tx.sent.get()
     time.sleep(0.3)

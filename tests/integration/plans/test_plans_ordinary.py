@@ -8,13 +8,15 @@ import pytest
 from bluesky import plan_stubs as bps
 from bluesky import plans as bp
 from bluesky.preprocessors import SupplementalData
-from bluesky.utils import FailedStatus, RunEngineInterrupted
+from bluesky.utils import FailedStatus
 from ophyd.sim import det
 from run_documents import until
 from waiting import wait_for
 
 from daqiri_ophyd import plans
 from daqiri_ophyd.engine import PcapFile
+
+from .pauses import paused_when
 
 BURST = {"count": 50, "size": 100}
 SLOW = {"count": 600, "size": 100, "rate": 500}
@@ -144,9 +146,7 @@ def test_plans_leave_settings_as_they_were(daq, run_engine, outcome):
         with pytest.raises(FailedStatus):
             run_engine(plans.capture(capture, 51, tx=tx, packets=BURST, timeout=0.5))
     else:
-        timer = threading.Timer(0.3, run_engine.request_pause)
-        timer.start()
-        with pytest.raises(RunEngineInterrupted):
+        with paused_when(run_engine, lambda: tx.transmission is not None, tx):
             run_engine(plans.capture(capture, 600, tx=tx, packets=SLOW))
         run_engine.abort("enough")
     assert settings_of(daq) == before
@@ -178,13 +178,12 @@ def test_readings_follow_when_the_clock_is_set_back(daq, run_engine, documents, 
 
 def test_a_deferred_pause_takes_effect(daq, run_engine, documents):
     capture, tx = daq.port0.capture, daq.port0.tx.out
-    timer = threading.Timer(0.3, lambda: run_engine.request_pause(defer=True))
-    timer.start()
-    with pytest.raises(RunEngineInterrupted):
+    began = threading.Event()
+    run_engine.subscribe(lambda *_: began.set(), "descriptor")
+    with paused_when(run_engine, began.is_set, tx, defer=True):
         run_engine(
             plans.capture(capture, 600, tx=tx, packets=SLOW, flush_period=0.05, roll_packets=100)
         )
-    assert run_engine.state == "paused"
     run_engine.resume()
     rows = documents.rows()
     assert sum(row[f"{capture.name}_packets"] for row in rows) == 600
