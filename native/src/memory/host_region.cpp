@@ -143,6 +143,8 @@ const RegisteredMemoryKind hugepages(MemoryKind::HUGE, allocate_host);
 }  // namespace
 
 void* map_pages(std::size_t bytes) noexcept {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  bytes = (bytes + page - 1) / page * page;
   const std::size_t more = bytes >= AT_ONCE ? AT_ONCE : 0;
   void* const mapped =
       mmap(nullptr, bytes + more, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -18,6 +18,7 @@ namespace daqiri {
 
 namespace {
 
+/// Short packets are held back for at most this long.
 constexpr std::uint64_t POLL_NS = 100'000'000;
 /// A direct writer holds packets back for at most this long.
 constexpr std::uint64_t SYNC_NS = 1'000'000'000;
@@ -184,8 +185,7 @@ std::uint64_t CaptureFiles::write_to_files(std::uint64_t count, Write&& write) {
     done += write(done, static_cast<std::uint32_t>(room));
     if (roll_ns_ > 0 && first_written_ns_ == 0) first_written_ns_ = monotonic_ns();
     if (writer_->failed()) {
-      count_lost(records);
-      if (!is_gone()) fail(writer_->error());
+      note_failure(records);
     } else if (writer_->size() >= roll_size_ ||
                (options_.roll_packets > 0 && writer_->records() >= options_.roll_packets)) {
       roll();
@@ -214,14 +214,17 @@ void CaptureFiles::write_absent(const Burst& next, std::uint64_t before, std::ui
   });
 }
 
-void CaptureFiles::count_lost(std::uint64_t records) noexcept {
+void CaptureFiles::note_failure(std::uint64_t records) {
   const std::uint64_t kept = writer_->records();
   if (kept < records) leave_out(CaptureLosses::WRITE_ERROR, records - kept);
+  if (!is_gone()) fail(writer_->error());
 }
 
-void CaptureFiles::note_failure(std::uint64_t records) {
-  count_lost(records);
-  fail(writer_->error());
+void CaptureFiles::put_held_back() {
+  if (!has_file_ || writer_->failed()) return;
+  const std::uint64_t records = writer_->records();
+  writer_->put_held_back();
+  if (writer_->failed()) note_failure(records);
 }
 
 void CaptureFiles::roll() {
@@ -236,6 +239,10 @@ void CaptureFiles::complete() {
 
 bool CaptureFiles::complete_present(bool last) {
   if (is_gone()) return false;
+  const bool failed_before = writer_->failed();
+  // First: the file may stay the current one for long if there cannot be another.
+  put_held_back();
+  if (!has_file_ || (writer_->failed() && !failed_before && !last)) return false;
   try {
     if (!last) with_free_number([this] { prepare_number(); });
   } catch (const Error& e) {
@@ -248,7 +255,7 @@ bool CaptureFiles::complete_present(bool last) {
   if (writer_->failed() && !failed) {
     note_failure(records);
     // Packets until writing resumes are lost too, and this file's metadata report them.
-    if (!last) return false;
+    if (!last || !has_file_) return false;
   }
   const CaptureLosses now = losses();
   const CaptureMetadata metadata = this->metadata(now);
@@ -357,9 +364,7 @@ std::uint64_t CaptureFiles::poll(std::uint64_t now_ns) {
     sync_at_ = now_ns + SYNC_NS;
     flush();
   } else if (!is_gone()) {
-    const std::uint64_t records = writer_->records();
-    writer_->put_held_back();
-    if (writer_->failed()) note_failure(records);
+    put_held_back();
   }
   return rolls ? std::min(next, first_written_ns_ + roll_ns_) : next;
 }

@@ -56,6 +56,8 @@ class CaptureFiles {
   void complete();
   /// Complete the files at the end of a recording.
   void finish();
+  /// Put records into the current file that its writer holds back.
+  void put_held_back();
   /// Make written records readable by other processes. Returns whether this succeeded.
   bool flush();
   /// Discard records of the current file after the first `records`; returns their number. Throws
@@ -154,8 +156,7 @@ class CaptureFiles {
     return describe(origin_, writer_->tally(), begun_ns_, losses_before_, now);
   }
   void log_about(LogLevel level, const std::string& text) const;
-  /// The writer failed; its file had `records` before. Count those that it has no longer.
-  void count_lost(std::uint64_t records) noexcept;
+  /// The writer failed; its file had `records` before.
   void note_failure(std::uint64_t records);
   void fail(const std::string& text);
   void forget_file(const std::string& text);

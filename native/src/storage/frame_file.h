@@ -59,7 +59,7 @@ class FrameFile {
   void end(bool durable);
   /// Close the descriptor; without `end`, see the destructor. Returns errno.
   int close() noexcept;
-  void remove() noexcept { remove_file(file_, path_); }
+  [[nodiscard]] FileIdentity identity() const noexcept { return identity_of(file_); }
   [[nodiscard]] bool still_there() const noexcept { return file_has(file_, least_size_); }
 
  private:

@@ -56,8 +56,10 @@ void FrameWriter::create(const std::string& path) {
     tally_ = flushed_ = {};
     error_.clear();
     open_->begin();
+    own_ = open_->identity();
   } catch (...) {
-    remove();
+    // Without a new one, it would be the file before.
+    if (open_) remove_file(open_->identity(), path);
     open_.reset();
     throw;
   }
@@ -72,9 +74,7 @@ void FrameWriter::close(bool durable) noexcept {
   open_.reset();
 }
 
-void FrameWriter::remove() noexcept {
-  if (open_) open_->remove();
-}
+void FrameWriter::remove() noexcept { remove_file(own_, path_); }
 
 bool FrameWriter::still_there() const noexcept {
   return open_ ? open_->still_there() : access(path_.c_str(), F_OK) == 0;

@@ -86,6 +86,8 @@ class FrameWriter final : public RecordWriter {
   std::unique_ptr<FrameCompressor> compressor_;
   std::unique_ptr<FrameFile> prepared_;
   std::unique_ptr<FrameFile> open_;
+  /// Of the file at `path_`, also after it was closed.
+  FileIdentity own_;
   std::string path_;
   FileTally tally_;
   FileTally flushed_;

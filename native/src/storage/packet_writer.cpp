@@ -145,7 +145,7 @@ void PacketWriter::append(const std::string& path, std::uint32_t longest) {
   }
   if (const int problem = write_header(file.fd(), format_); problem != 0) {
     if (created) {
-      remove_file(file, path);
+      remove_file(identity_of(file), path);
     } else {
       [[maybe_unused]] const int cut = ftruncate(file.fd(), 0);
     }
@@ -197,10 +197,12 @@ void PacketWriter::begin(File file, const std::string& path, std::uint64_t size,
                          std::uint64_t before) {
   path_ = path;
   errno_ = 0;
+  gone_ = false;
   size_before_ = before;
   tally_ = {.size = size};
   batch_->begin(tally_);
   file_ = std::move(file);
+  own_ = identity_of(file_);
   const int problem = output_->begin(file_.fd(), path_, tally_);
   if (problem == 0) return;
   if (before == 0) remove();
@@ -266,7 +268,7 @@ void PacketWriter::put_batch() noexcept {
   if (failed() || batch.records().empty()) return;
   if (std::exchange(held_back_, false) && !still_there()) {
     // Written beyond its end, a file that was cut would get a hole.
-    fail(ESTALE);
+    gone_ = true;
     tally_ = output_->whole();
   } else {
     int problem = index_ ? index_->add(batch) : 0;
@@ -291,7 +293,8 @@ void PacketWriter::sync() noexcept {
 }
 
 bool PacketWriter::retry() noexcept {
-  if (!file_.is_open() || cut_errno_ != 0 || output_->begin(file_.fd(), path_, tally_) != 0)
+  if (!file_.is_open() || gone_ || cut_errno_ != 0 ||
+      output_->begin(file_.fd(), path_, tally_) != 0)
     return false;
   batch_->begin(tally_);
   errno_ = 0;
@@ -315,6 +318,7 @@ void PacketWriter::cut(int error_number) noexcept {
 
 std::string PacketWriter::error() const {
   if (!failed()) return {};
+  if (gone_) return path_ + " was removed or cut while it was being written";
   std::string text = file_problem(failed_action_, path_, errno_);
   if (cut_errno_ != 0) {
     text += file_problem("; then its torn end could not be cut off:", path_, cut_errno_) +
@@ -324,6 +328,7 @@ std::string PacketWriter::error() const {
 }
 
 bool PacketWriter::still_there() const noexcept {
+  if (gone_) return false;
   if (!file_.is_open()) return access(path_.c_str(), F_OK) == 0;
   return file_has(file_, std::min(tally_.size, output_->whole().size));
 }
@@ -333,6 +338,8 @@ bool PacketWriter::still_there() const noexcept {
 void PacketWriter::close(bool durable) noexcept {
   if (!file_.is_open()) return;
   sync();
+  // A write that is still in flight would go to the next file that gets this descriptor.
+  if (failed()) output_->sync();
   if (!failed()) fail(output_->trim());
   if (index_) {
     fail(index_->end(durable));
@@ -346,7 +353,7 @@ void PacketWriter::close(bool durable) noexcept {
 }
 
 void PacketWriter::remove() noexcept {
-  remove_file(file_, path_);
+  remove_file(own_, path_);
   if (index_) index_->remove(path_);
 }
 

@@ -63,8 +63,8 @@ class RawIndex {
   static constexpr std::size_t HEADER_SIZE = 192;
 
   File file_;
-  /// Identity of the index file.
-  struct stat own_{};
+  /// Of the index file.
+  FileIdentity own_;
   std::vector<Row> rows_;
   std::uint64_t counted_{0};
   /// errno of the last write of the header; 0: the header contains `counted_`.
@@ -118,11 +118,11 @@ class PacketWriter final : public RecordWriter {
   /// Also removes the index, even if the file is closed.
   void remove() noexcept override;
 
-  [[nodiscard]] bool failed() const noexcept override { return errno_ != 0; }
+  [[nodiscard]] bool failed() const noexcept override { return errno_ != 0 || gone_; }
   [[nodiscard]] std::string error() const override;
-  /// Bytes in the file, including those it had before.
+  /// Bytes of the file with the records that are held back, and with what it had before.
   [[nodiscard]] std::uint64_t size() const noexcept override { return tally_.size; }
-  /// Bytes that this writer added to the file, including the file header.
+  /// Those of these bytes that are of this writer, including the file header.
   [[nodiscard]] std::uint64_t bytes_written() const noexcept { return tally_.size - size_before_; }
   [[nodiscard]] const FileTally& tally() const noexcept override { return tally_; }
   [[nodiscard]] std::uint64_t records() const noexcept override { return tally_.packets; }
@@ -155,13 +155,17 @@ class PacketWriter final : public RecordWriter {
   const LinkLayer* link_{nullptr};
   std::unique_ptr<FileOutput> output_;
   std::unique_ptr<RecordBatch> batch_;
-  /// Whether the records of the batch are from earlier calls of `write`.
+  /// Whether the batch has records from earlier calls of `write`.
   bool held_back_{false};
+  /// The file was not there any more when they were to be put into it.
+  bool gone_{false};
   /// For raw files.
   std::optional<RawIndex> index_;
   std::unique_ptr<NewFile> next_;
   std::unique_ptr<NewFile> next_index_;
   File file_;
+  /// Also after it was closed.
+  FileIdentity own_;
   std::string path_;
   /// Longer packets are truncated to this many bytes.
   std::uint32_t snap_length_{pcap::SNAP_LENGTH};

@@ -31,7 +31,7 @@ int RawIndex::write_header(int fd, std::uint64_t rows) noexcept {
 
 void RawIndex::begin(File file) noexcept {
   file_ = std::move(file);
-  if (fstat(file_.fd(), &own_) != 0) own_ = {};
+  own_ = identity_of(file_);
   counted_ = 0;
   header_errno_ = 0;
 }
@@ -62,12 +62,6 @@ int RawIndex::end(bool durable) noexcept {
   return problem != 0 ? problem : close_problem;
 }
 
-void RawIndex::remove(const std::string& path) noexcept {
-  const std::string index = path_of(path);
-  struct stat named{};
-  if (lstat(index.c_str(), &named) == 0 && named.st_dev == own_.st_dev &&
-      named.st_ino == own_.st_ino)
-    unlink(index.c_str());
-}
+void RawIndex::remove(const std::string& path) noexcept { remove_file(own_, path_of(path)); }
 
 }  // namespace daqiri

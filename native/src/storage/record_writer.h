@@ -67,7 +67,8 @@ class RecordWriter {
   [[nodiscard]] virtual bool holds_back() const noexcept { return false; }
   /// Put these records into the file.
   virtual void put_held_back() noexcept {}
-  /// Wait until all written records are in the file and readable by other processes.
+  /// Wait until all written records, also those held back, are in the file and readable by other
+  /// processes.
   virtual void sync() noexcept = 0;
   /// After a failed write: continue in the same file. Returns false if that is not possible.
   virtual bool retry() noexcept = 0;

@@ -110,6 +110,12 @@ void Recorder::take(Burst& burst) {
     files_.leave_out(CaptureLosses::BEFORE_START, first);
     files_.leave_out(CaptureLosses::AFTER_LIMIT, n - first - wanted);
     files_.write(burst, first, first + wanted);
+    // Else recordings could end at a limit with records that then cannot be written.
+    if (group_->limit_reached()) {
+      files_.flush();
+    } else if (!alone_ && group_->limits().max_packets > 0) {
+      files_.put_held_back();
+    }
     tell_group(wanted, before);
     if (acquiring_) note_acquired();
   }
@@ -216,11 +222,17 @@ void Recorder::drain() {
   }
 }
 
+void Recorder::complete() {
+  const CaptureFiles::Counts before = files_.counts();
+  files_.complete();
+  tell_group(0, before);
+}
+
 void Recorder::answer_roll() {
   const std::uint64_t asked = rolls_asked_.load();
   if (asked == rolls_done_) return;
   drain();
-  files_.complete();
+  complete();
   publish();
   {
     const std::lock_guard lock(mutex_);
@@ -257,7 +269,7 @@ void Recorder::answer_rewind() {
 
 void Recorder::roll_with_group(std::uint64_t rolls) {
   if (group_rolls_ == rolls) return;
-  for (; group_rolls_ < rolls; ++group_rolls_) files_.complete();
+  for (; group_rolls_ < rolls; ++group_rolls_) complete();
   publish();
 }
 

@@ -142,6 +142,8 @@ class Recorder {
   void answer_rewind();
   void change(std::uint64_t frames, bool split);
   void drain();
+  /// Complete the current file.
+  void complete();
   void answer_roll();
   void roll_with_group(std::uint64_t rolls);
   Burst* await();

@@ -91,11 +91,14 @@ int File::close() noexcept {
   return fd < 0 || ::close(fd) == 0 || errno == EINTR ? 0 : errno;
 }
 
-void remove_file(const File& file, const std::string& path) noexcept {
-  struct stat ours{};
+FileIdentity identity_of(const File& file) noexcept {
+  struct stat found{};
+  return fstat(file.fd(), &found) == 0 ? FileIdentity{found.st_dev, found.st_ino} : FileIdentity{};
+}
+
+void remove_file(const FileIdentity& file, const std::string& path) noexcept {
   struct stat named{};
-  if (fstat(file.fd(), &ours) == 0 && lstat(path.c_str(), &named) == 0 &&
-      ours.st_dev == named.st_dev && ours.st_ino == named.st_ino)
+  if (lstat(path.c_str(), &named) == 0 && file == FileIdentity{named.st_dev, named.st_ino})
     unlink(path.c_str());
 }
 

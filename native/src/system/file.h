@@ -1,6 +1,7 @@
 /// A file that is closed by its owner's destructor, and errors that contain its path.
 #pragma once
 
+#include <sys/types.h>
 #include <sys/uio.h>
 
 #include <cstddef>
@@ -65,8 +66,16 @@ class File {
   bool private_{false};
 };
 
-/// Remove `file` from `path`, unless another file has that name now.
-void remove_file(const File& file, const std::string& path) noexcept;
+/// Which file it is, whatever its name.
+struct FileIdentity {
+  dev_t device{0};
+  ino_t inode{0};
+  bool operator==(const FileIdentity&) const = default;
+};
+/// Of an open file; of another, that of none.
+FileIdentity identity_of(const File& file) noexcept;
+/// Remove this file from `path`, unless another file has that name now.
+void remove_file(const FileIdentity& file, const std::string& path) noexcept;
 
 /// Write all of `size` bytes at `offset`. Returns errno, 0: done.
 int write_fully(int fd, const void* data, std::size_t size, std::uint64_t offset) noexcept;

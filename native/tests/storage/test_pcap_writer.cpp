@@ -376,3 +376,95 @@ TEST_CASE("A failed write leaves whole records and the first error", "[storage][
   CHECK(writer.write(*burst, ETHERNET, 0, 50) == 50);
   CHECK_FALSE(writer.failed());
 }
+
+namespace {
+
+/// Notes whether anything may be in flight.
+class SlowOutput final : public FileOutput {
+ public:
+  explicit SlowOutput(bool& in_flight) : in_flight_(in_flight) {}
+  [[nodiscard]] const char* name() const noexcept override { return "slow"; }
+  int begin(int fd, const std::string& path, const FileTally& whole) noexcept override {
+    whole_ = whole;
+    return buffered_->begin(fd, path, whole);
+  }
+  int put(RecordBatch& batch) noexcept override {
+    in_flight_ = true;
+    const int problem = buffered_->put(batch);
+    whole_ = buffered_->whole();
+    return problem;
+  }
+  int sync() noexcept override {
+    in_flight_ = false;
+    return 0;
+  }
+
+ private:
+  bool& in_flight_;
+  std::unique_ptr<FileOutput> buffered_{buffered_output()};
+};
+
+}  // namespace
+
+TEST_CASE("Short packets are not put into a file that is gone", "[storage][pcap]") {
+  const TempDir dir;
+  Bench bench;
+  const auto burst = bench.burst(10, 100);
+  const bool raw = GENERATE(false, true);
+  const bool removed = GENERATE(false, true);
+  const std::string path = dir / (raw ? "short.raw" : "short.pcap");
+  bool in_flight = false;
+  auto output = std::make_unique<SlowOutput>(in_flight);
+  PacketWriter writer = raw ? PacketWriter(RawFormat{}, std::move(output))
+                            : PacketWriter(pcap::Format{}, std::move(output));
+  writer.create(path);
+  REQUIRE(writer.write(*burst, ETHERNET, 0, 10) == 10);
+  writer.put_held_back();
+  REQUIRE(in_flight);
+  REQUIRE(writer.write(*burst, ETHERNET, 0, 10) == 10);
+  CHECK(writer.holds_back());
+  CHECK(writer.records() == 20);
+  CHECK(writer.flushed() == 10);
+  if (removed) {
+    std::filesystem::remove(path);
+  } else {
+    std::filesystem::resize_file(path, 500);
+  }
+  writer.put_held_back();
+  CHECK(writer.failed());
+  CHECK_THAT(writer.error(), Contains(path + " was removed or cut"));
+  CHECK_FALSE(writer.still_there());
+  CHECK_FALSE(writer.holds_back());
+  CHECK_FALSE(writer.retry());
+  CHECK(writer.records() == 10);
+  CHECK(writer.write(*burst, ETHERNET, 0, 10) == 0);
+  CHECK(in_flight);
+  writer.close();
+  // What was on its way would go to the next file.
+  CHECK_FALSE(in_flight);
+  CHECK(std::filesystem::exists(path) == !removed);
+  if (!removed) CHECK(std::filesystem::file_size(path) == 500);
+  writer.create(dir / "next");
+  CHECK(writer.write(*burst, ETHERNET, 0, 10) == 10);
+  writer.close();
+  CHECK_FALSE(writer.failed());
+}
+
+TEST_CASE("A closed file is removed with its index, and no other of its name", "[storage][pcap]") {
+  const TempDir dir;
+  PacketWriter writer = GENERATE(false, true) ? PacketWriter(RawFormat{}) : PacketWriter();
+  const std::string path = dir / "closed";
+  writer.create(path);
+  writer.close();
+  SECTION("its own") {
+    writer.remove();
+    CHECK(dir.names().empty());
+  }
+  SECTION("another one") {
+    std::filesystem::rename(path, dir / "elsewhere");
+    write_file(path, {});
+    writer.remove();
+    CHECK(std::filesystem::exists(path));
+    CHECK(std::filesystem::exists(dir / "elsewhere"));
+  }
+}

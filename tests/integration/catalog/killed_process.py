@@ -17,6 +17,8 @@ import daqiri_ophyd.plans as plans
 from daqiri_ophyd import profiles
 from daqiri_ophyd.catalog import Catalog
 from daqiri_ophyd.devices import make_daq
+from daqiri_ophyd.documents import sidecar_path
+from daqiri_ophyd.engine import PcapFile
 
 
 def scan(kind: str, capture: Any, tx: Any, roll_packets: int) -> Any:
@@ -35,6 +37,18 @@ def scan(kind: str, capture: Any, tx: Any, roll_packets: int) -> Any:
         on_drop="ignore",
         flush_period=0.05,
     )
+
+
+def in_files(captures: Path, kind: str) -> int:
+    """Return the packets in files: of a step scan, in that of the present reading."""
+    files = list(captures.rglob("*.pcap"))
+    if kind == "step":
+        files = [file for file in files if not sidecar_path(file).exists()]
+    found = 0
+    for file in files:
+        with PcapFile(file) as pcap:
+            found += len(pcap)
+    return found
 
 
 def main(data: Path, kind: str, uri: str, roll_packets: int, batch_size: int) -> None:
@@ -65,7 +79,7 @@ def main(data: Path, kind: str, uri: str, roll_packets: int, batch_size: int) ->
     def tell() -> None:
         stored.wait()
         catalog.flush()
-        while capture.progress is None or capture.progress.packets < 250:
+        while in_files(data / "captures", kind) < 250:
             time.sleep(0.01)
         os.write(sys.stdout.fileno(), b"recording\n")
         # The process that kills this one may be late, after the file was completed.

@@ -220,7 +220,8 @@ def require_recovered(catalog, uid, found, data, kind):
     # An incomplete reading has no row; its file is kept, with its content.
     assert found["unlisted"] == [str(file) for file in on_disk[len(files) :]]
     assert len(found["unlisted"]) == (kind == "step")
-    assert counts[-1] >= (250 if kind == "step" else 1)
+    # The last file of a fly scan may have been begun just now.
+    assert (counts[-1] if kind == "step" else sum(counts)) >= 250
     counts = counts[: len(files)]
     assert files == on_disk[: len(files)]
     table = run["primary"].read()

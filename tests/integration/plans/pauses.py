@@ -23,8 +23,12 @@ def paused_when(
     packet, when there may be nothing left to pause.
     """
 
+    ended = threading.Event()
+
     def watch() -> None:
-        wait_for(condition)
+        wait_for(lambda: ended.is_set() or condition())
+        if ended.is_set():
+            return
         for queue in sending:
             queue.pause_sending()
         run_engine.request_pause(defer=defer)
@@ -35,5 +39,6 @@ def paused_when(
         with pytest.raises(RunEngineInterrupted):
             yield
     finally:
+        ended.set()
         watcher.join()
     assert run_engine.state == "paused"

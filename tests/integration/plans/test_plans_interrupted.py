@@ -208,7 +208,7 @@ def test_closing_the_engine_ends_a_capture(daq, run_engine, documents):
 
 
 def test_a_directory_that_disappears_ends_a_fly_scan(daq, run_engine, documents, flight, captures):
-    plan, ready = flight
+    plan, ready, _ = flight
 
     def remove() -> None:
         wait_for(ready)

@@ -1,7 +1,6 @@
 """Uses of any device: settings, kinds, stage signatures, monitors."""
 
 import math
-import threading
 import time
 
 import pytest
@@ -178,9 +177,7 @@ def test_readings_follow_when_the_clock_is_set_back(daq, run_engine, documents, 
 
 def test_a_deferred_pause_takes_effect(daq, run_engine, documents):
     capture, tx = daq.port0.capture, daq.port0.tx.out
-    began = threading.Event()
-    run_engine.subscribe(lambda *_: began.set(), "descriptor")
-    with paused_when(run_engine, began.is_set, tx, defer=True):
+    with paused_when(run_engine, lambda: tx.transmission is not None, tx, defer=True):
         run_engine(
             plans.capture(capture, 600, tx=tx, packets=SLOW, flush_period=0.05, roll_packets=100)
         )

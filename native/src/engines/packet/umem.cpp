@@ -38,6 +38,7 @@ void Umem::give(const std::uint32_t* chunks, std::uint32_t n) noexcept {
   std::array<std::uint32_t, 64> done;
   std::uint32_t count = 0;
   const auto hand_over = [&] {
+    if (count == 0) return;
     given_.fetch_add(count, std::memory_order_relaxed);
     free_.give(done.data(), count);
     count = 0;

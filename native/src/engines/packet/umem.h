@@ -63,7 +63,7 @@ class Umem final : public memory::BufferOwner {
   /// Chunks kept until now, counted by the poller, and those of them that are free again. Two
   /// counts, because threads that change one would wait for each other.
   std::uint32_t kept_{0};
-  std::atomic<std::uint32_t> given_{0};
+  alignas(64) std::atomic<std::uint32_t> given_{0};
 };
 
 }  // namespace daqiri::packet
