@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "storage/new_file.h"
 #include "storage/sidecar.h"
 #include "storage/write_backend.h"
 
@@ -220,11 +221,13 @@ void CaptureFiles::note_failure(std::uint64_t records) {
   if (!is_gone()) fail(writer_->error());
 }
 
-void CaptureFiles::put_held_back() {
-  if (!has_file_ || writer_->failed()) return;
+bool CaptureFiles::put_held_back() {
+  if (!has_file_ || writer_->failed()) return true;
   const std::uint64_t records = writer_->records();
   writer_->put_held_back();
-  if (writer_->failed()) note_failure(records);
+  if (!writer_->failed()) return true;
+  note_failure(records);
+  return false;
 }
 
 void CaptureFiles::roll() {
@@ -239,10 +242,8 @@ void CaptureFiles::complete() {
 
 bool CaptureFiles::complete_present(bool last) {
   if (is_gone()) return false;
-  const bool failed_before = writer_->failed();
   // First: the file may stay the current one for long if there cannot be another.
-  put_held_back();
-  if (!has_file_ || (writer_->failed() && !failed_before && !last)) return false;
+  if (!put_held_back() && (!last || !has_file_)) return false;
   try {
     if (!last) with_free_number([this] { prepare_number(); });
   } catch (const Error& e) {
@@ -379,7 +380,7 @@ void CaptureFiles::fail(const std::string& text) {
 
 bool CaptureFiles::is_gone() {
   if (writer_->still_there()) return false;
-  forget_file(writer_->path() + " was removed or cut while it was being written");
+  forget_file(gone_error(writer_->path()));
   return true;
 }
 

@@ -56,8 +56,9 @@ class CaptureFiles {
   void complete();
   /// Complete the files at the end of a recording.
   void finish();
-  /// Put records into the current file that its writer holds back.
-  void put_held_back();
+  /// Put records into the current file that its writer holds back. Returns whether none of them
+  /// was lost.
+  bool put_held_back();
   /// Make written records readable by other processes. Returns whether this succeeded.
   bool flush();
   /// Discard records of the current file after the first `records`; returns their number. Throws

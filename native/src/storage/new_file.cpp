@@ -74,4 +74,8 @@ bool file_has(const File& file, std::uint64_t bytes) noexcept {
          (found.stx_nlink > 0 && found.stx_size >= bytes);
 }
 
+std::string gone_error(const std::string& path) {
+  return path + " was removed or cut while it was being written";
+}
+
 }  // namespace daqiri

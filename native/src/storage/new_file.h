@@ -43,6 +43,8 @@ File open_again(int fd, int flags);
 
 /// Whether the open file still has a name and at least `bytes` bytes.
 [[nodiscard]] bool file_has(const File& file, std::uint64_t bytes) noexcept;
+/// The text of an error about a file that lacks them.
+[[nodiscard]] std::string gone_error(const std::string& path);
 
 /// Throws Error INVALID_PARAMETER: `path` exists and `what`.
 [[noreturn]] void refuse_existing(const std::string& path, const std::string& what);

@@ -318,7 +318,7 @@ void PacketWriter::cut(int error_number) noexcept {
 
 std::string PacketWriter::error() const {
   if (!failed()) return {};
-  if (gone_) return path_ + " was removed or cut while it was being written";
+  if (gone_) return gone_error(path_);
   std::string text = file_problem(failed_action_, path_, errno_);
   if (cut_errno_ != 0) {
     text += file_problem("; then its torn end could not be cut off:", path_, cut_errno_) +

@@ -1,17 +1,15 @@
 """Prepared captures that fail, are paused or are ended, and their results."""
 
-import threading
-
 import pytest
 from bluesky import plan_stubs as bps
 from bluesky import preprocessors as bpp
 from bluesky.utils import FailedStatus, RunEngineInterrupted
 from run_documents import until
-from waiting import eventually
 
 from daqiri_ophyd.devices import CaptureError
 
 from .conftest import collect, fly, kick_off, packets, prepare, prepare_captures, settings
+from .pauses import paused_when
 
 NAME = "daq_port0_capture"
 
@@ -133,15 +131,8 @@ def test_a_pause_while_bluesky_collects_is_an_error(daq, run_engine, documents, 
         yield from bps.checkpoint()
         yield from bpp.rewindable_wrapper(flight(), False)
 
-    def pause():
-        eventually(lambda: documents.files(), 60)
-        run_engine.request_pause()
-
-    watcher = threading.Thread(target=pause)
-    watcher.start()
-    with pytest.raises(RunEngineInterrupted):
+    with paused_when(run_engine, documents.files):
         run_engine(plan())
-    watcher.join()
     with pytest.raises(CaptureError, match="1 files are in no document.*capture_during"):
         run_engine.resume()
     assert packets(capture.files) == 15
