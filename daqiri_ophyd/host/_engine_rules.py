@@ -43,6 +43,8 @@ class InterfaceNeeds:
         Of a socket.
     locked : int
         Memory that counts against RLIMIT_MEMLOCK.
+    mtu : int
+        Largest packet of the interface, in bytes, that the buffers of its queues call for; 0: any.
     requires_up : bool
         Whether it opens only while the network interface is up.
     link_types : list of int
@@ -54,6 +56,7 @@ class InterfaceNeeds:
     receive_buffer: int
     send_buffer: int
     locked: int
+    mtu: int
     requires_up: bool
     link_types: Sequence[int]
     privileges: Sequence[Privilege]

@@ -13,9 +13,6 @@ from ._engine_rules import HostNeeds, host_needs, hugepages_needed, rejected_her
 
 __all__ = ["Needs", "Poller", "PortNeeds", "Region"]
 
-# Ethernet with a VLAN tag, IPv4 and UDP around a socket's payload; what IPv6 has more.
-_HEADERS, _IPV6_MORE = 46, 20
-
 
 @dataclass(frozen=True, slots=True)
 class Poller:
@@ -68,8 +65,6 @@ class PortNeeds:
         Threads of its queues.
     rx_queues : int
         Number of receive queues.
-    frame : int
-        Bytes of the largest packet its regions hold, headers included.
     local_port : int
         UDP or TCP port that it binds; 0: any.
     local_host : str
@@ -88,7 +83,6 @@ class PortNeeds:
     address: str
     pollers: tuple[Poller, ...]
     rx_queues: int
-    frame: int
     local_port: int
     local_host: str
     remote_host: str
@@ -147,8 +141,7 @@ class Needs:
             Region(r["name"], r["kind"], r["affinity"], r["num_bufs"] * r["buf_size"])
             for r in cfg.get("memory_regions", ())
         )
-        buffers = {r["name"]: r for r in cfg.get("memory_regions", ())}
-        ports = tuple(_port(i, cfg, buffers) for i in cfg.get("interfaces", ()))
+        ports = tuple(_port(i) for i in cfg.get("interfaces", ()))
         engine = "loopback" if cfg.get("loopback") == "sw" else cfg["engine"]
         plans = tuple(
             plan
@@ -229,9 +222,7 @@ def _gpus(plans: Iterable[Mapping[str, Any]], regions: tuple[Region, ...]) -> di
     return found
 
 
-def _port(
-    interface: Mapping[str, Any], cfg: Mapping[str, Any], buffers: Mapping[str, Mapping[str, Any]]
-) -> PortNeeds:
+def _port(interface: Mapping[str, Any]) -> PortNeeds:
     rx, tx = interface.get("rx", {}), interface.get("tx", {})
     queues = [*rx.get("queues", ()), *tx.get("queues", ())]
     pollers = tuple(
@@ -243,26 +234,14 @@ def _port(
         for queue in queues
         if queue.get("poll_mode", "indirect") == "indirect"
     )
-    frames = [
-        sum(buffers[name]["buf_size"] for name in queue.get("memory_regions", ()))
-        for queue in queues
-    ]
-    frame = max(frames, default=0)
     sockets = interface.get("socket_config", {})
     local, remote = (urlsplit(str(sockets.get(key, ""))) for key in ("local_addr", "remote_addr"))
     hosts = [each.hostname or "" for each in (local, remote) if each.scheme == "udp"]
-    if "tcp" in (local.scheme, remote.scheme):
-        # TCP splits a stream to fit the MTU.
-        frame = 0
-    elif payload := sockets.get("max_payload_size"):
-        headers = _HEADERS + _IPV6_MORE * any(":" in host for host in hosts)
-        frame = (min(frame, payload) if frame else payload) + headers
     return PortNeeds(
         name=interface["name"],
         address=str(interface.get("address", "")),
         pollers=pollers,
         rx_queues=len(rx.get("queues", ())),
-        frame=frame,
         local_port=local.port or 0,
         local_host=local.hostname or "",
         remote_host="" if sockets.get("mode") == "server" else remote.hostname or "",

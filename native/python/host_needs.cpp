@@ -15,6 +15,7 @@
 #include "gil.h"
 #include "memory/hugepages.h"
 #include "memory/region.h"
+#include "steering/frame_sizes.h"
 #include "system/thread.h"
 
 namespace daqiri::python {
@@ -47,6 +48,7 @@ py::dict interface_needs(const NetworkConfig& config, const InterfaceConfig& int
   needs["send_buffer"] = kernel.send_buffer;
   needs["locked"] = kernel.locked;
   needs["requires_up"] = traits.requires_up != nullptr && traits.requires_up(interface);
+  needs["mtu"] = steering::mtu_needed(config, interface);
   needs["link_types"] = std::vector(traits.link_types.begin(), traits.link_types.end());
   needs["privileges"] = privileges;
   return needs;

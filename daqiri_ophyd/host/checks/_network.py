@@ -16,9 +16,6 @@ from ..facts import NetDevice
 from ._nic import NO_CABLE
 
 _JUMBO = 9000
-_ETHERNET_HEADER = 18
-# Buffers of this size are for standard frames and do not imply larger ones.
-_USUAL_BUFFER = 2048
 
 
 @check(
@@ -264,28 +261,27 @@ def _fast(context: Context) -> list[NetDevice]:
     why="Packets larger than the MTU are fragmented or lost; larger packets cost less CPU.",
 )
 def mtu(context: Context) -> Iterator[Finding]:
+    asked = context.needs.by_engine().interfaces if context.needs.given else {}
     for interface in context.interfaces:
         name, found = interface.name, f"{interface.mtu} B"
         if not interface.ethernet:
             yield skip(f"{found}, of IP over InfiniBand", name)
             continue
-        frame = max((port.frame for port in context.ports_of(interface)), default=0)
-        if context.needs.engine != "socket" and frame <= _USUAL_BUFFER:
-            frame = 0
-        # A region's buffers may be larger than any frame.
-        wanted = min(frame - _ETHERNET_HEADER, _JUMBO)
+        wanted = max((asked[port.name].mtu for port in context.ports_of(interface)), default=0)
         if interface.mtu < wanted:
             found += f"; the configuration's packets need {wanted} B"
-            yield Finding(_lossy(context), found, name, _set_mtu(context, interface))
+            yield Finding(
+                _lossy(context), found, name, _set_mtu(context, interface, max(wanted, _JUMBO))
+            )
         elif interface.mtu < _JUMBO and not context.needs.given and interface in _fast(context):
-            yield Finding(Status.WARN, found, name, _set_mtu(context, interface))
+            yield Finding(Status.WARN, found, name, _set_mtu(context, interface, _JUMBO))
         else:
             yield ok(found, name)
 
 
-def _set_mtu(context: Context, interface: NetDevice) -> Remedy:
+def _set_mtu(context: Context, interface: NetDevice, mtu: int) -> Remedy:
     name, pci = interface.name, interface.pci_address
-    command = f"ip link set dev {name} mtu {_JUMBO}"
+    command = f"ip link set dev {name} mtu {mtu}"
     if not context.needs.given:
         # Of a network with smaller frames, it would lose packets of other programs.
         return Remedy(note=f"If all of this port's network has this MTU: {command}")
@@ -296,7 +292,7 @@ def _set_mtu(context: Context, interface: NetDevice) -> Remedy:
     device = context.facts.pci.get(pci)
     alone = alone and device is not None and device.is_network
     match = f'KERNELS=="{pci}"' if alone else f'NAME=="{name}"'
-    rule = f'ACTION=="add", SUBSYSTEM=="net", {match}, ATTR{{mtu}}="{_JUMBO}"\n'
+    rule = f'ACTION=="add", SUBSYSTEM=="net", {match}, ATTR{{mtu}}="{mtu}"\n'
     return Remedy(
         now=(command,),
         files=((f"/etc/udev/rules.d/90-daqiri-mtu-{name}.rules", rule),),
@@ -305,5 +301,5 @@ def _set_mtu(context: Context, interface: NetDevice) -> Remedy:
             "Every switch and sender on the path needs the same MTU. On many NICs the change "
             "interrupts the port's traffic for up to some seconds."
         ),
-        verify=(f'test "$(cat /sys/class/net/{name}/mtu)" = {_JUMBO}',),
+        verify=(f'test "$(cat /sys/class/net/{name}/mtu)" = {mtu}',),
     )

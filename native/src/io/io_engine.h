@@ -16,6 +16,7 @@
 #include "net/link_layer.h"
 #include "steering/flow_table.h"
 #include "steering/steering.h"
+#include "system/socket_events.h"
 #include "timing/clock.h"
 
 namespace daqiri {
@@ -33,6 +34,9 @@ struct TransmitResult {
   int error{0};
   /// Nothing was accepted because no peer is connected; this can last long.
   bool unconnected{false};
+  /// Nothing was accepted because the device is full, and nothing will tell when it is not: the
+  /// worker retries after a pause.
+  bool device_full{false};
 };
 
 /// What happened to packets that `transmit` kept, since the last call.
@@ -64,20 +68,19 @@ struct TransmitTraits {
   /// How long before its launch time a packet is submitted, ns: the kernel or the hardware waits
   /// for the launch time. 0: `transmit` is called at the launch time.
   std::uint64_t launch_lead{0};
-  /// A descriptor that becomes readable when `transmit`, which accepted nothing, may accept packets
-  /// again; -1: the worker must retry.
-  int ready_fd{-1};
+  /// Tells when `transmit`, which accepted nothing, may accept packets again; none: the worker
+  /// retries after a pause.
+  Readiness ready{};
 };
 
 /// How a receive queue is polled. Fixed while the port is open.
 struct ReceiveTraits {
-  /// A descriptor that is readable when `receive` has work; -1: the doorbell of the queue's poller
-  /// is rung instead.
-  int ready_fd{-1};
+  /// Tells when `receive` has work; none: the doorbell of the queue's poller is rung instead.
+  Readiness ready{};
   /// Packets can wait for `receive` this long, which reduces the cost per packet; 0: they cannot
   /// wait.
   std::uint64_t gathers_ns{0};
-  /// `ready_fd` becomes readable only when enough packets have arrived, or have waited long enough.
+  /// `ready` tells only when enough packets have arrived, or have waited long enough.
   bool gathered{false};
   /// One thread at a time receives for all queues of the port that have no thread.
   bool together{false};

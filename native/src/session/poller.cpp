@@ -36,8 +36,8 @@ void Poller::add(PortIo& io, RxQueue& queue) {
   queue.set_poller(doorbell_);
   if (direct_) queue.set_direct(*this);
   queues_.push_back({&io, &queue});
-  const int fd = io.receive_traits(queue).ready_fd;
-  if (fd >= 0 && std::ranges::find(fds_, fd) == fds_.end()) fds_.push_back(fd);
+  const Readiness ready = io.receive_traits(queue).ready;
+  if (ready && std::ranges::find(fds_, ready.fd()) == fds_.end()) fds_.push_back(ready.fd());
   doorbell_.reserve(fds_.size());
 }
 

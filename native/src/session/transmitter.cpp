@@ -188,7 +188,7 @@ void Transmitter::transmit(Served& served, std::uint32_t run) noexcept {
   served.refused = done == 0;
   served.unconnected = result.unconnected;
   if (served.refused) {
-    const bool told = served.traits.ready_fd >= 0;
+    const bool told = served.traits.ready && !result.device_full;
     served.retry_ns = told ? REFUSED_NS : std::min(2 * served.retry_ns, LONGEST_RETRY_NS);
     served.due = now_ + served.retry_ns;
     return;
@@ -269,7 +269,7 @@ void Transmitter::wait_until(std::uint64_t due) noexcept {
 void Transmitter::sleep(std::uint64_t ns) noexcept {
   fds_.clear();
   for (const Served& served : queues_) {
-    if (served.refused && served.traits.ready_fd >= 0) fds_.push_back(served.traits.ready_fd);
+    if (served.refused && served.traits.ready) fds_.push_back(served.traits.ready.fd());
   }
   doorbell_.prepare();
   if ((drain_ == 0 && stop_.stop_requested()) || anything_new()) {

@@ -131,8 +131,8 @@ class Transmitter final : public DirectWork {
     /// When to call `PortIo::completed`, ns on the port's clock; NEVER: the engine keeps no
     /// packets.
     std::uint64_t ask{NEVER};
-    /// The engine did not accept packets that were due. `traits.ready_fd` signals when to retry;
-    /// without it, the retry follows after `retry_ns`.
+    /// The engine did not accept packets that were due. `traits.ready` tells when to retry;
+    /// without it, and where a device is full, the retry follows after `retry_ns`.
     bool refused{false};
     std::uint64_t retry_ns;
     /// errno of the latest packets that could not be sent.

@@ -35,4 +35,23 @@ class SocketEvents {
   File timer_;
 };
 
+/// A descriptor that becomes readable (poll(2), POLLIN) when there is work. Made only of what does
+/// so: the socket of a sender never becomes readable.
+class Readiness {
+ public:
+  /// None: there is no notification.
+  constexpr Readiness() = default;
+  explicit Readiness(const SocketEvents& events) noexcept : fd_(events.fd()) {}
+  /// Readable while packets wait in a socket.
+  static Readiness of_arrivals(int socket) noexcept { return Readiness(socket); }
+
+  explicit operator bool() const noexcept { return fd_ >= 0; }
+  [[nodiscard]] int fd() const noexcept { return fd_; }
+
+ private:
+  explicit Readiness(int fd) noexcept : fd_(fd) {}
+
+  int fd_{-1};
+};
+
 }  // namespace daqiri

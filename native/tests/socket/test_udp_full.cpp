@@ -50,24 +50,24 @@ TEST_CASE("A full socket is not waited for; a descriptor tells when it takes mor
     REQUIRE(setsockopt(socket.fd(), SOL_SOCKET, SO_SNDBUF, &small, sizeof small) == 0);
     UdpPeers peers(socket.local(), 1);
     const std::uintptr_t connection = peers.enter(socket.remote().key()).connection;
-    UdpSender sender(socket, peers, 0, connection, nullptr);
+    UdpSender sender(socket, peers, 0, connection, nullptr, true);
     Burst* burst = filled(session->tx_queue(0, 0), 64, 1400);
     REQUIRE(burst != nullptr);
     std::uint32_t sent = 0;
-    for (int i = 0; i < 1000 && !readable(sender.fd()); ++i) {
+    for (int i = 0; i < 1000 && !readable(sender.ready().fd()); ++i) {
       const TransmitResult result = sender.send(*burst, 0, 64);
       REQUIRE(result.failed == 0);
       sent += result.sent;
       if (result.sent == 0) break;
     }
     REQUIRE(sent > 0);
-    REQUIRE(!readable(sender.fd()));
+    REQUIRE(!readable(sender.ready().fd()));
     const long before = sleeps();
     for (int i = 0; i < 200; ++i) REQUIRE(sender.send(*burst, 0, 64).sent == 0);
     REQUIRE(sleeps() - before < 100);
     // Make the link fast.
     REQUIRE(std::system("tc qdisc del dev slow root") == 0);
-    REQUIRE(readable(sender.fd(), 10'000));
+    REQUIRE(readable(sender.ready().fd(), 10'000));
     REQUIRE(sender.send(*burst, 0, 64).sent > 0);
     burst->release();
   });

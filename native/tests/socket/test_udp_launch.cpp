@@ -200,7 +200,7 @@ TEST_CASE("A worker whose packets fq has no room for is told when there is", "[u
   UdpPeers peers(client.socket.local(), 1);
   const std::uintptr_t connection = peers.enter(client.socket.remote().key()).connection;
   UdpLaunch launch(client.socket, fq(20), client.config.ifs_[0]);
-  UdpSender sender(client.socket, peers, 0, connection, &launch);
+  UdpSender sender(client.socket, peers, 0, connection, &launch, !launch.reports_drops());
   Burst* burst = nullptr;
   REQUIRE(session->tx_queue(0, 0).allocate(30, &burst) == Status::SUCCESS);
   const std::uint64_t later = realtime_ns() + 3'000 * MS;
@@ -209,22 +209,22 @@ TEST_CASE("A worker whose packets fq has no room for is told when there is", "[u
     burst->timestamps[i] = later + i;
   }
   REQUIRE(sender.send(*burst, 0, 30).kept == 20);
-  REQUIRE(!readable(sender.fd()));
+  REQUIRE(!readable(sender.ready().fd()));
   const TransmitResult none = sender.send(*burst, 20, 10);
   REQUIRE(none.sent + none.kept + none.failed == 0);
-  REQUIRE(!readable(sender.fd()));
+  REQUIRE(!readable(sender.ready().fd()));
   burst->release();
 
   // The time when the first of them is sent.
   UdpLaunch soon(client.socket, fq(1), client.config.ifs_[0]);
-  UdpSender waiting(client.socket, peers, 0, connection, &soon);
+  UdpSender waiting(client.socket, peers, 0, connection, &soon, !soon.reports_drops());
   REQUIRE(session->tx_queue(0, 0).allocate(2, &burst) == Status::SUCCESS);
   for (std::uint32_t i = 0; i < 2; ++i) {
     burst->pkt_lens[0][i] = 100;
     burst->timestamps[i] = realtime_ns() + 50 * MS + i;
   }
   REQUIRE(waiting.send(*burst, 0, 2).kept == 1);
-  while (waiting.send(*burst, 1, 1).kept == 0) REQUIRE(readable(waiting.fd(), 5000));
+  while (waiting.send(*burst, 1, 1).kept == 0) REQUIRE(readable(waiting.ready().fd(), 5000));
   burst->release();
 }
 
@@ -237,7 +237,7 @@ TEST_CASE("Packets with stamps arrive whole, and are counted once", "[udp][launc
   const std::uintptr_t connection = peers.enter(client.socket.remote().key()).connection;
   for (const LaunchQdisc& qdisc : {fq(), etf(5 * MS)}) {
     UdpLaunch launch(client.socket, qdisc, client.config.ifs_[0]);
-    UdpSender sender(client.socket, peers, 0, connection, &launch);
+    UdpSender sender(client.socket, peers, 0, connection, &launch, !launch.reports_drops());
     Burst* burst = nullptr;
     REQUIRE(tx.allocate(60, &burst) == Status::SUCCESS);
     const std::uint64_t now = realtime_ns();

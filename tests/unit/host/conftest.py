@@ -297,6 +297,7 @@ def device() -> Callable[[dict[str, Any], str], dict[str, Any]]:
 def raw(address, buf_size, engine="packet"):
     """Return a configuration with one receive queue on a port."""
     return {
+        "version": 1,
         "stream_type": "raw",
         "engine": engine,
         "master_core": 0,
@@ -307,7 +308,18 @@ def raw(address, buf_size, engine="packet"):
             {
                 "name": "p",
                 "address": address,
-                "rx": {"queues": [{"name": f"q{n}", "memory_regions": ["m"]} for n in range(4)]},
+                "rx": {
+                    "queues": [
+                        {
+                            "name": f"q{n}",
+                            "id": n,
+                            "cpu_core": "any",
+                            "batch_size": 64,
+                            "memory_regions": ["m"],
+                        }
+                        for n in range(4)
+                    ]
+                },
             }
         ],
     }

@@ -135,7 +135,7 @@ def test_ports_named_by_their_place_on_the_pci_bus(address, pci):
     assert (port.address, port.pci_address) == (address, pci)
 
 
-def test_queues_regions_and_frames():
+def test_queues_and_regions():
     asked = needs(interface("eth0"), interface("eth1", rx=False))
     assert asked.master_core == 1
     assert asked.regions == (Region("m", "host", 0, 200_000),)
@@ -144,7 +144,6 @@ def test_queues_regions_and_frames():
     receiving, sending = asked.ports
     assert receiving.rx_queues == 1
     assert sending.rx_queues == 0
-    assert receiving.frame == sending.frame == 2000
 
 
 def test_queues_that_nobody_polls_and_queues_anywhere():
@@ -154,14 +153,3 @@ def test_queues_that_nobody_polls_and_queues_anywhere():
     ]
     asked = needs({"name": "p", "address": "eth0", "rx": {"queues": queues}})
     assert asked.pollers == (Poller("p/a", None),)
-
-
-def test_split_packets_take_a_buffer_of_each_region(profile):
-    rx_port = Needs.of(profile("igx")).ports[1]
-    assert rx_port.frame == 64 + 8192
-
-
-@pytest.mark.parametrize(("payload", "frame"), [(500, 546), (9000, 2046)])
-def test_payloads_of_sockets_have_headers_around_them(payload, frame):
-    [port] = sockets(local_addr="udp://10.0.0.1:1", max_payload_size=payload).ports
-    assert port.frame == frame

@@ -13,6 +13,7 @@
 #include "engines/packet/sender.h"
 #include "engines/packet/xdp_ring.h"
 #include "io/io_engine.h"
+#include "steering/frame_sizes.h"
 #include "steering/transmit_flows.h"
 #include "system/log.h"
 
@@ -32,12 +33,12 @@ constexpr std::uint32_t AROUND = 18;
 
 class PacketPort final : public PortIo {
  public:
-  explicit PacketPort(const Port& port)
+  PacketPort(const Port& port, const NetworkConfig& config)
       : port_(port),
         interface_(NetworkInterface::of(port.config)),
         link_(interface_),
         flows_(port.config) {
-    warn();
+    warn(config);
     if (!port.rx.empty()) receiver_ = std::make_unique<Receiver>(port, interface_);
     for (const auto& queue : port.tx)
       senders_.push_back(std::make_unique<Sender>(interface_, *queue, flows_));
@@ -51,7 +52,7 @@ class PacketPort final : public PortIo {
   [[nodiscard]] ReceiveTraits receive_traits(const RxQueue& queue) const noexcept override {
     // The reader rings the doorbells of the other pollers.
     const bool handed = receiver_->hand_over_to(queue) != nullptr;
-    return {.ready_fd = handed ? -1 : receiver_->fd(),
+    return {.ready = handed ? Readiness() : receiver_->ready(),
             .gathers_ns = receiver_->gathers_ns(),
             .gathered = !handed && receiver_->gathered(),
             .together = true};
@@ -67,10 +68,8 @@ class PacketPort final : public PortIo {
                           std::uint32_t count) noexcept override {
     return sender_of(queue).send(burst, first, count);
   }
-  [[nodiscard]] TransmitTraits transmit_traits(const TxQueue& queue) const noexcept override {
-    return {.most_packets = Sender::BATCH,
-            .overhead_bytes = flows_.most_overhead(),
-            .ready_fd = sender_of(queue).fd()};
+  [[nodiscard]] TransmitTraits transmit_traits(const TxQueue&) const noexcept override {
+    return {.most_packets = Sender::BATCH, .overhead_bytes = flows_.most_overhead()};
   }
   [[nodiscard]] std::shared_ptr<const LinkLayer> link_layer() const override {
     return std::make_shared<LinkLayer>();
@@ -99,7 +98,7 @@ class PacketPort final : public PortIo {
         std::ranges::find_if(port_.tx, [&](const auto& each) { return each.get() == &queue; });
     return *senders_[static_cast<std::size_t>(it - port_.tx.begin())];
   }
-  void warn() const {
+  void warn(const NetworkConfig& config) const {
     const auto tell = [&](const std::string& text) {
       log(LogLevel::WARN, "interface '" + port_.config.name_ + "': " + text,
           {.interface = port_.config.name_, .queue = {}});
@@ -109,12 +108,26 @@ class PacketPort final : public PortIo {
            "' is down; no packets are received or sent until it is up (`ip link set " +
            interface_.name + " up`)");
     }
+    const std::uint32_t wanted = steering::mtu_needed(config, port_.config);
+    if (interface_.mtu < wanted) {
+      tell(
+          "'" + interface_.name + "' has an MTU of " + std::to_string(interface_.mtu) +
+          ", and frames of this configuration (buf_size of memory regions, and headers of transmit "
+          "flows) need " +
+          std::to_string(wanted) +
+          "; longer ones are not received, and those sent are counted as send_error. If packets "
+          "are that long: `ip link set dev " +
+          interface_.name + " mtu " + std::to_string(wanted) + "`, also at the other end");
+    }
     for (const auto& queue : port_.rx) {
-      if (queue->max_packet_size() >= interface_.mtu + AROUND) continue;
+      const std::uint32_t longest =
+          interface_.mtu + AROUND - steering::least_removed(port_.config, queue->id());
+      if (queue->max_packet_size() >= longest) continue;
       tell("queue '" + queue->config().common_.name_ + "' has buffers for packets of " +
            std::to_string(queue->max_packet_size()) + " bytes, and frames of '" + interface_.name +
-           "' have up to " + std::to_string(interface_.mtu + AROUND) +
-           " (MTU, header and a VLAN tag); longer ones are dropped as truncated. Raise buf_size of "
+           "' have up to " + std::to_string(longest) +
+           " (MTU, header and a VLAN tag, less what flows remove); longer ones are dropped as "
+           "truncated. Raise buf_size of "
            "its memory regions");
     }
   }
@@ -130,11 +143,12 @@ class PacketPort final : public PortIo {
 
 class PacketEngine final : public IoEngine {
  public:
+  explicit PacketEngine(const NetworkConfig& config) : config_(config) {}
   ~PacketEngine() override { close(); }
 
   void open(std::vector<std::unique_ptr<Port>>& ports) override {
     for (const auto& port : ports) {
-      ports_.push_back(std::make_unique<PacketPort>(*port));
+      ports_.push_back(std::make_unique<PacketPort>(*port, config_));
       port->io = ports_.back().get();
     }
   }
@@ -143,11 +157,12 @@ class PacketEngine final : public IoEngine {
   }
 
  private:
+  const NetworkConfig& config_;
   std::vector<std::unique_ptr<PacketPort>> ports_;
 };
 
-std::unique_ptr<IoEngine> make_packet(const NetworkConfig&) {
-  return std::make_unique<PacketEngine>();
+std::unique_ptr<IoEngine> make_packet(const NetworkConfig& config) {
+  return std::make_unique<PacketEngine>(config);
 }
 
 constexpr Privilege PACKET_PRIVILEGES[] = {

@@ -40,8 +40,8 @@ class Receiver {
   [[nodiscard]] std::uint64_t gathers_ns() const noexcept { return ring_->gathers_ns(); }
   /// See ReceiveTraits::gathered.
   [[nodiscard]] bool gathered() const noexcept { return ring_->gathered(); }
-  /// Readable when there may be frames.
-  [[nodiscard]] int fd() const noexcept { return arrivals_.fd(); }
+  /// Tells when there may be frames.
+  [[nodiscard]] Readiness ready() const noexcept { return Readiness(arrivals_); }
 
   // --- Poller of the first queue.
 

@@ -25,13 +25,13 @@ class Sender {
   Sender(const NetworkInterface& interface, const TxQueue& queue,
          const steering::TransmitFlows& flows);
 
-  /// Writable when `send` may accept packets.
-  [[nodiscard]] int fd() const noexcept { return socket_.fd(); }
-  /// See PortIo::transmit.
+  /// See PortIo::transmit. Nothing tells when a device that was full takes frames again: without a
+  /// queueing discipline its refusal is ENOBUFS, for which poll(2) knows no event.
   TransmitResult send(Burst& burst, std::uint32_t first, std::uint32_t count) noexcept;
   void close() noexcept { socket_.close(); }
 
  private:
+  [[nodiscard]] int fd() const noexcept { return socket_.fd(); }
   /// Make a message from a packet. Returns errno; not 0: the packet can never be sent.
   int prepare(const Burst& burst, std::uint32_t packet, std::uint32_t message) noexcept;
   /// Whether the link is down; queried at intervals when sending fails.

@@ -89,8 +89,8 @@ class TcpReader {
   ~TcpReader() { close(); }
 
   [[nodiscard]] RxQueue& queue() const noexcept { return queue_; }
-  /// Readable when `receive` has work.
-  [[nodiscard]] int fd() const noexcept { return events_.fd(); }
+  /// Tells when `receive` has work.
+  [[nodiscard]] Readiness ready() const noexcept { return Readiness(events_); }
   /// Called by the thread of TcpEndpoint: read the connection from now on, until `ended` is set.
   /// Returns errno, 0: done.
   int add(TcpConnection& connection) noexcept;
@@ -159,8 +159,8 @@ class TcpSender {
   /// the loss of their connection has cut them. Packets of a client without connection wait for the
   /// next one.
   TransmitResult send(const Burst& burst, std::uint32_t first, std::uint32_t count) noexcept;
-  /// Readable when a full socket may accept more, or a connection was established.
-  [[nodiscard]] int fd() const noexcept { return events_.fd(); }
+  /// Tells when a full socket may accept more, or a connection was established.
+  [[nodiscard]] Readiness ready() const noexcept { return Readiness(events_); }
   /// See PortIo::cut.
   [[nodiscard]] bool cut() const noexcept { return cut_ != nullptr; }
   /// See PortIo::settle: resets connections whose peer has not accepted the written data.

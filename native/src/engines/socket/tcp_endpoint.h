@@ -42,7 +42,7 @@ class TcpEndpoint final : public Endpoint {
     return readers_[position(port_.rx, queue)]->receive();
   }
   [[nodiscard]] ReceiveTraits receive_traits(const RxQueue& queue) const noexcept override {
-    return {.ready_fd = readers_[position(port_.rx, queue)]->fd()};
+    return {.ready = readers_[position(port_.rx, queue)]->ready()};
   }
   TransmitResult transmit(TxQueue& queue, Burst& burst, std::uint32_t first,
                           std::uint32_t count) noexcept override {
@@ -58,7 +58,7 @@ class TcpEndpoint final : public Endpoint {
   [[nodiscard]] TransmitTraits transmit_traits(const TxQueue& queue) const noexcept override {
     return {.most_packets = TcpSender::RUN,
             .overhead_bytes = packet_overhead(),
-            .ready_fd = senders_[position(port_.tx, queue)]->fd()};
+            .ready = senders_[position(port_.tx, queue)]->ready()};
   }
   /// Ends the thread.
   void end_sending() noexcept override;

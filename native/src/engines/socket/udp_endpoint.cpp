@@ -22,12 +22,20 @@ std::uint64_t receive_buffer_for(const RxQueue& queue) {
   return sockets::receive_buffer_for(regions);
 }
 
+/// How packets pass the queueing discipline on the path to the peer.
+struct Egress {
+  /// Null: launch times in software, by the worker.
+  std::unique_ptr<UdpLaunch> launch;
+  /// Whether several packets may be one message.
+  bool segments;
+};
+
 /// Sets up launch times in the kernel, if configured; logs the queueing discipline on the path to
 /// the peer. Throws Error NOT_SUPPORTED.
-std::unique_ptr<UdpLaunch> find_launch(const UdpSocket& socket, const InterfaceConfig& interface) {
-  if (interface.tx_.queues_.empty()) return nullptr;
-  // Its peers are unknown at the start; find_rejected has seen to it that it asks for none.
-  if (!socket.client()) return nullptr;
+Egress find_egress(const UdpSocket& socket, const InterfaceConfig& interface) {
+  // Its peers are unknown at the start; find_rejected has seen to it that it asks for no launch
+  // times.
+  if (!socket.client()) return {nullptr, !any_qdisc_splits()};
   const bool wanted = interface.tx_.accurate_send_;
   const LaunchQdisc qdisc =
       find_launch_qdisc(socket.local(), socket.remote(), socket.multicast_egress());
@@ -39,7 +47,8 @@ std::unique_ptr<UdpLaunch> find_launch(const UdpSocket& socket, const InterfaceC
   if (wanted) {
     auto launch = std::make_unique<UdpLaunch>(socket, qdisc, interface);
     tell(LogLevel::INFO, ", which keeps launch times");
-    return launch;
+    const bool segments = !launch->reports_drops() && !qdisc.splits;
+    return {std::move(launch), segments};
   }
   if (qdisc.drops_untimed) {
     tell(LogLevel::WARN,
@@ -49,7 +58,7 @@ std::unique_ptr<UdpLaunch> find_launch(const UdpSocket& socket, const InterfaceC
          std::string("; the worker keeps launch times") +
              (qdisc.keeps() ? "; with tx.accurate_send the queueing discipline keeps them" : ""));
   }
-  return nullptr;
+  return {nullptr, !qdisc.splits};
 }
 
 /// `claim` then holds an address that several sockets share.
@@ -83,16 +92,7 @@ class UdpEndpoint final : public Endpoint {
       receivers_.push_back(std::make_unique<UdpReceiver>(port, *sockets_[i], *peers_, i));
       sockets_[i]->prepare_receive(receive_buffer_for(*port.rx[i]));
     }
-    launch_ = find_launch(socket(), port.config);
-    if (launch_ != nullptr && !launch_->segments()) {
-      arrivals_ = std::make_unique<SocketEvents>("interface '" + name() + "'");
-      arrivals_->watch(socket().fd(), EPOLLIN | EPOLLET);
-    }
-    const std::uint32_t max_payload = port.config.socket_.max_payload_size_;
-    while (senders_.size() < port.tx.size()) {
-      senders_.push_back(
-          std::make_unique<UdpSender>(socket(), *peers_, max_payload, connection_, launch_.get()));
-    }
+    if (!port.tx.empty()) prepare_transmit();
   }
 
   std::uint32_t receive(RxQueue& queue) noexcept override {
@@ -108,7 +108,8 @@ class UdpEndpoint final : public Endpoint {
   [[nodiscard]] ReceiveTraits receive_traits(const RxQueue& queue) const noexcept override {
     const std::size_t i = position(port_.rx, queue);
     const int fd = sockets_[i < sockets_.size() ? i : 0]->fd();
-    return {.ready_fd = arrivals_ != nullptr ? arrivals_->fd() : fd, .gathers_ns = GATHERS_NS};
+    return {.ready = arrivals_ != nullptr ? Readiness(*arrivals_) : Readiness::of_arrivals(fd),
+            .gathers_ns = GATHERS_NS};
   }
   TransmitResult transmit(TxQueue& queue, Burst& burst, std::uint32_t first,
                           std::uint32_t count) noexcept override {
@@ -127,7 +128,7 @@ class UdpEndpoint final : public Endpoint {
     return {.most_packets = UdpSender::BATCH,
             .overhead_bytes = packet_overhead(),
             .launch_lead = launch_ == nullptr ? 0 : launch_->lead(),
-            .ready_fd = senders_[position(port_.tx, queue)]->fd()};
+            .ready = senders_[position(port_.tx, queue)]->ready()};
   }
   [[nodiscard]] std::string launch_times(const TxQueue& queue) const override {
     return launch_ == nullptr ? Endpoint::launch_times(queue) : launch_->kept_by();
@@ -176,14 +177,29 @@ class UdpEndpoint final : public Endpoint {
  private:
   /// The first socket, which also sends.
   [[nodiscard]] const UdpSocket& socket() const noexcept { return *sockets_.front(); }
+  void prepare_transmit() {
+    Egress egress = find_egress(socket(), port_.config);
+    launch_ = std::move(egress.launch);
+    if (launch_ != nullptr && launch_->reports_drops()) {
+      // Its reports would keep the socket readable for poll(2) until the worker has read them.
+      arrivals_ = std::make_unique<SocketEvents>("interface '" + name() + "'");
+      arrivals_->watch(socket().fd(), EPOLLIN | EPOLLET);
+    } else {
+      sockets_.front()->report_refusals();
+    }
+    const std::uint32_t max_payload = port_.config.socket_.max_payload_size_;
+    while (senders_.size() < port_.tx.size()) {
+      senders_.push_back(std::make_unique<UdpSender>(socket(), *peers_, max_payload, connection_,
+                                                     launch_.get(), egress.segments));
+    }
+  }
 
   /// Prevents that a socket is closed while an option is set on it.
   mutable std::mutex options_;
   /// Holds the address of several sockets.
   File claim_;
   std::vector<std::unique_ptr<UdpSocket>> sockets_;
-  /// With etf, each report would keep the socket readable for poll(2) until the worker has read it.
-  /// Here it is one event.
+  /// With etf: each report is one event here.
   std::unique_ptr<SocketEvents> arrivals_;
   std::shared_ptr<UdpPeers> peers_;
   /// One receiver that the first queue's poller uses for all queues, or one for each queue.

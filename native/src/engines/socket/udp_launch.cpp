@@ -76,7 +76,7 @@ unsigned egress_of(const SocketAddress& local, const SocketAddress& peer, unsign
   return index;
 }
 
-/// The queueing disciplines for outgoing packets, the root first.
+/// The queueing disciplines for outgoing packets, the root first; `index` 0: of all interfaces.
 std::vector<Qdisc> qdiscs_of(unsigned index) {
   tcmsg wanted{};
   wanted.tcm_ifindex = static_cast<int>(index);
@@ -85,7 +85,8 @@ std::vector<Qdisc> qdiscs_of(unsigned index) {
   std::vector<Qdisc> found;
   request.ask<tcmsg>([&](const tcmsg& message, const NetlinkAttributes& attributes) {
     // Some kernels do not filter by interface.
-    if (message.tcm_ifindex != wanted.tcm_ifindex || message.tcm_parent == TC_H_INGRESS) return;
+    if (index != 0 && message.tcm_ifindex != wanted.tcm_ifindex) return;
+    if (message.tcm_parent == TC_H_INGRESS) return;
     Qdisc qdisc;
     if (const rtattr* kind = attributes.find(TCA_KIND); kind != nullptr)
       qdisc.kind = std::string(static_cast<const char*>(RTA_DATA(kind)), RTA_PAYLOAD(kind)).c_str();
@@ -120,6 +121,12 @@ std::vector<Qdisc> leaves_of(const std::vector<Qdisc>& all) {
   return leaves;
 }
 
+/// Whether the discipline cuts a message of several packets into packets, and reports success if it
+/// takes one of them (tbf_segment, taprio_enqueue_segmented, cake_enqueue).
+bool splits(const Qdisc& qdisc) noexcept {
+  return qdisc.kind == "tbf" || qdisc.kind == "taprio" || qdisc.kind == "cake";
+}
+
 /// Why the discipline does not keep launch times; empty: it does.
 std::string refusal_of(const Qdisc& leaf) {
   if (leaf.kind == "fq") return "";
@@ -143,6 +150,7 @@ std::string refusal_of(const Qdisc& leaf) {
 LaunchQdisc judge(const std::string& interface, const std::vector<Qdisc>& all) {
   LaunchQdisc result;
   result.interface = interface;
+  result.splits = std::ranges::any_of(all, splits);
   const std::vector<Qdisc> leaves = leaves_of(all);
   if (leaves.empty()) {
     result.found = "none";
@@ -191,6 +199,14 @@ LaunchQdisc find_launch_qdisc(const SocketAddress& local, const SocketAddress& p
     result.refusal = error.what();
   }
   return result;
+}
+
+bool any_qdisc_splits() noexcept {
+  try {
+    return std::ranges::any_of(qdiscs_of(0), splits);
+  } catch (const std::exception&) {
+    return false;
+  }
 }
 
 void require_launch_times(const LaunchQdisc& qdisc, const SocketAddress& peer,

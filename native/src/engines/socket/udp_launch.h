@@ -25,6 +25,8 @@ struct LaunchQdisc {
   std::string refusal;
   /// Whether it drops packets without a launch time, such as those of other sockets and of ARP.
   bool drops_untimed{false};
+  /// Whether it cuts a message of several packets and may drop some of them without a word.
+  bool splits{false};
 
   /// etf, which reports dropped packets; false: fq.
   bool etf{false};
@@ -51,6 +53,10 @@ struct LaunchQdisc {
 LaunchQdisc find_launch_qdisc(const SocketAddress& local, const SocketAddress& peer,
                               unsigned egress) noexcept;
 
+/// Whether `LaunchQdisc::splits` holds for any network interface: for a server, whose routes to its
+/// peers are not known when it opens.
+bool any_qdisc_splits() noexcept;
+
 /// Throws Error NOT_SUPPORTED naming the interface of the configuration and the fix, where the
 /// discipline keeps no launch times.
 void require_launch_times(const LaunchQdisc& qdisc, const SocketAddress& peer,
@@ -76,8 +82,9 @@ class UdpLaunch {
   [[nodiscard]] std::uint64_t lead() const noexcept;
   /// See PortIo::launch_times.
   [[nodiscard]] std::string kept_by() const { return qdisc_.found + " on " + qdisc_.interface; }
-  /// Whether several packets can be one message, because nothing is reported about it.
-  [[nodiscard]] bool segments() const noexcept { return !qdisc_.etf; }
+  /// Whether the discipline reports each message that it drops or refuses (etf). Then a message is
+  /// one packet.
+  [[nodiscard]] bool reports_drops() const noexcept { return qdisc_.etf; }
 
   /// Read the clocks for the stamps of one call; stamps that were not used are discarded.
   void begin() noexcept;
@@ -89,7 +96,7 @@ class UdpLaunch {
   std::uint64_t stamp(std::uint64_t launch) noexcept;
   /// Whether a packet can be in the message with this stamp.
   [[nodiscard]] bool shares(std::uint64_t launch, std::uint64_t stamp) const noexcept {
-    return segments() && on_qdisc_clock(launch) <= stamp;
+    return !reports_drops() && on_qdisc_clock(launch) <= stamp;
   }
   /// The kernel has accepted the message.
   void handed(std::uint64_t stamp, std::uint32_t packets, std::uint32_t bytes) noexcept;

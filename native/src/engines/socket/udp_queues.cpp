@@ -143,13 +143,14 @@ void UdpReceiver::accept(std::uint32_t slot, const UdpMessage& message,
 }
 
 std::uint32_t UdpReceiver::read(std::uint32_t slots) noexcept {
-  // An error of an earlier send (ECONNREFUSED from a peer that is down) is reported once, then
-  // cleared.
+  // An error of an earlier send (ECONNREFUSED from a peer that is down) is reported once, to either
+  // thread, then cleared.
   for (int attempt = 0; attempt < 2; ++attempt) {
     const int n =
         recvmmsg(socket_.fd(), slots_.messages(), slots, MSG_DONTWAIT | MSG_TRUNC, nullptr);
     if (n > 0) return static_cast<std::uint32_t>(n);
     if (n == 0 || errno == EAGAIN || errno == EWOULDBLOCK) return 0;
+    socket_.discard_reports();
   }
   return 0;
 }
@@ -218,12 +219,12 @@ std::uint32_t UdpReceiver::receive() noexcept {
 // --- UdpSender
 
 UdpSender::UdpSender(const UdpSocket& socket, const UdpPeers& peers, std::uint32_t max_payload,
-                     std::uintptr_t connection, UdpLaunch* launch)
+                     std::uintptr_t connection, UdpLaunch* launch, bool segments)
     : socket_(socket),
       peers_(peers),
       max_message_(socket.local().ipv6() ? MAX_IPV6_PAYLOAD : MAX_IPV4_PAYLOAD),
       max_length_(max_payload == 0 ? max_message_ : std::min(max_message_, max_payload)),
-      segment_limit_(launch == nullptr || launch->segments() ? max_length_ + 1 : 0),
+      segment_limit_(segments ? max_length_ + 1 : 0),
       connection_(connection),
       launch_(launch),
       events_("udp://" + socket.local().text()) {
@@ -359,10 +360,12 @@ TransmitResult UdpSender::send(const Burst& burst, std::uint32_t first,
       gather(burst, first, count);
       continue;
     }
-    // ECONNREFUSED reports an earlier packet that no socket received; reading it clears it. Neither
-    // it nor ENOBUFS (a full device queue) concerns the first packet of this run.
-    if ((errno != ECONNREFUSED && errno != ENOBUFS) || retried)
-      return {.failed = packets_[0], .error = errno};
+    // The queueing discipline, or a device without one, is full.
+    if (errno == ENOBUFS) return {.device_full = true};
+    if (retried) return {.failed = packets_[0], .error = errno};
+    // The error of an earlier packet (ECONNREFUSED: no socket received it) is returned by the next
+    // call, which sends nothing.
+    socket_.discard_reports();
     retried = true;
   }
 }

@@ -237,17 +237,18 @@ class UdpSender {
 
   /// `max_payload`: 0, or the configured limit in bytes. `connection`: a client's connection, or
   /// the id of a server's own socket, which is equivalent to 0. `launch`: null for launch times in
-  /// software.
+  /// software. `segments`: whether several packets may be one message.
   UdpSender(const UdpSocket& socket, const UdpPeers& peers, std::uint32_t max_payload,
-            std::uintptr_t connection, UdpLaunch* launch);
+            std::uintptr_t connection, UdpLaunch* launch, bool segments);
 
   /// See PortIo::transmit. A client sends to its peer; a server to the peer of the burst's
   /// connection, or (connection 0) to the latest sender. Packets without a peer or beyond the limit
   /// fail. Packets that do not fit into the socket, or that the kernel does not accept yet because
-  /// of their launch time, stay with the worker, which watches `fd`.
+  /// of their launch time, stay with the worker, which waits for `ready`; those that the queueing
+  /// discipline refuses (ENOBUFS) stay, too, and the worker retries.
   TransmitResult send(const Burst& burst, std::uint32_t first, std::uint32_t count) noexcept;
-  /// Readable when sending may succeed again.
-  [[nodiscard]] int fd() const noexcept { return events_.fd(); }
+  /// Tells when sending may succeed again.
+  [[nodiscard]] Readiness ready() const noexcept { return Readiness(events_); }
 
  private:
   static constexpr std::uint32_t MESSAGES = 64;

@@ -172,6 +172,19 @@ void UdpSocket::prepare_receive(std::uint64_t bytes) {
   }
 }
 
+void UdpSocket::report_refusals() noexcept {
+  // udp_send_skb and udp_v6_send_skb swallow ENOBUFS unless these are set.
+  reports_ = local_.ipv6() ? set_int_option(fd(), SOL_IPV6, IPV6_RECVERR, 1)
+                           : set_int_option(fd(), SOL_IP, IP_RECVERR, 1);
+}
+
+void UdpSocket::discard_reports() const noexcept {
+  constexpr int MOST = 1024;
+  msghdr header{};
+  for (int i = 0; reports_ && i < MOST; ++i)
+    if (recvmsg(fd(), &header, MSG_ERRQUEUE | MSG_DONTWAIT) < 0) return;
+}
+
 std::uint32_t UdpSocket::kernel_drops() const noexcept {
   // SO_RXQ_OVFL has the same count, but reports it only with the next datagram: drops at the end of
   // a burst would not be seen.

@@ -52,6 +52,12 @@ class UdpSocket {
   /// Request `bytes` of receive buffer, at least the default; logs a warning if the kernel grants
   /// less. Enables timestamps on arrival and merged datagrams (UDP_GRO).
   void prepare_receive(std::uint64_t bytes);
+  /// Have the kernel report what becomes of sent packets: ENOBUFS of a queueing discipline that
+  /// refuses one, which is otherwise a success, and the errors that routers and hosts send back.
+  void report_refusals() noexcept;
+  /// Any thread, after a call that returned an error: forget the reports of earlier packets, for
+  /// which poll(2) shows the socket as readable.
+  void discard_reports() const noexcept;
   void close() noexcept { socket_.close(); }
 
   /// -1 if closed.
@@ -83,6 +89,7 @@ class UdpSocket {
   File socket_;
   /// Warning to log for drops of batches (UDP_GRO), if arrivals are not counted.
   std::string uncounted_;
+  bool reports_{false};
   UdpArrivals arrivals_;
   /// Datagrams of other senders, discarded before the client was connected.
   std::uint64_t foreign_{0};
