@@ -23,6 +23,7 @@ TOPICS = (
     "frame_files",
     "capture",
     "packet",
+    "full_device",
     "pcap_read",
     "lateness",
     "python_bursts",

@@ -1,0 +1,296 @@
+"""Devices and queueing disciplines that refuse packets: each is sent once, none is lost."""
+
+import fcntl
+import json
+import os
+import socket
+import struct
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from networks import Network
+from waiting import wait_for
+
+from daqiri_ophyd.engine import Engine, frames
+
+Config = dict[str, Any]
+pytestmark = pytest.mark.root
+COUNT, SIZE, PORT = 20_000, 200, 5000
+NEIGHBOUR = "02:00:00:00:00:02"
+
+
+def sender(path: str, address: str, buf_size: int = 2048, batch: int = 64) -> Config:
+    """A configuration of a port that sends: frames (``packet``) or datagrams (``udp``)."""
+    queue = {
+        "name": "tx0",
+        "id": 0,
+        "cpu_core": "any",
+        "batch_size": batch,
+        "memory_regions": ["buffers"],
+    }
+    port: Config = {"name": "sender", "address": address, "tx": {"queues": [queue]}}
+    if path == "udp":
+        port["socket_config"] = {"mode": "client", "remote_addr": f"udp://10.9.0.2:{PORT}"}
+    region = {"name": "buffers", "kind": "host", "num_bufs": 4096, "buf_size": buf_size}
+    return {
+        "version": 1,
+        "master_core": 0,
+        "stream_type": "socket" if path == "udp" else "raw",
+        "log_level": "error",
+        "memory_regions": [region],
+        "interfaces": [port],
+    }
+
+
+def numbered(count: int, size: int) -> np.ndarray:
+    """Payloads that begin with their number and their size."""
+    payloads = np.zeros((count, size), np.uint8)
+    payloads[:, :4] = np.arange(count, dtype=">u4").view(np.uint8).reshape(count, 4)
+    payloads[:, 4:8] = np.frombuffer(struct.pack(">I", size), np.uint8)
+    return payloads
+
+
+def packets_of(path: str, count: int, size: int) -> np.ndarray:
+    """Packets as a queue of the path sends them."""
+    payloads = numbered(count, size)
+    if path == "udp":
+        return payloads
+    return frames.udp_frames(
+        payloads,
+        src_mac="02:00:00:00:00:01",
+        dst_mac=NEIGHBOUR,
+        src_ip="10.9.0.1",
+        dst_ip="10.9.0.2",
+        src_port=4000,
+        dst_port=PORT,
+    )
+
+
+def numbers_in(frame: bytes) -> list[int]:
+    """The numbers of the datagrams in a frame of a test, which veth devices pass on merged."""
+    if frame[23:24] != b"\x11" or frame[36:38] != PORT.to_bytes(2, "big"):
+        return []
+    size = int.from_bytes(frame[46:50], "big")
+    return [int.from_bytes(frame[at : at + 4], "big") for at in range(42, len(frame), size)]
+
+
+class Taken:
+    """What a thread reads from a device or a socket, as numbers; it pauses after each 64 frames."""
+
+    def __init__(self, read: Callable[[], bytes], pause: float) -> None:
+        self.numbers: list[int] = []
+        self._read, self._pause = read, pause
+        self._thread = threading.Thread(target=self._take)
+        self._ends = False
+        self._thread.start()
+
+    def _take(self) -> None:
+        for taken in range(1, 1 << 30):
+            try:
+                frame = self._read()
+            except OSError:  # nothing for now, or the device is down
+                time.sleep(0.001)
+                frame = b""
+            if self._ends and not frame:
+                return
+            self.numbers += numbers_in(frame)
+            if taken % 64 == 0:
+                time.sleep(self._pause)
+
+    def end(self) -> None:
+        self._ends = True
+        self._thread.join()
+
+
+@pytest.fixture
+def network(networks: Callable[[], Network]) -> Network:
+    return networks()
+
+
+@pytest.fixture
+def tap(network: Network) -> Iterator[Taken]:
+    """The device ``tap0``, whose queue of 256 frames is emptied slowly."""
+    tunsetiff, iff_tap, iff_no_pi = 0x400454CA, 0x0002, 0x1000
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK
+    device = network.call(os.open, "/dev/net/tun", flags)
+    request = struct.pack("16sH22x", b"tap0", iff_tap | iff_no_pi)
+    fcntl.ioctl(device, tunsetiff, request)
+    network.run("ip link set tap0 txqueuelen 256")
+    _prepare(network, "tap0")
+    taken = Taken(partial(os.read, device, 65536), 0.001)
+    yield taken
+    taken.end()
+    os.close(device)
+
+
+@pytest.fixture
+def far(network: Network) -> Iterator[Taken]:
+    """The end of a veth pair whose other end is ``near``."""
+    network.run("ip link add near type veth peer name far")
+    network.call(Path("/proc/sys/net/ipv6/conf/far/disable_ipv6").write_text, "1")
+    network.run("ip link set far up")
+    _prepare(network, "near")
+    network.up("far")
+    wire = network.call(socket.socket, socket.AF_PACKET, socket.SOCK_RAW, 0)
+    so_rcvbufforce = 33
+    wire.setsockopt(socket.SOL_SOCKET, so_rcvbufforce, 256 << 20)
+    wire.setblocking(False)
+    wire.bind(("far", 3))
+    taken = Taken(partial(wire.recv, 65536), 0)
+    yield taken
+    taken.end()
+    wire.close()
+
+
+def _prepare(network: Network, device: str) -> None:
+    network.call(Path(f"/proc/sys/net/ipv6/conf/{device}/disable_ipv6").write_text, "1")
+    network.run(f"ip address add 10.9.0.1/24 dev {device}")
+    network.up(device)
+    network.run(f"ip neighbour add 10.9.0.2 lladdr {NEIGHBOUR} dev {device}")
+
+
+def counts(network: Network, device: str) -> dict[str, dict[str, int]]:
+    """The kernel's counters of an interface, by direction."""
+    shown = partial(subprocess.run, check=True, capture_output=True, text=True)
+    command = ["ip", "-json", "-s", "link", "show", device]
+    return json.loads(network.call(shown, command).stdout)[0]["stats64"]
+
+
+def send_all(network: Network, config: Config, packets: np.ndarray) -> Any:
+    """Send packets; return the queue's counters once all are sent or dropped."""
+    with network.call(Engine.open, config) as engine:
+        queue = engine.ports[0].tx[0]
+        queue.send(packets)
+        assert queue.wait_sent(60)
+        return queue.counters()
+
+
+def test_a_full_device_takes_each_frame_of_engine_packet_later(network: Network, tap: Taken):
+    counters = send_all(network, sender("packet", "tap0"), packets_of("packet", COUNT, SIZE))
+    assert (counters.sent, any(counters.dropped.values())) == (COUNT, False)
+    wait_for(lambda: len(tap.numbers) >= COUNT)
+    assert tap.numbers == list(range(COUNT))
+
+
+def test_a_device_without_a_queue_drops_datagrams_that_were_sent(network: Network, tap: Taken):
+    """Behind the queueing discipline nothing is refused: only the device's own counter knows."""
+    before = counts(network, "tap0")["tx"]["dropped"]
+    counters = send_all(network, sender("udp", "10.9.0.1"), packets_of("udp", COUNT, SIZE))
+    assert (counters.sent, any(counters.dropped.values())) == (COUNT, False)
+    lost = counts(network, "tap0")["tx"]["dropped"] - before
+    wait_for(lambda: len(tap.numbers) >= COUNT - lost)
+    assert len(tap.numbers) == COUNT - lost
+    assert tap.numbers == sorted(tap.numbers)
+
+
+DISCIPLINES = {
+    "tbf": ["qdisc replace dev near root tbf rate 400mbit burst 100kb limit 100kb"],
+    # Less than a message of 64 datagrams, which tbf would cut.
+    "tbf of small bursts": ["qdisc replace dev near root tbf rate 400mbit burst 10kb limit 100kb"],
+    "htb with pfifo": [
+        "qdisc replace dev near root handle 1: htb default 1",
+        "class add dev near parent 1: classid 1:1 htb rate 400mbit",
+        "qdisc add dev near parent 1:1 pfifo limit 4",
+    ],
+}
+
+
+@pytest.mark.parametrize("discipline", DISCIPLINES)
+def test_a_full_queueing_discipline_takes_each_datagram_later(
+    network: Network, far: Taken, discipline: str
+):
+    for command in DISCIPLINES[discipline]:
+        network.run(f"tc {command}")
+    counters = send_all(network, sender("udp", "10.9.0.1"), packets_of("udp", COUNT, 1000))
+    assert (counters.sent, any(counters.dropped.values())) == (COUNT, False)
+    wait_for(lambda: len(far.numbers) >= COUNT)
+    assert far.numbers == list(range(COUNT))
+
+
+def test_a_server_sends_single_datagrams_where_a_discipline_would_cut_messages(
+    network: Network, far: Taken
+):
+    """A server learns its peers later: the disciplines of all interfaces count."""
+    for command in DISCIPLINES["tbf of small bursts"]:
+        network.run(f"tc {command}")
+    config = sender("udp", "10.9.0.1")
+    config["interfaces"][0]["socket_config"] = {
+        "mode": "server",
+        "local_addr": "udp://10.9.0.1:4000",
+    }
+    with network.call(Engine.open, config) as engine:
+        peer = engine.connect("10.9.0.2", PORT)
+        queue = engine.ports[0].tx[0]
+        queue.send(packets_of("udp", COUNT, 1000), connection_id=peer)
+        assert queue.wait_sent(60)
+        counters = queue.counters()
+    assert (counters.sent, any(counters.dropped.values())) == (COUNT, False)
+    wait_for(lambda: len(far.numbers) >= COUNT)
+    assert far.numbers == list(range(COUNT))
+
+
+@pytest.mark.parametrize("path", ["packet", "udp"])
+def test_a_link_that_is_switched_off_counts_what_it_did_not_send(
+    network: Network, far: Taken, path: str
+):
+    """Packets are sent, then the sender's own end is down, then it is up again."""
+    packets = packets_of(path, 3000, SIZE)
+    address = "near" if path == "packet" else "10.9.0.1"
+    with network.call(Engine.open, sender(path, address)) as engine:
+        queue = engine.ports[0].tx[0]
+        queue.send(packets[:1000])
+        assert queue.wait_sent(60)
+        network.run("ip link set near down")
+        queue.send(packets[1000:2000])
+        assert queue.wait_sent(60)
+        network.up("near")
+        network.run(f"ip neighbour replace 10.9.0.2 lladdr {NEIGHBOUR} dev near")
+        queue.send(packets[2000:])
+        assert queue.wait_sent(60)
+        counters = queue.counters()
+    assert (counters.sent, counters.dropped["send_error"]) == (2000, 1000)
+    wait_for(lambda: len(far.numbers) >= 2000)
+    assert far.numbers == [*range(1000), *range(2000, 3000)]
+
+
+@pytest.mark.parametrize("path", ["packet", "udp"])
+def test_packets_that_a_smaller_mtu_does_not_let_out_are_counted(
+    network: Network, far: Taken, path: str
+):
+    """UDP datagrams are cut into fragments; frames are refused."""
+    packets = packets_of(path, 2000, 1400)
+    address = "near" if path == "packet" else "10.9.0.1"
+    with network.call(Engine.open, sender(path, address)) as engine:
+        queue = engine.ports[0].tx[0]
+        queue.send(packets[:1000])
+        assert queue.wait_sent(60)
+        network.run("ip link set near mtu 1000")
+        queue.send(packets[1000:])
+        assert queue.wait_sent(60)
+        counters = queue.counters()
+    arrived = 1000 if path == "packet" else 2000
+    assert (counters.sent, counters.dropped["send_error"]) == (arrived, 2000 - arrived)
+    wait_for(lambda: len(far.numbers) >= arrived)
+    assert sorted(set(far.numbers)) == list(range(arrived))
+
+
+def test_an_interface_that_is_removed_counts_what_it_did_not_send(network: Network, far: Taken):
+    packets = packets_of("packet", 2000, SIZE)
+    with network.call(Engine.open, sender("packet", "near")) as engine:
+        queue = engine.ports[0].tx[0]
+        queue.send(packets[:1000])
+        assert queue.wait_sent(60)
+        wait_for(lambda: len(far.numbers) >= 1000)
+        network.run("ip link delete near")
+        queue.send(packets[1000:])
+        assert queue.wait_sent(60)
+        counters = queue.counters()
+    assert (counters.sent, counters.dropped["send_error"]) == (1000, 1000)
+    assert far.numbers == list(range(1000))
