@@ -27,9 +27,6 @@ using packet::Receiver;
 using packet::Sender;
 using packet::wants_xdp;
 
-/// Bytes of a frame that the MTU does not include: the header with a VLAN tag.
-constexpr std::uint32_t AROUND = 18;
-
 class PacketPort final : public PortIo {
  public:
   explicit PacketPort(const Port& port)
@@ -110,11 +107,12 @@ class PacketPort final : public PortIo {
            interface_.name + " up`)");
     }
     for (const auto& queue : port_.rx) {
-      if (queue->max_packet_size() >= interface_.mtu + AROUND) continue;
+      if (queue->max_packet_size() >= interface_.mtu + packet::FRAME_OVERHEAD) continue;
       tell("queue '" + queue->config().common_.name_ + "' has buffers for packets of " +
            std::to_string(queue->max_packet_size()) + " bytes, and frames of '" + interface_.name +
-           "' have up to " + std::to_string(interface_.mtu + AROUND) +
-           " (MTU, header and a VLAN tag); longer ones are dropped as truncated. Raise buf_size of "
+           "' have up to " + std::to_string(interface_.mtu + packet::FRAME_OVERHEAD) +
+           " (MTU, header and two VLAN tags); longer ones are dropped as truncated. Raise buf_size "
+           "of "
            "its memory regions");
     }
   }
@@ -169,7 +167,11 @@ KernelMemory packet_memory(const NetworkConfig& config, const InterfaceConfig& i
     for (const std::string& name : queue.common_.mrs_) regions.insert(&config.mrs_.at(name));
   }
   asked.mapped = std::max(Receiver::ring_bytes(regions), packet::XdpRing::FEWEST_BYTES);
-  if (wants_xdp(interface)) asked.locked = asked.mapped;
+  if (wants_xdp(interface)) {
+    // The rings do not count towards the limit.
+    asked.locked = asked.mapped;
+    asked.mapped += packet::XdpShares::most_ring_bytes(asked.mapped);
+  }
   return asked;
 }
 
