@@ -175,6 +175,11 @@ bool XdpRing::read() noexcept {
     frame.length += piece.len;
   }
   frame.rest = std::span(rest_.data(), rest);
+  for (std::uint32_t ahead = LOOK_AHEAD; ahead < LOOK_AHEAD + pieces && ahead < waiting; ++ahead) {
+    const std::uint8_t* later = place_of(socket.descriptor(ahead));
+    __builtin_prefetch(later - XDP_TIME_BYTES);
+    __builtin_prefetch(later);
+  }
   std::uint64_t time = 0;
   std::memcpy(&time, frame.data - XDP_TIME_BYTES, sizeof time);
   // Without space for a time, the memory still has that of the frame that was there before.

@@ -91,6 +91,8 @@ class XdpRing final : public FrameRing {
   static constexpr std::uint64_t DISORDER_NS = 100'000;
   /// Descriptors of a socket to read before those of the next.
   static constexpr std::uint32_t TURN = 64;
+  /// Number of chunks ahead whose headers are prefetched.
+  static constexpr std::uint32_t LOOK_AHEAD = 4;
   /// What the kernel needs for a chunk and a queue (struct xdp_buff_xsk, Linux 6.18).
   static constexpr std::uint64_t NOTE_BYTES = 128;
   /// Least time between two exchanges of sockets.
