@@ -17,6 +17,13 @@ def test_path_is_a_configuration(name: str) -> None:
     assert document["daqiri"]["cfg"]["version"] == 1
 
 
+@pytest.mark.parametrize("name", profiles.names())
+def test_profiles_do_not_take_frames_from_the_kernel(name: str) -> None:
+    document = yaml.safe_load(profiles.path(name).read_text())
+    for interface in document["daqiri"]["cfg"]["interfaces"]:
+        assert interface.get("rx", {}).get("receive_path", "af_packet") == "af_packet"
+
+
 def test_unknown_name_is_refused_with_those_there_are() -> None:
     with pytest.raises(
         ValueError, match="no profile 'igz'; accepts .*igx, .*loopback, .*spark, .*tcp, udp"

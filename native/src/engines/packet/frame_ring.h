@@ -49,6 +49,11 @@ class FrameRing : public memory::BufferOwner {
   [[nodiscard]] virtual bool waits_for_memory() const noexcept = 0;
   /// Number of frames that the kernel has dropped since the last call.
   virtual std::uint32_t take_drops() noexcept = 0;
+  /// Whether, at that call, more had been dropped that no one has counted.
+  [[nodiscard]] virtual bool drops_uncounted() const noexcept { return false; }
+  /// Divide the memory anew. Call every 10 ms, or later. Returns a new descriptor of `fds`; -1:
+  /// they are the same.
+  virtual int balance() noexcept { return -1; }
   /// Error of the interface since the last call, errno; 0: none. ENOLINK: no more frames arrive
   /// from it.
   virtual int take_error() noexcept = 0;

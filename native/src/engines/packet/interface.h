@@ -16,6 +16,9 @@ namespace daqiri::packet {
 /// Link types with Ethernet frames.
 inline constexpr std::uint16_t LINK_TYPES[] = {ARPHRD_ETHER, ARPHRD_LOOPBACK};
 
+/// Most bytes of a frame that the MTU does not include: the header with two VLAN tags (QinQ).
+inline constexpr std::uint32_t FRAME_OVERHEAD = 22;
+
 /// Properties of an Ethernet interface, as reported by the kernel.
 struct NetworkInterface {
   std::string name;

@@ -28,9 +28,6 @@ using packet::Receiver;
 using packet::Sender;
 using packet::wants_xdp;
 
-/// Bytes of a frame that the MTU does not include: the header with a VLAN tag.
-constexpr std::uint32_t AROUND = 18;
-
 class PacketPort final : public PortIo {
  public:
   PacketPort(const Port& port, const NetworkConfig& config)
@@ -120,13 +117,13 @@ class PacketPort final : public PortIo {
           interface_.name + " mtu " + std::to_string(wanted) + "`, also at the other end");
     }
     for (const auto& queue : port_.rx) {
-      const std::uint32_t longest =
-          interface_.mtu + AROUND - steering::least_removed(port_.config, queue->id());
+      const std::uint32_t longest = interface_.mtu + packet::FRAME_OVERHEAD -
+                                    steering::least_removed(port_.config, queue->id());
       if (queue->max_packet_size() >= longest) continue;
       tell("queue '" + queue->config().common_.name_ + "' has buffers for packets of " +
            std::to_string(queue->max_packet_size()) + " bytes, and frames of '" + interface_.name +
            "' have up to " + std::to_string(longest) +
-           " (MTU, header and a VLAN tag, less what flows remove); longer ones are dropped as "
+           " (MTU, header and two VLAN tags, less what flows remove); longer ones are dropped as "
            "truncated. Raise buf_size of "
            "its memory regions");
     }
@@ -184,7 +181,11 @@ KernelMemory packet_memory(const NetworkConfig& config, const InterfaceConfig& i
     for (const std::string& name : queue.common_.mrs_) regions.insert(&config.mrs_.at(name));
   }
   asked.mapped = std::max(Receiver::ring_bytes(regions), packet::XdpRing::FEWEST_BYTES);
-  if (wants_xdp(interface)) asked.locked = asked.mapped;
+  if (wants_xdp(interface)) {
+    // The rings do not count towards the limit.
+    asked.locked = asked.mapped;
+    asked.mapped += packet::XdpShares::most_ring_bytes(asked.mapped);
+  }
   return asked;
 }
 

@@ -27,7 +27,20 @@ std::shared_ptr<FrameRing> open_xdp(const Port& port, const NetworkInterface& in
   options.busy_poll = core_available(rx.queues_.front().common_.cpu_core_);
   options.or_generic = or_generic;
   auto ring = std::make_shared<XdpRing>(interface, options);
-  tell(port, LogLevel::INFO, "frames of '" + interface.name + "' are received by " + ring->path());
+  const std::uint64_t kernel_bytes = ring->kernel_bytes();
+  const std::string memory = "the card has " + std::to_string(ring->queues()) +
+                             (ring->queues() == 1 ? " queue" : " queues") +
+                             ", for which the kernel needs " + std::to_string(kernel_bytes >> 20U) +
+                             " MiB, and frames have " + std::to_string(ring->frame_bytes() >> 20U) +
+                             " MiB";
+  tell(port, LogLevel::INFO,
+       "frames of '" + interface.name + "' are received by " + ring->path() + "; " + memory);
+  if (kernel_bytes > ring->frame_bytes()) {
+    tell(port, LogLevel::WARN,
+         "'" + interface.name + "' has more queues than AF_XDP needs here: " + memory +
+             "; run `ethtool -L " + interface.name +
+             " combined 1` (`rx 1` for some drivers) before the engine is opened");
+  }
   if (!ring->why_generic().empty()) {
     tell(port, LogLevel::WARN,
          "the kernel runs the XDP program because the driver does not, which is slower than "

@@ -5,6 +5,7 @@
 #include <new>
 #include <set>
 #include <system_error>
+#include <utility>
 
 #include "daqiri/error.h"
 #include "engines/packet/receive_path.h"
@@ -223,15 +224,17 @@ const Receiver::Target& Receiver::accountable() const noexcept {
 }
 
 void Receiver::ask_kernel() noexcept {
+  if (const int fd = ring_->balance(); fd >= 0) arrivals_.watch(fd, EPOLLIN | EPOLLET);
   if (const std::uint32_t dropped = ring_->take_drops(); dropped > 0)
     drop(accountable(), DropReason::KERNEL, dropped, 0);
+  if (ring_->drops_uncounted()) warn_of_uncounted_drops();
   const int error = ring_->take_error();
   if (error == 0) return;
   try {
     const std::string what =
         error == ENOLINK
-            ? "' was removed, or its XDP program was detached; close and open the engine to "
-              "receive frames again"
+            ? "' was removed, its XDP program was detached, or another program uses one of its "
+              "queues; close and open the engine to receive frames again"
             : "' is down or was removed: " + std::generic_category().message(error) +
                   "; frames are received again once it is up (one that was removed: after the "
                   "engine was closed and opened)";
@@ -240,6 +243,24 @@ void Receiver::ask_kernel() noexcept {
   } catch (const std::bad_alloc&) {
     // Out of memory for the message: try again in the next pass.
     asked_ns_ = 0;
+  }
+}
+
+void Receiver::warn_of_uncounted_drops() noexcept {
+  if (std::exchange(warned_, true)) return;
+  try {
+    log(LogLevel::WARN,
+        "interface '" + interface_ + "': '" + address_ +
+            "' loses frames, and more than the counter `kernel` shows: with zero copy the card "
+            "drops frames for which there is no memory, and no AF_XDP counter counts them "
+            "(`ethtool "
+            "-S " +
+            address_ +
+            "` may). Raise num_bufs of the queues' memory regions, or give the first queue a core "
+            "of its own (cpu_core)",
+        {.interface = interface_, .queue = {}});
+  } catch (const std::bad_alloc&) {
+    warned_ = false;
   }
 }
 

@@ -95,6 +95,8 @@ class Receiver {
   void note_all_read(std::uint64_t now_ns) noexcept;
   /// Query the kernel's drop counters and the state of the interface.
   void ask_kernel() noexcept;
+  /// Once.
+  void warn_of_uncounted_drops() noexcept;
 
   std::string interface_;
   std::string address_;
@@ -112,6 +114,7 @@ class Receiver {
   bool refused_{false};
   bool all_read_{false};
   bool finishing_{false};
+  bool warned_{false};
 };
 
 }  // namespace daqiri::packet

@@ -5,6 +5,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <vector>
 
 #include "daqiri/error.h"
 #include "memory/host_pages.h"
@@ -31,6 +32,20 @@ Umem::Umem(const std::string& interface, std::uint64_t bytes, std::uint32_t chun
 
 Umem::~Umem() {
   if (getpid() == process_) munmap(base_, bytes());
+}
+
+std::uint32_t Umem::recover(std::uint32_t queue) {
+  std::vector<bool> free(chunks_, false);
+  std::vector<std::uint32_t> all(chunks_);
+  const std::uint32_t idle = free_.take(all.data(), chunks_);
+  for (std::uint32_t i = 0; i < idle; ++i) free[all[i]] = true;
+  std::uint32_t count = idle;
+  for (std::uint32_t chunk = 0; chunk < chunks_; ++chunk) {
+    if (free[chunk] || uses_[chunk].load(std::memory_order_relaxed) != (LENT | queue)) continue;
+    all[count++] = chunk;
+  }
+  free_.give(all.data(), count);
+  return count - idle;
 }
 
 void Umem::give(const std::uint32_t* chunks, std::uint32_t n) noexcept {

@@ -47,18 +47,30 @@ class Umem final : public memory::BufferOwner {
   [[nodiscard]] std::uint32_t kept() const noexcept {
     return kept_ - given_.load(std::memory_order_relaxed);
   }
+  /// Number of free chunks.
+  [[nodiscard]] std::uint32_t available() const noexcept { return free_.available(); }
+  /// Note that the kernel has a taken chunk, for a queue of the network card.
+  void lend(std::uint32_t chunk, std::uint32_t queue) noexcept {
+    uses_[chunk].store(LENT | queue, std::memory_order_relaxed);
+  }
+  /// Free the chunks that the kernel had for a queue and can no longer write to. Returns their
+  /// number.
+  std::uint32_t recover(std::uint32_t queue);
 
   /// Any thread.
   void give(const std::uint32_t* chunks, std::uint32_t n) noexcept override;
 
  private:
+  static constexpr std::uint32_t LENT = 1U << 31U;
+
   /// A child made by fork(2) does not have the memory.
   pid_t process_{getpid()};
   std::uint32_t chunk_bytes_;
   std::uint32_t chunks_;
   std::byte* base_{nullptr};
   memory::FreeList free_;
-  /// Uses of each kept chunk.
+  /// Uses of each kept chunk; of one that the kernel has, LENT and the queue, which stay there
+  /// until it is kept or lent again.
   std::unique_ptr<std::atomic<std::uint32_t>[]> uses_;
   /// Chunks kept until now, counted by the poller, and those of them that are free again. Two
   /// counts, because threads that change one would wait for each other.

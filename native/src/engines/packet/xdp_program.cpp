@@ -151,13 +151,15 @@ void XdpProgram::set_socket(std::uint32_t queue, int socket) {
     throw xdp_error(interface_, "pass a socket to an XDP program", error);
 }
 
+void XdpProgram::remove_socket(std::uint32_t queue) noexcept {
+  bpf_attr attributes{};
+  attributes.map_fd = static_cast<std::uint32_t>(sockets_.fd());
+  attributes.key = pointer(&queue);
+  bpf(BPF_MAP_DELETE_ELEM, attributes);
+}
+
 void XdpProgram::remove_sockets() noexcept {
-  for (std::uint32_t queue = 0; queue < queues_; ++queue) {
-    bpf_attr attributes{};
-    attributes.map_fd = static_cast<std::uint32_t>(sockets_.fd());
-    attributes.key = pointer(&queue);
-    bpf(BPF_MAP_DELETE_ELEM, attributes);
-  }
+  for (std::uint32_t queue = 0; queue < queues_; ++queue) remove_socket(queue);
 }
 
 XdpLink::XdpLink(const NetworkInterface& interface, const XdpProgram& program, XdpMode mode,
@@ -178,8 +180,9 @@ bool XdpLink::attached() const noexcept {
   attributes.info.bpf_fd = static_cast<std::uint32_t>(link_.fd());
   attributes.info.info_len = sizeof info;
   attributes.info.info = pointer(&info);
-  // Without privileges, the query is not permitted.
-  if (bpf(BPF_OBJ_GET_INFO_BY_FD, attributes) != 0) return errno == EPERM;
+  // No error means detached (Linux 5.9 on): a detached link has no interface. The query fails
+  // without privileges (EPERM), or for want of memory.
+  if (bpf(BPF_OBJ_GET_INFO_BY_FD, attributes) != 0) return true;
   return info.xdp.ifindex != 0;
 }
 

@@ -27,6 +27,8 @@ class XdpProgram {
   [[nodiscard]] int fd() const noexcept { return program_.fd(); }
   /// Send the frames of a NIC queue to this AF_XDP socket. Throws Error.
   void set_socket(std::uint32_t queue, int socket);
+  /// Send the frames of a NIC queue to the kernel.
+  void remove_socket(std::uint32_t queue) noexcept;
   /// Send all frames to the kernel.
   void remove_sockets() noexcept;
 

@@ -9,6 +9,9 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
+#include <exception>
+#include <utility>
 
 #include "timing/clock.h"
 
@@ -21,15 +24,11 @@ namespace daqiri::packet {
 
 namespace {
 
-constexpr std::uint32_t LARGEST_RING = 65536;
-/// Bytes of a frame that the MTU does not include: the header with two VLAN tags.
-constexpr std::uint32_t AROUND = 22;
-
 /// Half a page if every frame of the interface fits.
 std::uint32_t chunk_bytes(const NetworkInterface& interface) {
   constexpr std::uint32_t SMALL = 2048;
   constexpr std::uint32_t LARGE = 4096;
-  return interface.mtu + AROUND <= SMALL - Umem::HEADROOM ? SMALL : LARGE;
+  return interface.mtu + FRAME_OVERHEAD <= SMALL - Umem::HEADROOM ? SMALL : LARGE;
 }
 
 File watch(const NetworkInterface& interface) {
@@ -52,6 +51,15 @@ std::uint32_t num_queues(const NetworkInterface& interface, const File& socket) 
   request.ifr_data = reinterpret_cast<char*>(&channels);
   const bool told = ioctl(socket.fd(), SIOCETHTOOL, &request) == 0;
   return told ? channels.rx_count + channels.combined_count : 0;
+}
+
+/// Descriptors of the card's ring of each queue; 0: its driver does not report them.
+std::uint32_t card_ring(const NetworkInterface& interface, const File& socket) {
+  ethtool_ringparam rings{};
+  rings.cmd = ETHTOOL_GRINGPARAM;
+  ifreq request = request_for(interface);
+  request.ifr_data = reinterpret_cast<char*>(&rings);
+  return ioctl(socket.fd(), SIOCETHTOOL, &request) == 0 ? rings.rx_pending : 0;
 }
 
 }  // namespace
@@ -85,29 +93,31 @@ void XdpRing::attach(bool or_generic) {
 }
 
 void XdpRing::open_sockets(bool busy_poll) {
-  XdpSocket::Options options;
-  // If the number of queues is unknown, one socket may need all memory.
-  const std::uint32_t sharing = std::max(queues_told_, 1U);
-  options.ring_size =
-      std::min(std::bit_floor(std::max(umem_.chunks() / sharing, 1U)), LARGEST_RING);
-  options.copy = mode_ == XdpMode::GENERIC;
-  options.busy_poll = busy_poll;
   const std::uint32_t most = queues_told_ > 0 ? queues_told_ : MOST_UNTOLD;
-  for (; options.queue < most; ++options.queue) {
-    bool exists = true;
-    auto socket = std::make_unique<XdpSocket>(interface_, umem_, options, exists);
-    if (!exists) break;
+  options_.ring_size = XdpShares::ring_size(umem_.chunks(), umem_.chunk_bytes(), most);
+  options_.copy = mode_ == XdpMode::GENERIC;
+  options_.pieces = interface_.mtu + FRAME_OVERHEAD > umem_.chunk_bytes() - Umem::HEADROOM;
+  options_.busy_poll = busy_poll;
+  for (; options_.queue < most; ++options_.queue) {
+    auto socket = std::make_unique<XdpSocket>(interface_, umem_, options_);
+    if (!socket->bind()) break;
     sockets_.push_back(std::move(socket));
-    options.first = sockets_.front().get();
+    options_.other = sockets_.front().get();
   }
   zero_copy_ = sockets_.front()->zero_copy();
   latest_ns_.assign(sockets_.size(), monotonic_ns());
+  arrived_.assign(sockets_.size(), 0);
   const auto count = static_cast<std::uint32_t>(sockets_.size());
-  for (std::uint32_t queue = 0; queue < count; ++queue) {
-    sockets_[queue]->set_share(umem_.chunks() / count);
-    sockets_[queue]->refill();
-    program_.set_socket(queue, sockets_[queue]->fd());
+  shares_ = XdpShares(umem_.chunks(), count, card_ring(interface_, watch_));
+  for (const auto& socket : sockets_) {
+    socket->refill(shares_);
+    program_.set_socket(socket->queue(), socket->fd());
   }
+}
+
+std::uint64_t XdpRing::kernel_bytes() const noexcept {
+  return sockets_.size() * (options_.ring_size * XdpShares::DESCRIPTOR_BYTES +
+                            umem_.chunks() * std::uint64_t{NOTE_BYTES});
 }
 
 std::vector<int> XdpRing::fds() const {
@@ -165,6 +175,11 @@ bool XdpRing::read() noexcept {
     frame.length += piece.len;
   }
   frame.rest = std::span(rest_.data(), rest);
+  for (std::uint32_t ahead = LOOK_AHEAD; ahead < LOOK_AHEAD + pieces && ahead < waiting; ++ahead) {
+    const std::uint8_t* later = place_of(socket.descriptor(ahead));
+    __builtin_prefetch(later - XDP_TIME_BYTES);
+    __builtin_prefetch(later);
+  }
   std::uint64_t time = 0;
   std::memcpy(&time, frame.data - XDP_TIME_BYTES, sizeof time);
   // Without space for a time, the memory still has that of the frame that was there before.
@@ -197,14 +212,17 @@ std::uint32_t XdpRing::keep(std::uint32_t times) noexcept {
 void XdpRing::put_back(std::uint32_t chunk) noexcept {
   returned_[num_returned_++] = chunk;
   if (num_returned_ < returned_.size()) return;
+  put_back_all();
+}
+
+void XdpRing::put_back_all() noexcept {
   umem_.put_back(returned_.data(), num_returned_);
   num_returned_ = 0;
 }
 
 void XdpRing::next_socket() noexcept {
-  umem_.put_back(returned_.data(), num_returned_);
-  num_returned_ = 0;
-  sockets_[turn_]->refill();
+  put_back_all();
+  sockets_[turn_]->refill(shares_);
   turn_ = turn_ + 1 == sockets_.size() ? 0 : turn_ + 1;
   XdpSocket& socket = *sockets_[turn_];
   if (socket.waiting() == 0) socket.look();
@@ -215,20 +233,88 @@ void XdpRing::next_socket() noexcept {
 }
 
 bool XdpRing::waits_for_memory() const noexcept {
-  return umem_.kept() > 0 &&
-         std::ranges::any_of(sockets_, [](const auto& socket) { return socket->starved(); });
+  return umem_.kept() > 0 && std::ranges::any_of(sockets_, [&](const auto& socket) {
+           return socket->starved(shares_);
+         });
 }
 
 std::uint32_t XdpRing::take_drops() noexcept {
-  std::uint64_t drops = 0;
-  for (const auto& socket : sockets_) drops += socket->take_drops();
-  return static_cast<std::uint32_t>(drops);
+  std::uint64_t counted = 0;
+  drops_uncounted_ = false;
+  for (const auto& socket : sockets_) {
+    const XdpDrops drops = socket->take_drops();
+    counted += drops.counted;
+    drops_uncounted_ = drops_uncounted_ || drops.uncounted;
+  }
+  return static_cast<std::uint32_t>(counted);
+}
+
+int XdpRing::balance() noexcept {
+  if (sockets_.size() == 1) return -1;
+  for (const auto& socket : sockets_) arrived_[socket->queue()] = socket->take_arrived();
+  shares_.update(arrived_, monotonic_ns());
+  for (const auto& socket : sockets_) socket->refill(shares_);
+  const std::size_t idle = find_idle();
+  if (idle == sockets_.size()) return -1;
+  try {
+    return exchange(idle);
+  } catch (const std::exception&) {
+    // Tried again later, with the old socket.
+    return -1;
+  }
+}
+
+std::size_t XdpRing::find_idle() const noexcept {
+  const std::size_t none = sockets_.size();
+  if (umem_.available() > shares_.reserve()) return none;
+  if (monotonic_ns() - exchanged_ns_ < EXCHANGE_NS) return none;
+  std::size_t found = none;
+  bool needed = false;
+  for (std::size_t at = 0; at < none; ++at) {
+    const XdpSocket& socket = *sockets_[at];
+    if (!shares_.idle(socket.queue())) {
+      needed = needed || socket.held() < std::min(shares_.most(socket.queue()), shares_.part()) / 2;
+    } else if (socket.held() > 2 * shares_.floor() && socket.waiting() == 0 &&
+               (found == none || socket.held() > sockets_[found]->held())) {
+      found = at;
+    }
+  }
+  return needed ? found : none;
+}
+
+int XdpRing::exchange(std::size_t at) {
+  exchanged_ns_ = monotonic_ns();
+  XdpSocket::Options options = options_;
+  options.queue = sockets_[at]->queue();
+  options.other = sockets_[at == 0 ? 1 : 0].get();
+  auto fresh = std::make_unique<XdpSocket>(interface_, umem_, options);
+  program_.remove_socket(options.queue);
+  // A frame that the program had sent to the socket before may still arrive.
+  const timespec moment{0, 1'000'000};
+  nanosleep(&moment, nullptr);
+  if (sockets_[at]->waiting() > 0) {
+    program_.set_socket(options.queue, sockets_[at]->fd());
+    return -1;
+  }
+  sockets_[at] = std::move(fresh);
+  XdpSocket& socket = *sockets_[at];
+  try {
+    // Another socket can be bound only after neither kernel nor card can write for the old one.
+    if (!socket.bind()) throw xdp_error(interface_, "bind an AF_XDP socket again", ENODEV);
+    put_back_all();
+    umem_.recover(options.queue);
+    socket.refill(shares_);
+    program_.set_socket(options.queue, socket.fd());
+  } catch (const std::exception&) {
+    queue_lost_ = true;
+  }
+  return socket.fd();
 }
 
 int XdpRing::take_error() noexcept {
   int error = 0;
   for (const auto& socket : sockets_) error = std::max(error, socket->take_error());
-  if (link_ && !link_->attached()) {
+  if (queue_lost_ || (link_ && !link_->attached())) {
     if (detached_.exchange(true, std::memory_order_relaxed)) return 0;
     return ENOLINK;
   }

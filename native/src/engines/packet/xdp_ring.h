@@ -45,12 +45,19 @@ class XdpRing final : public FrameRing {
   /// Why the driver does not run the program; empty: it does.
   [[nodiscard]] const std::string& why_generic() const noexcept { return why_generic_; }
 
+  /// Number of the card's queues.
+  [[nodiscard]] std::size_t queues() const noexcept { return sockets_.size(); }
+  /// Bytes for frames, and about how many the kernel needs in addition, for rings and chunks of
+  /// each queue.
+  [[nodiscard]] std::uint64_t frame_bytes() const noexcept { return umem_.bytes(); }
+  [[nodiscard]] std::uint64_t kernel_bytes() const noexcept;
+
   [[nodiscard]] std::vector<int> fds() const override;
   [[nodiscard]] std::string path() const override;
   [[nodiscard]] const char* fixed_flows() const noexcept override;
 
   [[nodiscard]] std::uint64_t gathers_ns() const noexcept override {
-    return std::max(GATHERS_NS, umem_.chunks() / sockets_.size() * GATHERS_NS_A_CHUNK);
+    return std::max(GATHERS_NS, shares_.floor() * GATHERS_NS_A_CHUNK);
   }
 
   Frame peek() noexcept override;
@@ -62,6 +69,8 @@ class XdpRing final : public FrameRing {
   std::uint32_t keep(std::uint32_t times) noexcept override;
   [[nodiscard]] bool waits_for_memory() const noexcept override;
   std::uint32_t take_drops() noexcept override;
+  [[nodiscard]] bool drops_uncounted() const noexcept override { return drops_uncounted_; }
+  int balance() noexcept override;
   int take_error() noexcept override;
   void stop_arrivals() noexcept override { program_.remove_sockets(); }
   void stop() noexcept override;
@@ -74,7 +83,7 @@ class XdpRing final : public FrameRing {
  private:
   /// Most queues of the network card to try if its driver does not report their number.
   static constexpr std::uint32_t MOST_UNTOLD = 64;
-  /// At one chunk per 100 ns, this fills a quarter of a socket's memory.
+  /// At one chunk per 100 ns, this fills a quarter of the memory of a queue without traffic.
   static constexpr std::uint64_t GATHERS_NS_A_CHUNK = 25;
   /// More pieces than a frame of 64 KiB has.
   static constexpr std::size_t MOST_PIECES = 64;
@@ -82,14 +91,27 @@ class XdpRing final : public FrameRing {
   static constexpr std::uint64_t DISORDER_NS = 100'000;
   /// Descriptors of a socket to read before those of the next.
   static constexpr std::uint32_t TURN = 64;
+  /// Number of chunks ahead whose headers are prefetched.
+  static constexpr std::uint32_t LOOK_AHEAD = 4;
+  /// What the kernel needs for a chunk and a queue (struct xdp_buff_xsk, Linux 6.18).
+  static constexpr std::uint64_t NOTE_BYTES = 128;
+  /// Least time between two exchanges of sockets.
+  static constexpr std::uint64_t EXCHANGE_NS = 1'000'000'000;
 
   /// Throws Error.
   void attach(bool or_generic);
   void open_sockets(bool busy_poll);
+  /// The position of a socket that should give its chunks to another; none: sockets_.size().
+  [[nodiscard]] std::size_t find_idle() const noexcept;
+  /// Get the chunks of a socket back: only the kernel can, when it closes the socket. Returns the
+  /// descriptor of the new socket of the queue. Throws Error; before the old one is closed, or
+  /// after it was removed.
+  int exchange(std::size_t at);
   /// Read the next frame of the current socket, if it is complete.
   bool read() noexcept;
   void next_socket() noexcept;
   void put_back(std::uint32_t chunk) noexcept;
+  void put_back_all() noexcept;
 
   NetworkInterface interface_;
   /// Keeps the interface promiscuous, and is used to query its state.
@@ -106,6 +128,7 @@ class XdpRing final : public FrameRing {
   std::atomic<bool> detached_{false};
   /// By queue of the network card.
   std::vector<std::unique_ptr<XdpSocket>> sockets_;
+  XdpSocket::Options options_;
 
   // --- Poller.
   std::size_t turn_{0};
@@ -124,6 +147,13 @@ class XdpRing final : public FrameRing {
   std::array<std::uint32_t, std::size_t{2} * TURN> returned_;
   std::uint32_t num_returned_{0};
   bool was_up_{true};
+  bool drops_uncounted_{false};
+  /// After an exchange of sockets, a queue of the card could not be bound.
+  bool queue_lost_{false};
+  XdpShares shares_;
+  /// By queue of the network card.
+  std::vector<std::uint32_t> arrived_;
+  std::uint64_t exchanged_ns_{0};
 };
 
 }  // namespace daqiri::packet

@@ -50,14 +50,13 @@ SharedRing::~SharedRing() {
   if (is_open() && getpid() == process_) munmap(memory_, bytes_);
 }
 
-XdpSocket::XdpSocket(const NetworkInterface& interface, Umem& umem, const Options& options,
-                     bool& exists)
+XdpSocket::XdpSocket(const NetworkInterface& interface, Umem& umem, const Options& options)
     : interface_(interface),
       umem_(umem),
-      socket_(File::private_to_process([] { return socket(AF_XDP, SOCK_RAW | SOCK_CLOEXEC, 0); })),
-      busy_poll_(options.busy_poll) {
+      options_(options),
+      socket_(File::private_to_process([] { return socket(AF_XDP, SOCK_RAW | SOCK_CLOEXEC, 0); })) {
   if (!socket_.is_open()) throw xdp_error(interface, "open an AF_XDP socket", errno);
-  if (options.first == nullptr) {
+  if (options.other == nullptr) {
     xdp_umem_reg memory{};
     memory.addr = reinterpret_cast<std::uintptr_t>(umem.base());
     memory.len = umem.bytes();
@@ -79,8 +78,6 @@ XdpSocket::XdpSocket(const NetworkInterface& interface, Umem& umem, const Option
   };
   received_ = map(XDP_PGOFF_RX_RING, at.rx, sizeof(xdp_desc));
   fill_ = map(XDP_UMEM_PGOFF_FILL_RING, at.fr, sizeof(std::uint64_t));
-  bind_to_queue(options, exists);
-  if (exists && busy_poll_) busy_poll();
 }
 
 void XdpSocket::set(int option, const void* value, std::size_t size, const char* what) {
@@ -88,31 +85,51 @@ void XdpSocket::set(int option, const void* value, std::size_t size, const char*
     throw xdp_error(interface_, what, errno);
 }
 
-void XdpSocket::bind_to_queue(const Options& options, bool& exists) {
+int XdpSocket::try_bind(std::uint16_t flags) const noexcept {
   sockaddr_xdp address{};
   address.sxdp_family = AF_XDP;
   address.sxdp_ifindex = static_cast<std::uint32_t>(interface_.index);
-  address.sxdp_queue_id = options.queue;
-  if (options.first != nullptr) {
-    // All other settings are taken from the first socket.
-    address.sxdp_flags = XDP_SHARED_UMEM;
-    address.sxdp_shared_umem_fd = static_cast<std::uint32_t>(options.first->fd());
-  } else {
-    address.sxdp_flags = XDP_USE_NEED_WAKEUP | XDP_USE_SG;
-    if (options.copy) address.sxdp_flags |= XDP_COPY;
-  }
+  address.sxdp_queue_id = options_.queue;
+  address.sxdp_flags = flags;
+  if (options_.other != nullptr)
+    address.sxdp_shared_umem_fd = static_cast<std::uint32_t>(options_.other->fd());
   const auto* queue = reinterpret_cast<const sockaddr*>(&address);
   const std::uint64_t end = monotonic_ns() + PATIENCE_NS;
   int error = 0;
   do {
     if (error == EBUSY) nanosleep(&PAUSE, nullptr);
-    error = bind(fd(), queue, sizeof address) == 0 ? 0 : errno;
+    error = ::bind(fd(), queue, sizeof address) == 0 ? 0 : errno;
   } while (error == EBUSY && monotonic_ns() < end);
-  exists = error != EINVAL || options.first == nullptr;
-  if (error != 0 && exists) {
-    throw xdp_error(interface_, "bind an AF_XDP socket to queue " + std::to_string(options.queue),
+  return error;
+}
+
+bool XdpSocket::bind() {
+  int error = 0;
+  if (options_.other != nullptr) {
+    // All other settings are those of the first socket.
+    error = try_bind(XDP_SHARED_UMEM);
+    if (error == EINVAL) return false;
+  } else {
+    // Drivers with xdp_zc_max_segs == 1 (Linux 6.6) have no zero copy with XDP_USE_SG: the kernel
+    // then copies, without an error. Where it copies anyway, the MTU may be raised later.
+    constexpr std::uint16_t PIECES = XDP_USE_NEED_WAKEUP | XDP_USE_SG;
+    if (options_.pieces && !options_.copy) {
+      error = try_bind(PIECES);
+    } else {
+      error = options_.copy ? EOPNOTSUPP : try_bind(XDP_USE_NEED_WAKEUP | XDP_ZEROCOPY);
+      if (error != 0 && error != EBUSY) error = try_bind(PIECES | XDP_COPY);
+    }
+  }
+  if (error != 0) {
+    throw xdp_error(interface_, "bind an AF_XDP socket to queue " + std::to_string(options_.queue),
                     error);
   }
+  xdp_options found{};
+  socklen_t length = sizeof found;
+  zero_copy_ = getsockopt(fd(), SOL_XDP, XDP_OPTIONS, &found, &length) == 0 &&
+               (found.flags & XDP_OPTIONS_ZEROCOPY) != 0;
+  if (options_.busy_poll) busy_poll();
+  return true;
 }
 
 void XdpSocket::busy_poll() {
@@ -120,32 +137,34 @@ void XdpSocket::busy_poll() {
   const int prefer = 1;
   const int microseconds = 20;
   const int budget = 64;
-  busy_poll_ =
+  options_.busy_poll =
       setsockopt(fd(), SOL_SOCKET, SO_PREFER_BUSY_POLL, &prefer, sizeof prefer) == 0 &&
       setsockopt(fd(), SOL_SOCKET, SO_BUSY_POLL, &microseconds, sizeof microseconds) == 0 &&
       setsockopt(fd(), SOL_SOCKET, SO_BUSY_POLL_BUDGET, &budget, sizeof budget) == 0;
 }
 
-bool XdpSocket::zero_copy() const noexcept {
-  xdp_options options{};
-  socklen_t length = sizeof options;
-  return getsockopt(fd(), SOL_XDP, XDP_OPTIONS, &options, &length) == 0 &&
-         (options.flags & XDP_OPTIONS_ZEROCOPY) != 0;
-}
-
-void XdpSocket::refill() noexcept {
+void XdpSocket::refill(const XdpShares& shares) noexcept {
   if (received_->consumer().load(std::memory_order_relaxed) != next_)
     received_->consumer().store(next_, std::memory_order_release);
-  std::uint32_t room =
-      share_ - std::min(share_, filled_ - fill_->consumer().load(std::memory_order_acquire));
+  if (zero_copy_ && received_->producer().load(std::memory_order_relaxed) == filled_)
+    ran_out_ = true;
+  const std::uint32_t given = filled_ - fill_->consumer().load(std::memory_order_acquire);
+  const std::uint32_t most = shares.most(options_.queue);
+  std::uint32_t room = std::min(fill_->size() - given, most - std::min(most, held()));
   std::array<std::uint32_t, 64> chunks;
   bool more = false;
   while (room > 0) {
-    const auto wanted = std::min(room, static_cast<std::uint32_t>(chunks.size()));
+    auto wanted = std::min(room, static_cast<std::uint32_t>(chunks.size()));
+    if (held() >= shares.part()) {
+      const std::uint32_t available = umem_.available();
+      wanted = std::min(wanted, available - std::min(available, shares.reserve()));
+    }
     const std::uint32_t n = umem_.take(chunks.data(), wanted);
     if (n == 0) break;
-    for (std::uint32_t i = 0; i < n; ++i)
+    for (std::uint32_t i = 0; i < n; ++i) {
+      umem_.lend(chunks[i], options_.queue);
       fill_->element<std::uint64_t>(filled_++) = std::uint64_t{chunks[i]} * umem_.chunk_bytes();
+    }
     room -= n;
     more = true;
   }
@@ -155,22 +174,27 @@ void XdpSocket::refill() noexcept {
 }
 
 void XdpSocket::look() noexcept {
-  if (busy_poll_) wake();
+  if (options_.busy_poll) wake();
 }
 
 void XdpSocket::wake() noexcept { recvfrom(fd(), nullptr, 0, MSG_DONTWAIT, nullptr, nullptr); }
 
-bool XdpSocket::starved() const noexcept {
-  return filled_ - fill_->consumer().load(std::memory_order_relaxed) < share_ / 2;
+bool XdpSocket::starved(const XdpShares& shares) const noexcept {
+  const std::uint32_t empty = filled_ - received_->producer().load(std::memory_order_relaxed);
+  const std::uint32_t most = std::min(shares.most(options_.queue), fill_->size());
+  return empty < std::min(most, shares.part()) / 2;
 }
 
-std::uint64_t XdpSocket::take_drops() noexcept {
-  xdp_statistics statistics{};
-  socklen_t length = sizeof statistics;
-  if (getsockopt(fd(), SOL_XDP, XDP_STATISTICS, &statistics, &length) != 0) return 0;
-  // `rx_dropped` includes frames for which there was no free memory.
-  const std::uint64_t all = statistics.rx_dropped + statistics.rx_ring_full;
-  return all - std::exchange(drops_, all);
+std::uint32_t XdpSocket::take_arrived() noexcept {
+  const std::uint32_t arrived = received_->producer().load(std::memory_order_relaxed);
+  return arrived - std::exchange(arrived_, arrived);
+}
+
+XdpDrops XdpSocket::take_drops() noexcept {
+  xdp_statistics now{};
+  socklen_t length = sizeof now;
+  if (getsockopt(fd(), SOL_XDP, XDP_STATISTICS, &now, &length) != 0) return {};
+  return statistics_.take(now, zero_copy_, std::exchange(ran_out_, false));
 }
 
 int XdpSocket::take_error() noexcept {

@@ -12,7 +12,9 @@
 
 #include "engines/packet/interface.h"
 #include "engines/packet/umem.h"
+#include "engines/packet/xdp_drops.h"
 #include "engines/packet/xdp_program.h"
+#include "engines/packet/xdp_shares.h"
 #include "system/file.h"
 
 namespace daqiri::packet {
@@ -67,19 +69,24 @@ class XdpSocket {
     std::uint32_t ring_size{0};
     /// Let the kernel copy frames, even if the driver supports zero copy.
     bool copy{false};
+    /// Frames of the interface may be longer than a chunk.
+    bool pieces{false};
     /// The poller has a dedicated core, and drives the card's queue there while it polls.
     bool busy_poll{false};
-    /// The first socket of this memory; null: this is the first one.
-    const XdpSocket* first{nullptr};
+    /// Another bound socket of this memory; null: this is the first one.
+    const XdpSocket* other{nullptr};
   };
 
-  /// Throws Error. If the interface has no such queue, sets `exists` to false; the object cannot be
-  /// used then.
-  XdpSocket(const NetworkInterface& interface, Umem& umem, const Options& options, bool& exists);
+  /// Makes the socket and its rings. Throws Error.
+  XdpSocket(const NetworkInterface& interface, Umem& umem, const Options& options);
+  /// Receive from the queue, which may still be bound to a socket that was closed. Returns false if
+  /// the interface has no such queue. Throws Error.
+  bool bind();
 
   [[nodiscard]] int fd() const noexcept { return socket_.fd(); }
+  [[nodiscard]] std::uint32_t queue() const noexcept { return options_.queue; }
   /// Whether the card writes directly to the memory.
-  [[nodiscard]] bool zero_copy() const noexcept;
+  [[nodiscard]] bool zero_copy() const noexcept { return zero_copy_; }
 
   /// Number of waiting descriptors.
   [[nodiscard]] std::uint32_t waiting() const noexcept {
@@ -91,35 +98,41 @@ class XdpSocket {
   }
   /// Remove the first `n` descriptors. The kernel is informed by `refill`.
   void advance(std::uint32_t n) noexcept { next_ += n; }
-  /// Limit the number of free chunks that the kernel holds for this socket.
-  void set_share(std::uint32_t chunks) noexcept { share_ = std::min(chunks, fill_->size()); }
-  /// Return descriptors to the kernel, and give it free chunks.
-  void refill() noexcept;
+  /// Number of chunks that the kernel has, with frames or without.
+  [[nodiscard]] std::uint32_t held() const noexcept { return filled_ - next_; }
+  /// Return descriptors to the kernel, and give it the queue's share of free chunks.
+  void refill(const XdpShares& shares) noexcept;
   /// With busy polling, let the kernel check for frames now.
   void look() noexcept;
-  /// Whether the kernel has less than half of its share of free chunks.
-  [[nodiscard]] bool starved() const noexcept;
-  /// Number of frames that the kernel has dropped since the last call.
-  std::uint64_t take_drops() noexcept;
+  /// Whether the kernel has less than half of the queue's share without frames.
+  [[nodiscard]] bool starved(const XdpShares& shares) const noexcept;
+  /// Number of chunks with frames that arrived since the last call.
+  std::uint32_t take_arrived() noexcept;
+  /// Frames that the kernel has dropped since the last call.
+  XdpDrops take_drops() noexcept;
   /// errno of an error of the interface; 0: none.
   int take_error() noexcept;
 
  private:
   void set(int option, const void* value, std::size_t size, const char* what);
-  void bind_to_queue(const Options& options, bool& exists);
+  /// Returns errno, 0: bound.
+  [[nodiscard]] int try_bind(std::uint16_t flags) const noexcept;
   void busy_poll();
   void wake() noexcept;
 
   NetworkInterface interface_;
   Umem& umem_;
+  Options options_;
   File socket_;
-  bool busy_poll_;
   std::unique_ptr<SharedRing> received_;
   std::unique_ptr<SharedRing> fill_;
-  std::uint32_t share_{0};
   std::uint32_t next_{0};
   std::uint32_t filled_{0};
-  std::uint64_t drops_{0};
+  std::uint32_t arrived_{0};
+  bool zero_copy_{false};
+  /// With zero copy: every chunk of the kernel had a frame since the last call of take_drops.
+  bool ran_out_{false};
+  XdpStatistics statistics_;
 };
 
 }  // namespace daqiri::packet

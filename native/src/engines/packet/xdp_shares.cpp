@@ -1,0 +1,52 @@
+#include "engines/packet/xdp_shares.h"
+
+#include <bit>
+
+namespace daqiri::packet {
+
+namespace {
+
+/// A queue gets this many times the chunks that it fills in 10 ms: those of a second.
+constexpr std::uint64_t AHEAD = 100;
+constexpr std::uint64_t SECOND_NS = 1'000'000'000;
+
+}  // namespace
+
+std::uint32_t XdpShares::ring_size(std::uint32_t chunks, std::uint32_t chunk_bytes,
+                                   std::uint32_t queues) noexcept {
+  const std::uint64_t limit = most_ring_bytes(std::uint64_t{chunks} * chunk_bytes);
+  const std::uint64_t fits = limit / (std::uint64_t{queues} * DESCRIPTOR_BYTES);
+  return static_cast<std::uint32_t>(std::bit_floor(
+      std::clamp<std::uint64_t>(fits, 1, std::bit_ceil(std::uint64_t{std::max(chunks, 1U)}))));
+}
+
+XdpShares::XdpShares(std::uint32_t chunks, std::uint32_t queues, std::uint32_t card_ring)
+    : chunks_(chunks), floor_(chunks), part_(chunks), most_(queues), filled_(queues) {
+  if (queues > 1) {
+    floor_ = std::min(card_ring > 0 ? card_ring : USUAL_CARD_RING, chunks / (4 * queues));
+    floor_ = std::max(floor_, 1U);
+    reserve_ = chunks / 8;
+  }
+  std::ranges::fill(most_, floor_);
+}
+
+void XdpShares::update(std::span<const std::uint32_t> filled, std::uint64_t now_ns) noexcept {
+  if (most_.size() == 1) return;
+  const std::uint64_t passed_ns = now_ns - begun_ns_;
+  if (passed_ns >= SECOND_NS) begun_ns_ = now_ns;
+  std::uint32_t active = 0;
+  for (std::size_t queue = 0; queue < most_.size(); ++queue) {
+    Filled& each = filled_[queue];
+    if (passed_ns >= SECOND_NS)
+      each = {.now = 0, .before = passed_ns >= 2 * SECOND_NS ? 0 : each.now};
+    each.now = std::max(each.now, filled[queue]);
+    const std::uint64_t wanted = AHEAD * std::max(each.now, each.before);
+    most_[queue] =
+        std::max(floor_, static_cast<std::uint32_t>(std::min<std::uint64_t>(wanted, chunks_)));
+    if (!idle(queue)) ++active;
+  }
+  // One part stays for a queue that becomes active next.
+  part_ = chunks_ / (active + 1);
+}
+
+}  // namespace daqiri::packet
