@@ -8,6 +8,7 @@
 #include "engine/registry.h"
 #include "engines/packet/interface.h"
 #include "engines/packet/interface_link.h"
+#include "engines/packet/receive_ring.h"
 #include "engines/packet/receiver.h"
 #include "engines/packet/rejected.h"
 #include "engines/packet/sender.h"
@@ -36,30 +37,31 @@ class PacketPort final : public PortIo {
         link_(interface_),
         flows_(port.config) {
     warn(config);
-    if (!port.rx.empty()) receiver_ = std::make_unique<Receiver>(port, interface_);
+    if (!port.rx.empty()) open_receivers();
     for (const auto& queue : port.tx)
       senders_.push_back(std::make_unique<Sender>(interface_, *queue, flows_));
   }
 
   std::uint32_t receive(RxQueue& queue) noexcept override {
-    if (is_first(queue)) return receiver_->receive();
-    HandOver* handed = receiver_->hand_over_to(queue);
-    return handed != nullptr ? handed->receive() : 0;
+    const Sources& sources = sources_of(queue);
+    std::uint32_t seen = is_first(sources, queue) ? sources.ring->receive() : 0;
+    for (HandOver* handed : sources.handed) seen += handed->receive();
+    return seen;
   }
   [[nodiscard]] ReceiveTraits receive_traits(const RxQueue& queue) const noexcept override {
-    // The reader rings the doorbells of the other pollers.
-    const bool handed = receiver_->hand_over_to(queue) != nullptr;
-    return {.ready = handed ? Readiness() : receiver_->ready(),
-            .gathers_ns = receiver_->gathers_ns(),
-            .gathered = !handed && receiver_->gathered(),
+    // Readers ring the doorbells of the pollers to which they hand frames over.
+    const Receiver* ring = sources_of(queue).ring;
+    return {.ready = ring == nullptr ? Readiness() : ring->ready(),
+            .gathers_ns = receivers_.front()->gathers_ns(),
+            .gathered = ring != nullptr && ring->gathered(),
             .together = true};
   }
   void finish_receiving(RxQueue& queue) noexcept override {
-    if (is_first(queue)) receiver_->finish();
+    const Sources& sources = sources_of(queue);
+    if (is_first(sources, queue)) sources.ring->finish();
   }
   [[nodiscard]] bool expects_more(const RxQueue& queue) const noexcept override {
-    const HandOver* handed = receiver_->hand_over_to(queue);
-    return handed != nullptr && handed->expects_more();
+    return std::ranges::any_of(sources_of(queue).handed, &HandOver::expects_more);
   }
   TransmitResult transmit(TxQueue& queue, Burst& burst, std::uint32_t first,
                           std::uint32_t count) noexcept override {
@@ -76,19 +78,46 @@ class PacketPort final : public PortIo {
   }
   [[nodiscard]] LinkState link_state() const noexcept override { return link_.state(); }
   [[nodiscard]] std::string receive_path(const RxQueue&) const override {
-    return receiver_->path();
+    return receivers_.front()->path();
   }
   [[nodiscard]] const char* fixed_flows() const noexcept override {
-    return receiver_ == nullptr ? nullptr : receiver_->fixed_flows();
+    return receivers_.empty() ? nullptr : receivers_.front()->fixed_flows();
   }
   void close() noexcept {
-    if (receiver_ != nullptr) receiver_->stop();
+    for (const auto& receiver : receivers_) receiver->stop();
     for (const auto& sender : senders_) sender->close();
   }
 
  private:
-  [[nodiscard]] bool is_first(const RxQueue& queue) const noexcept {
-    return port_.rx.front().get() == &queue;
+  /// Where frames of a queue come from.
+  struct Sources {
+    /// The ring that the queue's poller reads; null: it reads none.
+    Receiver* ring{nullptr};
+    /// From the readers of other rings.
+    std::vector<HandOver*> handed;
+  };
+
+  void open_receivers() {
+    receivers_ = Receiver::open(port_, interface_);
+    for (const auto& queue : port_.rx) {
+      Sources& sources = sources_.emplace_back();
+      for (const auto& receiver : receivers_) {
+        if (HandOver* handed = receiver->hand_over_to(*queue); handed != nullptr) {
+          sources.handed.push_back(handed);
+        } else {
+          sources.ring = receiver.get();
+        }
+      }
+    }
+  }
+  [[nodiscard]] const Sources& sources_of(const RxQueue& queue) const noexcept {
+    const auto it =
+        std::ranges::find_if(port_.rx, [&](const auto& each) { return each.get() == &queue; });
+    return sources_[static_cast<std::size_t>(it - port_.rx.begin())];
+  }
+  /// A poller reads its ring once a pass.
+  static bool is_first(const Sources& sources, const RxQueue& queue) noexcept {
+    return sources.ring != nullptr && &sources.ring->first() == &queue;
   }
   [[nodiscard]] Sender& sender_of(const TxQueue& queue) const noexcept {
     const auto it =
@@ -133,7 +162,10 @@ class PacketPort final : public PortIo {
   NetworkInterface interface_;
   InterfaceLink link_;
   steering::TransmitFlows flows_;
-  std::unique_ptr<Receiver> receiver_;
+  /// One for each ring.
+  std::vector<std::unique_ptr<Receiver>> receivers_;
+  /// In the order of the port's queues.
+  std::vector<Sources> sources_;
   /// In the order of the port's queues.
   std::vector<std::unique_ptr<Sender>> senders_;
 };
@@ -177,14 +209,19 @@ KernelMemory packet_memory(const NetworkConfig& config, const InterfaceConfig& i
   if (!interface.tx_.queues_.empty()) asked.send_buffer = Sender::SEND_BUFFER;
   if (interface.rx_.queues_.empty()) return asked;
   std::set<const MemoryRegionConfig*> regions;
+  std::set<std::string> cores;
   for (const RxQueueConfig& queue : interface.rx_.queues_) {
+    cores.insert(queue.common_.cpu_core_);
     for (const std::string& name : queue.common_.mrs_) regions.insert(&config.mrs_.at(name));
   }
+  // Queues of several pollers that share a region have rings of its size.
   asked.mapped = std::max(Receiver::ring_bytes(regions), packet::XdpRing::FEWEST_BYTES);
   if (wants_xdp(interface)) {
     // The rings do not count towards the limit.
     asked.locked = asked.mapped;
     asked.mapped += packet::XdpShares::most_ring_bytes(asked.mapped);
+  } else {
+    asked.mapped += (cores.size() - 1) * packet::ReceiveRing::FEWEST_BYTES;
   }
   return asked;
 }

@@ -1,8 +1,11 @@
 #include "engines/packet/receive_path.h"
 
+#include <algorithm>
+#include <map>
 #include <string>
 
 #include "daqiri/error.h"
+#include "engines/packet/fanout.h"
 #include "engines/packet/receive_ring.h"
 #include "engines/packet/xdp_filter.h"
 #include "engines/packet/xdp_ring.h"
@@ -50,11 +53,40 @@ std::shared_ptr<FrameRing> open_xdp(const Port& port, const NetworkInterface& in
   return ring;
 }
 
+/// A socket with a ring for each reader.
+std::vector<std::shared_ptr<FrameRing>> open_rings(const Port& port,
+                                                   const NetworkInterface& interface,
+                                                   const std::vector<Reader>& readers,
+                                                   std::uint32_t patience_ms) {
+  std::vector<std::shared_ptr<ReceiveRing>> rings;
+  std::vector<int> sockets;
+  for (const Reader& reader : readers) {
+    rings.push_back(std::make_shared<ReceiveRing>(interface, reader.ring_bytes, patience_ms));
+    sockets.push_back(rings.back()->fd());
+  }
+  if (rings.size() > 1) {
+    std::map<int, std::uint32_t> by_queue;
+    for (const auto& queue : port.rx) {
+      const auto reads = std::ranges::find_if(readers, [&](const Reader& reader) {
+        return reader.first->config().common_.cpu_core_ == queue->config().common_.cpu_core_;
+      });
+      by_queue[queue->id()] = static_cast<std::uint32_t>(reads - readers.begin());
+    }
+    join_fanout(interface, sockets, distribution(port.config.rx_, by_queue));
+  }
+  for (const auto& ring : rings) ring->begin(port.config.rx_.filter_);
+  return {rings.begin(), rings.end()};
+}
+
 }  // namespace
 
-std::shared_ptr<FrameRing> open_receive_path(const Port& port, const NetworkInterface& interface,
-                                             std::uint64_t bytes, std::uint32_t patience_ms) {
+std::vector<std::shared_ptr<FrameRing>> open_receive_path(const Port& port,
+                                                          const NetworkInterface& interface,
+                                                          const std::vector<Reader>& readers,
+                                                          std::uint32_t patience_ms) {
   const RxConfig& rx = port.config.rx_;
+  std::uint64_t bytes = 0;
+  for (const Reader& reader : readers) bytes += reader.ring_bytes;
   std::string reason;
   if (rx.receive_path_ == ReceivePath::XDP) {
     if (!rx.flow_isolation_) {
@@ -76,7 +108,7 @@ std::shared_ptr<FrameRing> open_receive_path(const Port& port, const NetworkInte
                interface.name + "' from the kernel, independent of the flows");
     }
     try {
-      return open_xdp(port, interface, bytes, true);
+      return {open_xdp(port, interface, bytes, true)};
     } catch (const Error& error) {
       throw Error(error.status(), "interface '" + port.config.name_ +
                                       "': rx.receive_path: af_xdp: " + error.what());
@@ -96,16 +128,18 @@ std::shared_ptr<FrameRing> open_receive_path(const Port& port, const NetworkInte
           interface.name + " rxvlan off`)";
     } else {
       try {
-        return open_xdp(port, interface, bytes, false);
+        return {open_xdp(port, interface, bytes, false)};
       } catch (const Error& error) {
         reason = std::string(", because AF_XDP is not available: ") + error.what();
       }
     }
   }
-  auto ring = std::make_shared<ReceiveRing>(interface, rx.filter_, bytes, patience_ms);
+  auto rings = open_rings(port, interface, readers, patience_ms);
+  const std::string by =
+      rings.size() == 1 ? "" : " in " + std::to_string(rings.size()) + " threads";
   tell(port, LogLevel::INFO,
-       "frames of '" + interface.name + "' are received by af_packet" + reason);
-  return ring;
+       "frames of '" + interface.name + "' are received by af_packet" + by + reason);
+  return rings;
 }
 
 }  // namespace daqiri::packet

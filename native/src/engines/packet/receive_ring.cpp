@@ -1,5 +1,6 @@
 #include "engines/packet/receive_ring.h"
 
+#include <linux/filter.h>
 #include <linux/if_ether.h>
 #include <netinet/in.h>
 #include <sys/mman.h>
@@ -39,6 +40,13 @@ std::uint32_t block_bytes(std::uint64_t ring_bytes) noexcept {
                                 ReceiveRing::LEAST_BLOCK_BYTES, ReceiveRing::MOST_BLOCK_BYTES));
 }
 
+/// Returns errno, 0: done.
+int let_nothing_through(int socket) noexcept {
+  sock_filter nothing{BPF_RET | BPF_K, 0, 0, 0};
+  const sock_fprog filter{1, &nothing};
+  return setsockopt(socket, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter) == 0 ? 0 : errno;
+}
+
 /// The kernel and this process own `status` in turn.
 std::atomic_ref<std::uint32_t> status_of(tpacket_hdr_v1& header) noexcept {
   return std::atomic_ref<std::uint32_t>(header.block_status);
@@ -46,8 +54,8 @@ std::atomic_ref<std::uint32_t> status_of(tpacket_hdr_v1& header) noexcept {
 
 }  // namespace
 
-ReceiveRing::ReceiveRing(const NetworkInterface& interface, const std::string& filter,
-                         std::uint64_t bytes, std::uint32_t patience_ms)
+ReceiveRing::ReceiveRing(const NetworkInterface& interface, std::uint64_t bytes,
+                         std::uint32_t patience_ms)
     : FrameRing("packets of " + interface.name, block_bytes(bytes), true),
       interface_(interface),
       socket_(open_packet_socket(interface)),
@@ -61,7 +69,8 @@ ReceiveRing::ReceiveRing(const NetworkInterface& interface, const std::string& f
   set(PACKET_VERSION, int{TPACKET_V3}, "use TPACKET_V3");
   set(PACKET_RESERVE, TAG_BYTES, "reserve room for VLAN tags");
   set(PACKET_IGNORE_OUTGOING, int{1}, "leave out frames that this host sends");
-  if (!filter.empty()) attach_filter(socket_, interface, filter);
+  if (const int error = let_nothing_through(fd()); error != 0)
+    throw packet_error(interface, "set a filter", error);
   tpacket_req3 request{};
   request.tp_block_size = buf_size();
   request.tp_block_nr = blocks_;
@@ -81,6 +90,18 @@ ReceiveRing::ReceiveRing(const NetworkInterface& interface, const std::string& f
     munmap(mapped, this->bytes());
     throw;
   }
+}
+
+void ReceiveRing::begin(const std::string& filter) {
+  if (!filter.empty()) return attach_filter(socket_, interface_, filter);
+  const int unused = 0;
+  if (setsockopt(fd(), SOL_SOCKET, SO_DETACH_FILTER, &unused, sizeof unused) != 0)
+    throw packet_error(interface_, "receive frames", errno);
+}
+
+void ReceiveRing::stop_arrivals() noexcept {
+  // A socket of a group cannot be bound again.
+  let_nothing_through(fd());
 }
 
 ReceiveRing::~ReceiveRing() {
@@ -188,8 +209,9 @@ int ReceiveRing::take_error() noexcept {
 
 void ReceiveRing::stop() noexcept {
   // Unbind first, because the mapping keeps the socket open. An error means that the interface was
-  // removed, and no frames arrive anyway.
+  // removed, and no frames arrive anyway, or that the socket is in a group, and its filter remains.
   stop_arrivals();
+  rebind_packet_socket(socket_, interface_, 0);
   end_promiscuous(socket_, interface_);
   socket_.close();
 }

@@ -26,13 +26,16 @@ class ReceiveRing final : public FrameRing {
   static constexpr std::uint32_t LEAST_BLOCK_BYTES = 256U << 10U;
   static constexpr std::uint32_t MOST_BLOCK_BYTES = 2U << 20U;
   static constexpr std::uint32_t FEWEST_BLOCKS = 32;
+  static constexpr std::uint64_t FEWEST_BYTES = std::uint64_t{FEWEST_BLOCKS} * LEAST_BLOCK_BYTES;
 
-  /// Opens a ring of about `bytes` and starts to receive frames of the interface: those that match
-  /// `filter`, unless it is empty. The kernel releases a block when it is full, or after
-  /// `patience_ms`. Throws Error.
-  ReceiveRing(const NetworkInterface& interface, const std::string& filter, std::uint64_t bytes,
-              std::uint32_t patience_ms);
+  /// Opens a ring of about `bytes`, which `begin` lets frames into. The kernel releases a block
+  /// when it is full, or after `patience_ms`. Throws Error.
+  ReceiveRing(const NetworkInterface& interface, std::uint64_t bytes, std::uint32_t patience_ms);
   ~ReceiveRing() override;
+
+  /// Receive frames of the interface: those that match `filter`, unless it is empty. Throws Error.
+  void begin(const std::string& filter);
+  [[nodiscard]] int fd() const noexcept { return socket_.fd(); }
 
   [[nodiscard]] std::vector<int> fds() const override { return {fd()}; }
   [[nodiscard]] std::string path() const override { return "af_packet"; }
@@ -55,7 +58,7 @@ class ReceiveRing final : public FrameRing {
   std::uint32_t take_drops() noexcept override;
   int take_error() noexcept override;
   /// The last frames can be read after the kernel has released their block.
-  void stop_arrivals() noexcept override { rebind_packet_socket(socket_, interface_, 0); }
+  void stop_arrivals() noexcept override;
 
   void stop() noexcept override;
 
@@ -63,8 +66,6 @@ class ReceiveRing final : public FrameRing {
   void give(const std::uint32_t* buffers, std::uint32_t n) noexcept override;
 
  private:
-  /// Readable when a block can be read.
-  [[nodiscard]] int fd() const noexcept { return socket_.fd(); }
   [[nodiscard]] std::size_t bytes() const noexcept { return std::size_t{blocks_} * buf_size(); }
   [[nodiscard]] tpacket_hdr_v1& header(std::uint32_t block) const noexcept;
   /// Remove one or more uses of the block.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <map>
 #include <new>
 #include <set>
 #include <system_error>
@@ -21,12 +22,42 @@ constexpr std::uint32_t MOST_PER_PASS = 1024;
 /// Largest ring: a larger one would only hide a slow consumer for longer.
 constexpr std::uint64_t MOST_RING_BYTES = 1U << 30U;
 
-std::uint64_t ring_bytes(const Port& port) {
-  std::set<const MemoryRegionConfig*> regions;
+/// Queues without a thread are read together.
+bool same_poller(const RxQueue& queue, const RxQueue& other) {
+  return queue.config().poll_mode_ == QueuePollMode::DIRECT ||
+         queue.config().common_.cpu_core_ == other.config().common_.cpu_core_;
+}
+
+/// The first queue of each poller.
+std::vector<RxQueue*> first_queues(const Port& port) {
+  std::vector<RxQueue*> firsts;
   for (const auto& queue : port.rx) {
-    for (int s = 0; s < queue->num_segments(); ++s) regions.insert(&queue->region(s).config());
+    const bool known = std::ranges::any_of(
+        firsts, [&](const RxQueue* first) { return same_poller(*queue, *first); });
+    if (!known) firsts.push_back(queue.get());
   }
-  return Receiver::ring_bytes(regions);
+  return firsts;
+}
+
+/// The readers of a port's rings. A region whose packets several of them receive counts for each in
+/// part.
+std::vector<Reader> readers_of(const Port& port) {
+  std::vector<Reader> readers;
+  std::map<const MemoryRegionConfig*, std::set<const RxQueue*>> users;
+  for (RxQueue* first : first_queues(port)) {
+    readers.push_back({first, 0});
+    for (const auto& queue : port.rx) {
+      for (int s = 0; s < queue->num_segments(); ++s)
+        if (same_poller(*queue, *first)) users[&queue->region(s).config()].insert(first);
+    }
+  }
+  for (Reader& reader : readers) {
+    for (const auto& [region, firsts] : users)
+      if (firsts.contains(reader.first))
+        reader.ring_bytes += region->num_bufs_ * region->buf_size_ / firsts.size();
+    reader.ring_bytes = std::min(reader.ring_bytes, MOST_RING_BYTES);
+  }
+  return readers;
 }
 
 /// Half of the shortest burst timeout of the queues, within these limits.
@@ -53,23 +84,39 @@ std::uint64_t Receiver::ring_bytes(const std::set<const MemoryRegionConfig*>& re
   return std::min(bytes, MOST_RING_BYTES);
 }
 
-Receiver::Receiver(const Port& port, const NetworkInterface& interface)
+std::vector<std::unique_ptr<Receiver>> Receiver::open(const Port& port,
+                                                      const NetworkInterface& interface) {
+  const std::vector<Reader> readers = readers_of(port);
+  const std::uint32_t patience = patience_ms(port);
+  std::vector<std::unique_ptr<Receiver>> receivers;
+  const auto rings = open_receive_path(port, interface, readers, patience);
+  for (std::size_t i = 0; i < rings.size(); ++i) {
+    receivers.push_back(std::make_unique<Receiver>(port, interface, rings[i], *readers[i].first,
+                                                   rings.size() == 1, patience));
+  }
+  return receivers;
+}
+
+Receiver::Receiver(const Port& port, const NetworkInterface& interface,
+                   std::shared_ptr<FrameRing> ring, RxQueue& first, bool alone,
+                   std::uint32_t patience_ms)
     : interface_(port.config.name_),
       address_(interface.name),
-      patience_ms_(patience_ms(port)),
+      first_(first),
+      alone_(alone),
+      patience_ms_(patience_ms),
       steering_(port.steering),
       tally_(port.steering.add_tally()),
+      ring_(std::move(ring)),
       arrivals_("interface '" + port.config.name_ + "'") {
-  ring_ = open_receive_path(port, interface, packet::ring_bytes(port), patience_ms_);
   for (const int fd : ring_->fds()) {
     if (const int error = arrivals_.watch(fd, EPOLLIN | EPOLLET); error != 0)
       throw packet_error(interface, "wait for frames", error);
   }
-  const std::string& core = port.rx.front()->config().common_.cpu_core_;
   for (const auto& queue : port.rx) {
     queue->share_owner(ring_);
     Target& target = targets_.emplace_back(Target{queue.get(), {}, {}});
-    if (queue->config().common_.cpu_core_ == core) {
+    if (same_poller(*queue, first)) {
       target.gathering = std::make_unique<Gathering>(*queue, *ring_, late_ns());
     } else {
       target.hand_over = std::make_unique<HandOver>(*queue, *ring_, late_ns());
@@ -219,8 +266,8 @@ void Receiver::note_all_read(std::uint64_t now_ns) noexcept {
 
 const Receiver::Target& Receiver::accountable() const noexcept {
   for (const Target& target : targets_)
-    if (target.queue->recorded()) return target;
-  return targets_.front();
+    if (target.queue->recorded() && (alone_ || target.hand_over == nullptr)) return target;
+  return target_for(first_.id());
 }
 
 void Receiver::ask_kernel() noexcept {

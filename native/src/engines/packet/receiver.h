@@ -17,7 +17,7 @@
 
 namespace daqiri::packet {
 
-/// Steers the frames of an interface to its receive queues. The poller of the first queue reads the
+/// Steers the frames of a ring to the receive queues of a port. A poller of these queues reads the
 /// ring, and passes frames to queues of other pollers. Frames for recorders and reorder plans stay
 /// in the ring if that is worth it; others are copied to buffers of the queue's regions.
 ///
@@ -28,9 +28,14 @@ class Receiver {
  public:
   /// Size of the ring: the size of the queues' regions, each counted once.
   static std::uint64_t ring_bytes(const std::set<const MemoryRegionConfig*>& regions) noexcept;
+  /// Opens the rings of a port as configured, and a receiver for each. Throws Error.
+  static std::vector<std::unique_ptr<Receiver>> open(const Port& port,
+                                                     const NetworkInterface& interface);
 
+  /// `first`: the first queue of the poller that reads the ring; `alone`: there is no other ring.
   /// Throws Error.
-  Receiver(const Port& port, const NetworkInterface& interface);
+  Receiver(const Port& port, const NetworkInterface& interface, std::shared_ptr<FrameRing> ring,
+           RxQueue& first, bool alone, std::uint32_t patience_ms);
 
   /// See PortIo::receive_path.
   [[nodiscard]] std::string path() const { return ring_->path(); }
@@ -43,6 +48,9 @@ class Receiver {
   /// Tells when there may be frames.
   [[nodiscard]] Readiness ready() const noexcept { return Readiness(arrivals_); }
 
+  /// The first queue of the poller that reads the ring.
+  [[nodiscard]] RxQueue& first() const noexcept { return first_; }
+
   // --- Poller of the first queue.
 
   /// Like PortIo::receive, for all queues.
@@ -52,7 +60,7 @@ class Receiver {
 
   // --- Poller of the queue.
 
-  /// Null: the queue has the same poller as the first one.
+  /// Null: the queue has the poller that reads the ring.
   [[nodiscard]] HandOver* hand_over_to(const RxQueue& queue) const noexcept;
 
   /// Call after the pollers have ended.
@@ -90,7 +98,6 @@ class Receiver {
   static void drop(const Target& target, DropReason reason, std::uint64_t n,
                    std::uint64_t bytes) noexcept;
   [[nodiscard]] const Target& target_for(std::uint16_t queue) const noexcept;
-  [[nodiscard]] RxQueue& first() const noexcept { return *targets_.front().queue; }
   /// All frames that were readable when this pass began have been read.
   void note_all_read(std::uint64_t now_ns) noexcept;
   /// Query the kernel's drop counters and the state of the interface.
@@ -100,6 +107,8 @@ class Receiver {
 
   std::string interface_;
   std::string address_;
+  RxQueue& first_;
+  bool alone_;
   std::uint32_t patience_ms_;
   steering::Steering::Reader steering_;
   steering::FlowTally& tally_;

@@ -1,0 +1,171 @@
+#include "engines/packet/fanout.h"
+
+#include <arpa/inet.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace daqiri::packet {
+
+namespace {
+
+/// Offsets relative to the IPv4 header; the data of a received frame begin there, those of others
+/// with the Ethernet header.
+constexpr std::uint32_t at(std::uint32_t offset) {
+  return static_cast<std::uint32_t>(SKF_NET_OFF) + offset;
+}
+constexpr std::uint32_t LENGTH = at(2);
+constexpr std::uint32_t FRAGMENT = at(6);
+constexpr std::uint32_t PROTOCOL = at(9);
+constexpr std::uint32_t SOURCE = at(12);
+constexpr std::uint32_t DESTINATION = at(16);
+/// After the IPv4 header, whose length is in X.
+constexpr std::uint32_t SOURCE_PORT = at(0);
+constexpr std::uint32_t DESTINATION_PORT = at(2);
+constexpr std::uint32_t FRAGMENT_OFFSET = 0x1FFF;
+constexpr std::uint32_t VLAN_ID = 0x0FFF;
+
+sock_filter load(std::uint16_t size_and_mode, std::uint32_t from) {
+  return {static_cast<std::uint16_t>(BPF_LD | size_and_mode), 0, 0, from};
+}
+sock_filter load_extra(int what) {
+  return load(BPF_W | BPF_ABS, static_cast<std::uint32_t>(SKF_AD_OFF + what));
+}
+sock_filter socket_is(std::uint32_t socket) { return {BPF_RET | BPF_K, 0, 0, socket}; }
+
+/// A condition that ends with the next flow if it is not met: jumps to NEXT.
+constexpr std::uint8_t NEXT = 0xFF;
+
+sock_filter require(std::uint16_t comparison, std::uint32_t value) {
+  return {static_cast<std::uint16_t>(BPF_JMP | comparison | BPF_K), 0, NEXT, value};
+}
+sock_filter require_not(std::uint16_t comparison, std::uint32_t value) {
+  return {static_cast<std::uint16_t>(BPF_JMP | comparison | BPF_K), NEXT, 0, value};
+}
+
+void add_ports(std::vector<sock_filter>& code, std::uint32_t from, const PortRange& ports) {
+  if (ports.any()) return;
+  code.push_back(load(BPF_H | BPF_IND, from));
+  if (ports.lo == ports.hi) {
+    code.push_back(require(BPF_JEQ, ports.lo));
+    return;
+  }
+  code.push_back(require(BPF_JGE, ports.lo));
+  code.push_back(require_not(BPF_JGT, ports.hi));
+}
+
+void add_address(std::vector<sock_filter>& code, std::uint32_t from, in_addr_t address) {
+  if (address == INADDR_ANY) return;
+  code.push_back(load(BPF_W | BPF_ABS, from));
+  code.push_back(require(BPF_JEQ, ntohl(address)));
+}
+
+/// Whether the program can tell what the flow matches.
+bool can_tell(const FlowConfig& flow) {
+  return flow.match_.type_ == FlowMatchType::IPV4_UDP &&
+         std::ranges::all_of(flow.actions_, [](const FlowAction& action) {
+           return action.type_ == FlowType::QUEUE;
+         });
+}
+
+/// Returns the socket, or one of the sockets by the hash of the frame.
+void add_choice(std::vector<sock_filter>& code, const std::vector<std::uint32_t>& sockets) {
+  const auto count = static_cast<std::uint32_t>(sockets.size());
+  if (count > 1) {
+    code.push_back(load_extra(SKF_AD_RXHASH));
+    code.push_back({BPF_ALU | BPF_MOD | BPF_K, 0, 0, count});
+  }
+  for (std::uint32_t i = 0; i + 1 < count; ++i) {
+    code.push_back({BPF_JMP | BPF_JEQ | BPF_K, 0, 1, i});
+    code.push_back(socket_is(sockets[i]));
+  }
+  code.push_back(socket_is(sockets.back()));
+}
+
+std::vector<sock_filter> code_of(const FlowConfig& flow,
+                                 const std::map<int, std::uint32_t>& sockets) {
+  std::vector<sock_filter> code;
+  const FlowMatch& match = flow.match_;
+  add_ports(code, DESTINATION_PORT, match.udp_dst_);
+  add_ports(code, SOURCE_PORT, match.udp_src_);
+  add_address(code, SOURCE, match.ipv4_src_);
+  add_address(code, DESTINATION, match.ipv4_dst_);
+  if (match.ipv4_len_ != 0) {
+    code.push_back(load(BPF_H | BPF_ABS, LENGTH));
+    code.push_back(require(BPF_JEQ, match.ipv4_len_));
+  }
+  const std::size_t conditions = code.size();
+  std::vector<std::uint32_t> choice;
+  if (flow.action_.ids_.empty()) choice.push_back(sockets.at(flow.action_.id_));
+  for (const std::uint16_t queue : flow.action_.ids_) choice.push_back(sockets.at(queue));
+  add_choice(code, choice);
+  // Jumps have 8 bits: those of a flow with very many queues go to one instruction after the
+  // conditions, which has 32.
+  const bool far = code.size() >= NEXT;
+  if (far) {
+    const auto rest = static_cast<std::uint32_t>(code.size() - conditions);
+    code.insert(code.begin() + static_cast<std::ptrdiff_t>(conditions),
+                {{BPF_JMP | BPF_JA, 0, 0, 1}, {BPF_JMP | BPF_JA, 0, 0, rest}});
+  }
+  const std::size_t next = far ? conditions + 1 : code.size();
+  for (std::size_t i = 0; i < conditions; ++i) {
+    const auto distance = static_cast<std::uint8_t>(next - i - 1);
+    if (code[i].jt == NEXT) code[i].jt = distance;
+    if (code[i].jf == NEXT) code[i].jf = distance;
+  }
+  return code;
+}
+
+}  // namespace
+
+std::vector<sock_filter> distribution(const RxConfig& config,
+                                      const std::map<int, std::uint32_t>& sockets) {
+  const auto others = [](std::vector<sock_filter>& code) { code.push_back(socket_is(0)); };
+  std::vector<sock_filter> code;
+  // Frames with a VLAN tag, which the kernel has taken out; a priority tag is none.
+  code.push_back(load_extra(SKF_AD_VLAN_TAG));
+  code.push_back({BPF_JMP | BPF_JSET | BPF_K, 0, 1, VLAN_ID});
+  others(code);
+  code.push_back(load_extra(SKF_AD_PROTOCOL));
+  code.push_back({BPF_JMP | BPF_JEQ | BPF_K, 1, 0, ETH_P_IP});
+  others(code);
+  code.push_back(load(BPF_B | BPF_ABS, PROTOCOL));
+  code.push_back({BPF_JMP | BPF_JEQ | BPF_K, 1, 0, IPPROTO_UDP});
+  others(code);
+  code.push_back(load(BPF_H | BPF_ABS, FRAGMENT));
+  code.push_back({BPF_JMP | BPF_JSET | BPF_K, 0, 1, FRAGMENT_OFFSET});
+  others(code);
+  code.push_back({BPF_LDX | BPF_B | BPF_MSH, 0, 0, at(0)});
+  for (const FlowConfig& flow : config.flows_) {
+    if (!can_tell(flow)) continue;
+    const std::vector<sock_filter> more = code_of(flow, sockets);
+    if (code.size() + more.size() + 1 > MOST_CODE) break;
+    code.insert(code.end(), more.begin(), more.end());
+  }
+  others(code);
+  return code;
+}
+
+void join_fanout(const NetworkInterface& interface, std::span<const int> sockets,
+                 std::span<const sock_filter> program) {
+  std::uint32_t group = PACKET_FANOUT_CBPF << 16U;
+  for (const int socket : sockets) {
+    const bool first = socket == sockets.front();
+    // The kernel finds a free number for the first one (since 4.12).
+    const std::uint32_t asked = first ? group | PACKET_FANOUT_FLAG_UNIQUEID << 16U : group;
+    if (setsockopt(socket, SOL_PACKET, PACKET_FANOUT, &asked, sizeof asked) != 0)
+      throw packet_error(interface, "distribute frames among several sockets", errno);
+    socklen_t length = sizeof group;
+    if (first && getsockopt(socket, SOL_PACKET, PACKET_FANOUT, &group, &length) != 0)
+      throw packet_error(interface, "distribute frames among several sockets", errno);
+  }
+  const sock_fprog code{static_cast<unsigned short>(program.size()),
+                        const_cast<sock_filter*>(program.data())};
+  if (setsockopt(sockets.front(), SOL_PACKET, PACKET_FANOUT_DATA, &code, sizeof code) != 0)
+    throw packet_error(interface, "set the distribution of frames", errno);
+}
+
+}  // namespace daqiri::packet
