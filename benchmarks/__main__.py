@@ -24,6 +24,7 @@ TOPICS = (
     "capture",
     "packet",
     "full_device",
+    "receive_scaling",
     "pcap_read",
     "lateness",
     "python_bursts",

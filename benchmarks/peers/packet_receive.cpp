@@ -6,8 +6,6 @@
 // each.
 
 #include <fcntl.h>
-#include <poll.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -16,14 +14,9 @@
 #include <vector>
 
 #include "arguments.h"
-#include "peers/frames.h"
+#include "peers/packet_ring.h"
 
 namespace {
-
-constexpr unsigned BLOCK_BYTES = 256 << 10;
-constexpr unsigned FRAME_BYTES = 2048;
-/// Timeout after which the kernel passes on a partly filled block, in ms.
-constexpr unsigned PATIENCE = 5;
 
 std::atomic<std::uint64_t> packets{0};
 std::atomic<std::uint64_t> others{0};
@@ -43,57 +36,6 @@ void write_times(const char* path) {
   times.clear();
 }
 
-class Ring {
- public:
-  Ring(const char* device, std::size_t bytes)
-      : blocks_(static_cast<unsigned>(bytes / BLOCK_BYTES)) {
-    fd_ = bench::check(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0), "socket");
-    const int version = TPACKET_V3;
-    bench::check(setsockopt(fd_, SOL_PACKET, PACKET_VERSION, &version, sizeof version),
-                 "PACKET_VERSION");
-    tpacket_req3 request{};
-    request.tp_block_size = BLOCK_BYTES;
-    request.tp_block_nr = blocks_;
-    request.tp_frame_size = FRAME_BYTES;
-    request.tp_frame_nr = BLOCK_BYTES / FRAME_BYTES * blocks_;
-    request.tp_retire_blk_tov = PATIENCE;
-    bench::check(setsockopt(fd_, SOL_PACKET, PACKET_RX_RING, &request, sizeof request),
-                 "PACKET_RX_RING");
-    void* mapped = mmap(nullptr, std::size_t{blocks_} * BLOCK_BYTES, PROT_READ | PROT_WRITE,
-                        MAP_SHARED, fd_, 0);
-    if (mapped == MAP_FAILED) bench::fail("mmap");
-    base_ = static_cast<std::uint8_t*>(mapped);
-    bench::bind_to_device(fd_, device, ETH_P_ALL);
-  }
-
-  /// Calls `each` with the frames of the next block.
-  template <typename Each>
-  void read_block(Each each) {
-    tpacket_hdr_v1& block =
-        reinterpret_cast<tpacket_block_desc*>(base_ + std::size_t{next_} * BLOCK_BYTES)->hdr.bh1;
-    std::atomic_ref<std::uint32_t> status(block.block_status);
-    while ((status.load(std::memory_order_acquire) & TP_STATUS_USER) == 0) {
-      pollfd ready{fd_, POLLIN, 0};
-      poll(&ready, 1, -1);
-    }
-    auto* at = reinterpret_cast<std::uint8_t*>(&block) - offsetof(tpacket_block_desc, hdr) +
-               block.offset_to_first_pkt;
-    for (std::uint32_t i = 0; i < block.num_pkts; ++i) {
-      const auto& frame = *reinterpret_cast<const tpacket3_hdr*>(at);
-      each(frame);
-      at += frame.tp_next_offset;
-    }
-    status.store(TP_STATUS_KERNEL, std::memory_order_release);
-    next_ = next_ + 1 == blocks_ ? 0 : next_ + 1;
-  }
-
- private:
-  int fd_{-1};
-  unsigned blocks_;
-  unsigned next_{0};
-  std::uint8_t* base_{nullptr};
-};
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -102,7 +44,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   const auto size = bench::number<std::uint32_t>(argv[2]);
-  Ring ring(argv[1], bench::number<std::size_t>(argv[3]));
+  bench::PacketRing ring(argv[1], bench::number<std::size_t>(argv[3]));
   const char* file = argc == 5 ? argv[4] : nullptr;
   if (file != nullptr) times.reserve(1 << 20);
   bench::answer_lines([file] {
