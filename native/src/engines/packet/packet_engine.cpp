@@ -1,6 +1,7 @@
 /// Ethernet frames through the kernel, on any Linux network interface.
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "engines/packet/sender.h"
 #include "engines/packet/xdp_ring.h"
 #include "io/io_engine.h"
+#include "net/link_statistics.h"
 #include "steering/transmit_flows.h"
 #include "system/log.h"
 
@@ -41,6 +43,13 @@ class PacketPort final : public PortIo {
     if (!port.rx.empty()) receiver_ = std::make_unique<Receiver>(port, interface_);
     for (const auto& queue : port.tx)
       senders_.push_back(std::make_unique<Sender>(interface_, *queue, flows_));
+    // After the receiver, so that its socket receives every frame that is counted. AF_XDP passes
+    // those that no flow wants to the kernel.
+    if (receiver_ == nullptr) return;
+    using Traffic = LinkStatistics::Traffic;
+    losses_.emplace(port.config.name_,
+                    wants_xdp(port.config) ? Traffic::SOME_FRAMES : Traffic::EVERY_FRAME,
+                    [index = interface_.index](const File&) { return index; });
   }
 
   std::uint32_t receive(RxQueue& queue) noexcept override {
@@ -79,6 +88,9 @@ class PacketPort final : public PortIo {
     return interface_.mac;
   }
   [[nodiscard]] LinkState link_state() const noexcept override { return link_.state(); }
+  [[nodiscard]] PortSnapshot losses(std::uint64_t max_age) const noexcept override {
+    return losses_ ? losses_->losses(max_age) : PortSnapshot{};
+  }
   [[nodiscard]] std::string receive_path(const RxQueue&) const override {
     return receiver_->path();
   }
@@ -86,6 +98,7 @@ class PacketPort final : public PortIo {
     return receiver_ == nullptr ? nullptr : receiver_->fixed_flows();
   }
   void close() noexcept {
+    if (losses_) losses_->stop();
     if (receiver_ != nullptr) receiver_->stop();
     for (const auto& sender : senders_) sender->close();
   }
@@ -124,6 +137,7 @@ class PacketPort final : public PortIo {
   InterfaceLink link_;
   steering::TransmitFlows flows_;
   std::unique_ptr<Receiver> receiver_;
+  mutable std::optional<LinkStatistics> losses_;
   /// In the order of the port's queues.
   std::vector<std::unique_ptr<Sender>> senders_;
 };
