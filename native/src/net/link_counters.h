@@ -48,8 +48,8 @@ class LinkReader {
   std::map<int, LinkCounters> read(int index);
   /// Fill in LinkCounters::driver, which is 0 for drivers whose counters have other names.
   void read_driver(int index, LinkCounters& counters);
-  /// Frames that were dropped since the first call, because a core's backlog was full, on any
-  /// interface of the host.
+  /// Frames that were dropped since the first call (which returns 0), because a core's backlog was
+  /// full, on any interface of the host.
   std::uint64_t backlog_drops();
 
  private:

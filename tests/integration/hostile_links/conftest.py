@@ -7,14 +7,12 @@ import socket
 import struct
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from networks import Network, lacks
-from waiting import wait_for
 
 from daqiri_ophyd.engine import frames
 
@@ -74,6 +72,18 @@ class Link:
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return self.network.call(function, *arguments)
 
+    def make(self) -> None:
+        self.network.run("ip link add near type veth peer name far")
+        for end in ("near", "far"):
+            self.call(Path(f"/proc/sys/net/ipv6/conf/{end}/disable_ipv6").write_text, "1")
+        self.network.run("ip address add 10.9.0.1/24 dev far")
+        self.network.up("near", "far")
+
+    def remake(self) -> None:
+        """Remove both ends, and make them anew."""
+        self.network.run("ip link delete far")
+        self.make()
+
     def counts(self, interface: str = "far") -> dict[str, int]:
         """The kernel's own counters of received frames, and of sent ones."""
         shown = partial(subprocess.run, check=True, capture_output=True, text=True)
@@ -131,16 +141,10 @@ class Link:
 @pytest.fixture
 def link(networks: Callable[[], Network]) -> Iterator[Link]:
     """A veth pair in its own namespace, on which only tests send."""
-    network = networks()
-    network.run("ip link add near type veth peer name far")
-    for end in ("near", "far"):
-        network.call(Path(f"/proc/sys/net/ipv6/conf/{end}/disable_ipv6").write_text, "1")
-    network.run("ip address add 10.9.0.1/24 dev far")
-    network.up("near", "far")
-    with ExitStack() as ends:
-        made = Link(network)
-        ends.callback(made.close)
-        yield made
+    made = Link(networks())
+    made.make()
+    yield made
+    made.close()
 
 
 def address_of(interface: str) -> bytes:
