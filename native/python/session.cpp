@@ -60,8 +60,7 @@ py::tuple link(const OpenSession& open, int port) {
 }
 
 /// What the host has lost before the engine; `max_age`: ns.
-std::vector<std::uint64_t> port_counters(const OpenSession& open, int port,
-                                         std::uint64_t max_age) {
+std::vector<std::uint64_t> port_counters(const OpenSession& open, int port, std::uint64_t max_age) {
   const Port& found = open.session().port(port);
   const GilRelease unlocked;
   const PortSnapshot losses = found.io->losses(max_age);
