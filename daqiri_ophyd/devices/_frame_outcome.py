@@ -118,8 +118,8 @@ class Acquisition:
             )
         if detector.require_complete.get() and missing:
             return PacketLossError(
-                f"{missing} packets are missing in frames{as_well}; to accept such frames set "
-                f"{detector.require_complete.name} to False"
+                f"{missing} packets are missing in frames; to accept such frames set "
+                f"{detector.require_complete.name} to False{as_well}"
             )
         if detector.on_drop.get() == "fail" and missing and before_engine:
             return PacketLossError(

@@ -143,7 +143,7 @@ def test_lost_frames_are_explained(counted: int, unwritten: int, why: str) -> No
             3,
             True,
             "ignore",
-            "3 packets are missing in frames; 9 lost before; to accept such frames",
+            "3 packets are missing in frames; to accept such frames set complete to False; 9 lost",
         ),
         (3, False, "fail", "3 packets are missing in frames; 9 lost before; to continue in spite"),
         (3, False, "flag", None),
