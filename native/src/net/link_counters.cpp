@@ -16,8 +16,6 @@
 #include <cstddef>
 #include <cstring>
 #include <new>
-#include <optional>
-#include <span>
 
 #include "net/netlink.h"
 
@@ -176,13 +174,16 @@ void LinkReader::read_driver(int index, LinkCounters& counters) {
   request.ifr_ifindex = index;
   if (ioctl(socket_.fd(), SIOCGIFNAME, &request) != 0) return;
   const std::uint32_t count = count_of(socket_.fd(), request);
-  Driver& driver = drivers_[index];
-  if (driver.counters != count) {
+  const auto [known, first] = drivers_.try_emplace(index);
+  Driver& driver = known->second;
+  if (first || driver.counters != count) {
     driver = {count, names_of(socket_.fd(), request, count)};
     if (!has_card_losses(driver.names)) driver.names.clear();
+    if (!first) return;
   }
-  if (!driver.names.empty())
-    counters.driver = card_losses(driver.names, values_of(socket_.fd(), request, count));
+  if (driver.names.empty()) return;
+  const std::vector<std::uint64_t> values = values_of(socket_.fd(), request, count);
+  if (values.size() == driver.names.size()) counters.driver = card_losses(driver.names, values);
 }
 
 std::uint64_t LinkReader::backlog_drops() {

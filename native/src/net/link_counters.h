@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,8 +17,8 @@ struct LinkCounters {
   /// No space in the card's ring or memory.
   std::uint64_t card{0};
   /// The same, as counted by its driver (ethtool -S) under names that are known; may include or
-  /// miss those in `card`.
-  std::uint64_t driver{0};
+  /// miss those in `card`. None: the driver has no such counters, or could not be asked.
+  std::optional<std::uint64_t> driver{};
   /// Bad frames of any kind, and those of the kinds that are certainly no overflow.
   std::uint64_t errors{0};
   std::uint64_t damaged{0};
@@ -46,7 +47,8 @@ class LinkReader {
   /// The counters of the interface `index`, without those of its driver. 0: of all interfaces of
   /// the host. Empty: there is none. Throws std::system_error.
   std::map<int, LinkCounters> read(int index);
-  /// Fill in LinkCounters::driver, which is 0 for drivers whose counters have other names.
+  /// Fill in LinkCounters::driver. After the driver's counters were changed, as with the number of
+  /// queues, it is unknown once.
   void read_driver(int index, LinkCounters& counters);
   /// Frames that were dropped since the first call (which returns 0), because a core's backlog was
   /// full, on any interface of the host.

@@ -24,7 +24,9 @@ void LossTally::add(const std::map<int, LinkCounters>& now, std::uint64_t backlo
     if (known == before_.end()) continue;
     const LinkCounters& before = known->second;
     const std::uint64_t by_kernel = increase(before.card, counters.card);
-    const std::uint64_t card = std::max(by_kernel, increase(before.driver, counters.driver));
+    const bool asked = before.driver && counters.driver;
+    const std::uint64_t by_driver = asked ? increase(*before.driver, *counters.driver) : 0;
+    const std::uint64_t card = std::max(by_kernel, by_driver);
     losses_.lost_card += card;
     // Some drivers include overflows in rx_errors, although it is for bad frames.
     const std::uint64_t errors = increase(before.errors, counters.errors);
@@ -48,11 +50,10 @@ LinkStatistics::LinkStatistics(const std::string& port, Traffic traffic,
                                FindInterface find_interface)
     : traffic_(traffic), find_interface_(std::move(find_interface)) {
   try {
-    reader_.emplace();
+    reader_ = std::make_unique<LinkReader>();
     // First: what the backlog drops between the two readings must not be missing in this one.
-    const std::uint64_t backlog_drops = reader_->backlog_drops();
-    tally_.add({}, backlog_drops);
-    read();
+    tally_.add({}, reader_->backlog_drops());
+    read(*reader_);
   } catch (const std::exception& error) {
     reader_.reset();
     log(LogLevel::WARN,
@@ -63,23 +64,22 @@ LinkStatistics::LinkStatistics(const std::string& port, Traffic traffic,
   }
 }
 
-void LinkStatistics::read() {
-  const int index = find_interface_(reader_->netlink());
+void LinkStatistics::read(LinkReader& reader) {
+  const int index = find_interface_(reader.netlink());
   std::map<int, LinkCounters> found;
-  if (index >= 0) found = reader_->read(index);
-  for (auto& [each, counters] : found) reader_->read_driver(each, counters);
-  tally_.add(found, reader_->backlog_drops());
+  if (index >= 0) found = reader.read(index);
+  for (auto& [each, counters] : found) reader.read_driver(each, counters);
+  tally_.add(found, reader.backlog_drops());
   read_at_ = monotonic_ns();
 }
 
 PortSnapshot LinkStatistics::losses(std::uint64_t max_age) noexcept {
   const std::lock_guard lock(mutex_);
-  if (reader_ && monotonic_ns() - read_at_ >= max_age) {
+  if (reader_ != nullptr && monotonic_ns() - read_at_ >= max_age) {
     try {
-      read();
+      read(*reader_);
     } catch (const std::exception&) {
-      // The increase is in the next reading that succeeds; until then, not every caller should
-      // wait.
+      // The increase is in the next reading that succeeds. Not every caller should wait for it.
       read_at_ = monotonic_ns();
     }
   }

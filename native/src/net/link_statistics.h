@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 
 #include "metrics/counters.h"
@@ -58,12 +58,13 @@ class LinkStatistics {
 
  private:
   /// Throws std::system_error.
-  void read();
+  void read(LinkReader& reader);
 
   Traffic traffic_;
   FindInterface find_interface_;
   std::mutex mutex_;  // for the following
-  std::optional<LinkReader> reader_;
+  /// Null: nothing more is read.
+  std::unique_ptr<LinkReader> reader_;
   LossTally tally_;
   /// CLOCK_MONOTONIC ns.
   std::uint64_t read_at_{0};

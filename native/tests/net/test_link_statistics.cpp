@@ -71,7 +71,7 @@ TEST_CASE("The backlog's drops are part of an interface's, and of others'", "[ne
 
 TEST_CASE("No frame is counted twice", "[net][losses]") {
   LossTally tally;
-  tally.add({{3, {}}}, 0);
+  tally.add({{3, {.driver = 0}}}, 0);
   SECTION("kernel and driver count the same overflow") {
     tally.add({{3, {.card = 10, .driver = 10}}}, 0);
     REQUIRE(lost(tally) == Lost{10, 0, 0, 0});
@@ -101,6 +101,17 @@ TEST_CASE("A counter that begins anew makes no loss", "[net][losses]") {
   REQUIRE(lost(tally) == Lost{});
   tally.add({{3, {.card = 2, .driver = 2, .errors = 2, .damaged = 2, .dropped = 2}}}, 0);
   REQUIRE(lost(tally) == Lost{1, 0, 1, 1});
+}
+
+TEST_CASE("A driver that cannot be asked for a while makes no loss", "[net][losses]") {
+  LossTally tally;
+  tally.add({{3, {.card = 1, .driver = 1000}}}, 0);
+  tally.add({{3, {.card = 2}}}, 0);
+  REQUIRE(lost(tally) == Lost{1, 0, 0, 0});
+  tally.add({{3, {.card = 2, .driver = 1010}}}, 0);
+  REQUIRE(lost(tally) == Lost{1, 0, 0, 0});
+  tally.add({{3, {.card = 2, .driver = 1013}}}, 0);
+  REQUIRE(lost(tally) == Lost{4, 0, 0, 0});
 }
 
 TEST_CASE("Interfaces come and go", "[net][losses]") {

@@ -22,7 +22,7 @@ int receiving_interface(const File& netlink, const SocketAddresses& addresses, u
       index = remote.given() ? route_interface(netlink, local, remote)
                              : route_interface(netlink, {}, local);
   } catch (const std::system_error&) {
-    // There is no route now.
+    index = 0;  // There is no route now.
   }
   return index == 0 ? -1 : static_cast<int>(index);
 }
