@@ -74,7 +74,8 @@ class CaptureSequenceAdapter(FileSequenceAdapter):
             selected = self.filepaths[slice]
         else:
             selected = [self.filepaths[i] for i in slice]
-        return np.array([record[()] for record in self._map_read(selected)], SUMMARY_DTYPE)
+        dtype = self.structure().data_type.to_numpy_dtype()
+        return np.array([record[()] for record in self._map_read(selected)], dtype)
 
     def _read_one(self, filepath: str) -> np.ndarray:
         return summarize(filepath).record()
@@ -89,7 +90,7 @@ class CounterSequenceAdapter(CaptureSequenceAdapter):
     ----------
     field : str
         The counter, a parameter of the data source: a field of
-        `daqiri_ophyd.documents.SUMMARY_DTYPE`, or ``lossy``.
+        `daqiri_ophyd.documents.FileSummary`, or ``lossy``.
     """
 
     field = ""
@@ -114,13 +115,11 @@ class CounterSequenceAdapter(CaptureSequenceAdapter):
     def get(self, key: str) -> None:
         """Return nothing, because packets are below the column of the files."""
 
-    def _load_from_files(
-        self, slice: builtins.slice | int | Iterable[int] = slice(None)
-    ) -> np.ndarray:
-        records = super()._load_from_files(slice)
+    def _read_one(self, filepath: str) -> np.ndarray:
+        file = summarize(filepath)
         lossy = self.field == "lossy"
-        values = records["dropped"] > 0 if lossy else records[self.field]
-        return values.astype(self.structure().data_type.to_numpy_dtype())
+        value = file.dropped + file.lost_before_engine > 0 if lossy else getattr(file, self.field)
+        return np.array(value, self.structure().data_type.to_numpy_dtype())
 
 
 def _captures_of(data_uris: tuple[str, ...]) -> tuple[str, ...]:

@@ -336,7 +336,8 @@ class UnfinishedRun:
                 f"{device}_dropped": sum(file.dropped for file in files),
                 f"{device}_t_first_ns": min(firsts, default=-1),
                 f"{device}_t_last_ns": max(file.t_last_ns for file in files),
-                f"{device}_lossy": any(file.dropped for file in files),
+                f"{device}_lossy": any(file.dropped + file.lost_before_engine for file in files),
+                f"{device}_lost_before_engine": max(file.lost_before_engine for file in files),
             }
         return values
 

@@ -126,13 +126,16 @@ def capture(
     if as_json:
         print_json(result)
     else:
-        print_facts(
-            [
-                ("run", uid),
-                ("received", f"{result['received']:,} packets, {result['bytes']:,} bytes"),
-                ("dropped", f"{result['dropped']:,}"),
-            ]
-        )
+        facts = [
+            ("run", uid),
+            ("received", f"{result['received']:,} packets, {result['bytes']:,} bytes"),
+            ("dropped", f"{result['dropped']:,}"),
+        ]
+        if result["lost_before_engine_by_reason"]:
+            reasons = result["lost_before_engine_by_reason"].items()
+            named = ", ".join(f"{count:,} {reason}" for reason, count in reasons)
+            facts.append(("lost before the engine", f"{result['lost_before_engine']:,} ({named})"))
+        print_facts(facts)
         print_table(["file"], [[file] for file in result["files"]])
     if not is_stored:
         print_error("the run is not in the catalog; the captured files are complete")

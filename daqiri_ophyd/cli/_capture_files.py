@@ -1,5 +1,6 @@
 """Contents of the files of a capture."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,22 @@ def read_arrivals(files: list[Path]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def summarize(files: list[Path], run: str) -> dict[str, Any]:
-    """Return the totals of a capture, with the drops in the recorder's metadata."""
+    """Return the totals of a capture, with the losses in the recorder's metadata."""
     times, lengths = read_arrivals(files)
-    sidecars = [read_sidecar(file) for file in files]
+    sidecars = [each for file in files if (each := read_sidecar(file)) is not None]
+    # Recorders of several queues have counted the losses of the same port.
+    by_queue: dict[str, Counter[str]] = {}
+    for sidecar in sidecars:
+        counted = by_queue.setdefault(sidecar.queue, Counter(total=0))
+        counted.update(total=sidecar.lost_before_engine)
+        counted.update(sidecar.lost_before_engine_by_reason)
+    lost = max(by_queue.values(), key=lambda counted: counted["total"], default=Counter(total=0))
     return {
         "run": run,
         "received": int(times.size),
         "bytes": int(lengths.sum()),
-        "dropped": sum(sidecar.dropped for sidecar in sidecars if sidecar is not None),
+        "dropped": sum(sidecar.dropped for sidecar in sidecars),
+        "lost_before_engine": lost.pop("total"),
+        "lost_before_engine_by_reason": dict(lost),
         "files": [str(file) for file in files],
     }

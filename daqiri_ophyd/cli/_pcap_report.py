@@ -1,5 +1,6 @@
 """Reports on pcap files, and their repair."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from socket import AF_INET, AF_INET6, inet_ntop
@@ -189,12 +190,15 @@ def _print_info(name: str, found: dict[str, Any]) -> None:
     if found["torn_bytes"]:
         rows.append(("torn", f"{found['torn_bytes']:,} bytes at the end; see pcap check"))
     if (metadata := found["metadata"]) is not None:
-        reasons = ", ".join(f"{k} {v:,}" for k, v in metadata["dropped_by_reason"].items())
         rows += [
             ("queue", metadata["queue"]),
             ("clock", metadata["clock"]),
-            ("dropped", f"{metadata['dropped']:,}" + (f" ({reasons})" if reasons else "")),
+            ("dropped", _by_reason(metadata["dropped"], metadata["dropped_by_reason"])),
         ]
+        before_engine = metadata["lost_before_engine_by_reason"]
+        if before_engine:
+            lost = metadata["lost_before_engine"]
+            rows.append(("lost before the engine", _by_reason(lost, before_engine)))
     print_facts(rows)
     if found["flows"]:
         print_table(
@@ -210,3 +214,9 @@ def _print_info(name: str, found: dict[str, Any]) -> None:
                 for flow in found["flows"]
             ],
         )
+
+
+def _by_reason(total: int, reasons: Mapping[str, int]) -> str:
+    """Return a number of packets, with the reasons in parentheses."""
+    named = ", ".join(f"{reason} {count:,}" for reason, count in reasons.items())
+    return f"{total:,}" + (f" ({named})" if named else "")

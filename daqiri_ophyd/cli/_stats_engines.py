@@ -134,6 +134,8 @@ def _tables(states: list[_State | UnreadableEngine]) -> Group:
             continue
         now = state.now
         parts.append(Text(printable(now.engine), style="bold").append(f", process {now.pid}"))
+        if now.rx and now.engine != "loopback":
+            parts.append(_port_table(state))
         if now.rx:
             parts.append(_receive_table(state))
         if now.tx:
@@ -149,6 +151,20 @@ def _tables(states: list[_State | UnreadableEngine]) -> Group:
             )
         parts.append(memory)
     return Group(*parts)
+
+
+def _port_table(state: _State) -> Table:
+    table = _table("port", "lost before engine", "dropped")
+    receivers = {queue.port for queue in state.now.rx}
+    for port in state.now.ports:
+        if port.port not in receivers:
+            continue
+        table.add_row(
+            _name(port.port),
+            _number(port.counters.lost_before_engine),
+            _drops(port.counters.by_reason),
+        )
+    return table
 
 
 def _receive_table(state: _State) -> Table:

@@ -48,7 +48,8 @@ class Capture(PreparedCapture):
 
     If packets are lost other than by a flush or a filter, `on_drop` selects the result: the capture
     fails (``fail``), the row is marked in the column ``lossy`` (``flag``), or the loss is ignored
-    (``ignore``). `dropped` counts the packets in all three cases.
+    (``ignore``). `dropped` counts the packets in all three cases, and `lost_before_engine` those
+    that the host lost before the engine (`daqiri_ophyd.engine.PortCounters`).
 
     A prepared capture can share the stream of a fly scan with other captures and with detectors of
     ophyd-async. Its counters are then read from the files, under the same names, and there are no

@@ -24,6 +24,8 @@ def sums(files: Sequence[RecordedFile]) -> dict[str, Any]:
         "bytes": sum(file.bytes for file in files),
         "t_first_ns": min(begins, default=-1),
         "t_last_ns": max(file.t_last_ns for file in files),
+        # Of the port that all of them share.
+        "lost_before_engine": max(file.lost_before_engine for file in files),
     }
 
 

@@ -18,6 +18,7 @@ from daqiri_ophyd.engine import QueueRecording, RecordedFile, RecorderSnapshot
 from ._capture_columns import CaptureColumns, sums
 from ._capture_settings import CaptureSettings
 from ._capture_trigger import CaptureTrigger
+from ._losses import PortLossWatch
 from ._outcome import CaptureError, CaptureStoppedError, Outcome, absent_peer
 from ._paths import PathInfo, PathTemplate, make_directory
 from ._recording import Recording
@@ -49,6 +50,7 @@ class RecordingCapture(CaptureSettings):
     reduction_table = fact(
         lambda capture: json.dumps({n: str(r) for n, r in capture.reductions.items()}), "string"
     )
+    lost_before_engine = reading(0, "packets", kind=Kind.normal)
     lossy = reading(False, kind=Kind.omitted)
 
     def __init__(self, prefix: str = "", **kwargs: Any) -> None:
@@ -263,6 +265,7 @@ class RecordingCapture(CaptureSettings):
             files=self._trigger.number_of_files if self._trigger is not None else 0,
             start=self.start_flow.get(),
             deadtime=self.deadtime.get(),
+            before_engine=PortLossWatch(recording.port, recording.port_before),
         )
         if rolling:
             self._stream.announce()
@@ -350,7 +353,7 @@ class RecordingCapture(CaptureSettings):
                 return
         row = sums(files)
         if self.on_drop.get() == "flag":
-            row["lossy"] = row["dropped"] > 0
+            row["lossy"] = row["dropped"] + row["lost_before_engine"] > 0
         columns, abandoned = self._columns, self._abandoned
         failure = None
         try:

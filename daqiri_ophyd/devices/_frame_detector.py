@@ -51,6 +51,10 @@ class FrameDetector(FrameRows):
     row appears only in `dropped`. A frame with missing packets is a frame, unless
     `require_complete` is set.
 
+    `lost_before_engine` counts the packets that the host lost before the engine, of the port's
+    whole network interface (`daqiri_ophyd.engine.PortCounters`). `on_drop` judges them if packets
+    of frames are missing as well.
+
     Parameters are those of `FrameSettings`.
     """
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from daqiri_ophyd.engine import RecorderSnapshot, ReorderCounters, ReorderPlan
 
-from ._losses import PacketLossError
+from ._losses import PacketLossError, PortLossWatch
 from ._status import EngineStatus
 
 __all__ = ["Acquisition"]
@@ -32,6 +32,8 @@ class Acquisition:
         frames then.
     packets_before : ReorderCounters
         The plan's counters then.
+    before_engine : PortLossWatch, optional
+        Losses of the port before the engine since then; None: they are not known.
     """
 
     wanted: int
@@ -41,6 +43,7 @@ class Acquisition:
     before: RecorderSnapshot
     absent_before: int
     packets_before: ReorderCounters
+    before_engine: PortLossWatch | None = None
 
     def lost(self, now: RecorderSnapshot) -> int:
         """Return how many frames were lost or skipped."""
@@ -50,6 +53,13 @@ class Acquisition:
     def missing(self, now: RecorderSnapshot) -> int:
         """Return the number of packets missing in its frames."""
         return now.missing - self.before.missing
+
+    def lost_before_engine(self, *, last: bool = False) -> int:
+        """Return how many packets the host lost before the engine; see `PortLossWatch.lost`."""
+        return 0 if self.before_engine is None else self.before_engine.lost(last=last)
+
+    def _why_before_engine(self, *, last: bool = False) -> str:
+        return "" if self.before_engine is None else self.before_engine.text(last=last)
 
     def malformed(self) -> int:
         """Return how many packets came that belong to no frame.
@@ -69,8 +79,26 @@ class Acquisition:
         """Return whether packets came, and none belongs to a frame."""
         return self.plan.counters().placed == self.packets_before.placed and bool(self.unplaced())
 
-    def loss(self, detector: Any, now: RecorderSnapshot) -> PacketLossError | None:
-        """Return an error if its losses are a failure by a detector's settings."""
+    def loss(
+        self, detector: Any, now: RecorderSnapshot, *, last: bool = False
+    ) -> PacketLossError | None:
+        """Return an error if its losses are a failure by a detector's settings.
+
+        Packets that the host lost before the engine count if packets of frames are missing: they
+        may belong to other programs.
+
+        Parameters
+        ----------
+        detector : FrameDetector
+            The detector.
+        now : RecorderSnapshot
+            Snapshot of the recorder.
+        last : bool
+            Whether the acquisition has ended.
+        """
+        missing = self.missing(now)
+        before_engine = self._why_before_engine(last=last)
+        as_well = f"; {before_engine}" if before_engine else ""
         if detector.on_drop.get() == "fail" and (lost := self.lost(now)):
             unwritten = now.dropped - self.before.dropped
             why = (
@@ -80,18 +108,23 @@ class Acquisition:
             if unwritten:
                 why = now.error if unwritten == lost else f"{why}, or {now.error}"
             return PacketLossError(
-                f"{lost} frames were lost: {why}; to continue in spite of losses set on_drop to "
-                "'flag' or 'ignore'"
+                f"{lost} frames were lost: {why}{as_well}; to continue in spite of losses set "
+                "on_drop to 'flag' or 'ignore'"
             )
         if detector.on_drop.get() == "fail" and (malformed := self.malformed()):
             return PacketLossError(
                 f"{malformed} packets of plan {self.plan.name!r} belong to no frame (malformed): "
                 "steer other packets to another queue, or set on_drop to 'flag' or 'ignore'"
             )
-        if detector.require_complete.get() and (missing := self.missing(now)):
+        if detector.require_complete.get() and missing:
             return PacketLossError(
                 f"{missing} packets are missing in frames; to accept such frames set "
-                f"{detector.require_complete.name} to False"
+                f"{detector.require_complete.name} to False{as_well}"
+            )
+        if detector.on_drop.get() == "fail" and missing and before_engine:
+            return PacketLossError(
+                f"{missing} packets are missing in frames{as_well}; to continue in spite of losses "
+                "set on_drop to 'flag' or 'ignore'"
             )
         return None
 

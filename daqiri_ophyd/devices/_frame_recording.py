@@ -21,6 +21,7 @@ from daqiri_ophyd.engine import ReorderPlan as EnginePlan
 
 from ._frame_outcome import Acquisition
 from ._frame_settings import FrameSettings
+from ._losses import PortLossWatch
 from ._outcome import CaptureError, CaptureStoppedError
 from ._paths import PathInfo, PathTemplate, make_directory
 from ._recording import Recording
@@ -57,6 +58,7 @@ class RecordingFrames(FrameSettings):
     frames = reading(0, "frames", kind=Kind.normal)
     dropped = reading(0, "frames", kind=Kind.hinted)
     missing_packets = reading(0, "packets", kind=Kind.hinted)
+    lost_before_engine = reading(0, "packets", kind=Kind.normal)
     lossy = reading(False, kind=Kind.omitted)
 
     def __init__(self, prefix: str = "", **kwargs: Any) -> None:
@@ -274,6 +276,7 @@ class RecordingFrames(FrameSettings):
         recorder, plan = self._recorder, self._engine_plan()
         with self._state:
             before = recorder.snapshot()
+            before_engine = PortLossWatch(self.daq.port(self.port_name))
             recorder.resume()
             first = self.first_number.get()
             try:
@@ -290,7 +293,7 @@ class RecordingFrames(FrameSettings):
             self._completing, self._held = not flown, False
             self._status = status
             self._acquisition = Acquisition(
-                wanted, flown, status, plan, before, lost, plan.counters()
+                wanted, flown, status, plan, before, lost, plan.counters(), before_engine
             )
             if flown and self.acquire_time.get():
                 recorder.end_in(self.acquire_time.get())
@@ -331,7 +334,7 @@ class RecordingFrames(FrameSettings):
                 if snapshot.path is not None:
                     self._grow(snapshot.path, snapshot.flushed)
         acquisition.report(snapshot, self.start_flow.get())
-        failure = acquisition.loss(self, snapshot)
+        failure = acquisition.loss(self, snapshot, last=bool(complete))
         if failure is not None:
             self._fail(failure)
         if complete and acquisition.flown and recording is not None:
@@ -358,7 +361,7 @@ class RecordingFrames(FrameSettings):
             return
         progress = acquisition.report(snapshot, self.start_flow.get())
         self._update(acquisition, snapshot)
-        failure = acquisition.loss(self, snapshot)
+        failure = acquisition.loss(self, snapshot, last=True)
         if snapshot.failing or snapshot.unreported or (snapshot.error and not snapshot.frames):
             self._fail(CaptureError(snapshot.error))
         elif failure is not None:
@@ -423,8 +426,11 @@ class RecordingFrames(FrameSettings):
     def _update(self, acquisition: Acquisition, snapshot: RecorderSnapshot) -> None:
         """Update the signals with the counters of an acquisition."""
         frames, now = snapshot.frames - acquisition.before.frames, time.time()
-        dropped = acquisition.lost(snapshot)
+        dropped, missing = acquisition.lost(snapshot), acquisition.missing(snapshot)
+        before_engine = acquisition.lost_before_engine(last=True)
         self.frames.update(frames, now)
-        self.missing_packets.update(acquisition.missing(snapshot), now)
+        self.missing_packets.update(missing, now)
+        self.lost_before_engine.update(before_engine, now)
         self.dropped.update(dropped, now)
-        self.lossy.update(dropped > 0 or acquisition.malformed() > 0, now)
+        lossy = dropped > 0 or acquisition.malformed() > 0 or (missing > 0 and before_engine > 0)
+        self.lossy.update(lossy, now)

@@ -19,8 +19,8 @@ class Link(CounterDevice):
     """State, speed and MTU of a port's network interface.
 
     ``state`` is ``up``, ``down`` (switched off, or without a carrier), ``removed``, or ``none``:
-    the port has no separate interface (loopback, sockets). A speed or MTU of 0 is unknown. Packets
-    that overflowed the interface's receive ring are in the queues' ``dropped_kernel``.
+    the port has no separate interface (loopback, sockets). A speed or MTU of 0 is unknown. What the
+    host lost of its packets is in the counters of the `Port`.
     """
 
     state: Component[EngineSignalRO[str]] = Component(

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from daqiri_ophyd.engine import Connection, RecorderSnapshot, RxQueue
 
-from ._losses import LossWatch, PacketLossError
+from ._losses import LossWatch, PacketLossError, PortLossWatch
 
 __all__ = ["CaptureError", "CaptureStoppedError", "Outcome", "absent_peer"]
 
@@ -38,6 +38,8 @@ class Outcome:
         Time that the source pauses between two files, s; 0: not known.
     on_error, on_drop : str
         As the settings of `Capture`.
+    before_engine : PortLossWatch, optional
+        Losses of the port before the engine; default: they are not known.
     """
 
     def __init__(
@@ -52,7 +54,9 @@ class Outcome:
         start: str = "",
         deadtime: float = 0.0,
         before: Sequence[Mapping[str, int]] | None = None,
+        before_engine: PortLossWatch | None = None,
     ) -> None:
+        self._before_engine = before_engine
         self._deadtime = deadtime
         self._rows = 0
         self._last_ns = -1
@@ -84,6 +88,8 @@ class Outcome:
         held = sum(counter.held for counter in counters)
         if held:
             text += f", {held} held in a burst that is not full (set timeout_us)"
+        if self._before_engine is not None and (lost := self._before_engine.lost()):
+            text += f", {lost} lost before the engine"
         flushed = sum(counter.dropped["flushed"] for counter in counters) - self._flushed
         if flushed and not snapshot.packets:
             text += (
@@ -99,11 +105,20 @@ class Outcome:
         lost = sum(sum(watch.lost().values()) for watch in self._losses) + snapshot.dropped
         return lost > 0 and snapshot.packets + lost >= self._wanted
 
-    def loss(self) -> PacketLossError | None:
-        """Return an error if a queue lost packets and `on_drop` is ``fail``."""
+    def loss(self, *, last: bool = False) -> PacketLossError | None:
+        """Return an error if packets were lost and `on_drop` is ``fail``.
+
+        Parameters
+        ----------
+        last : bool
+            Whether the capture has ended; see `PortLossWatch.lost`.
+        """
         if self._on_drop != "fail":
             return None
-        return next((error for watch in self._losses if (error := watch.error())), None)
+        error = next((error for watch in self._losses if (error := watch.error())), None)
+        if error is None and self._before_engine is not None:
+            error = self._before_engine.error(last=last)
+        return error
 
     def gap_error(self, row: Mapping[str, int]) -> CaptureError | None:
         """Return an error if a file begins sooner than the dead time after the previous file.
@@ -147,7 +162,7 @@ class Outcome:
             return CaptureError(text)
         if snapshot.dropped and self._on_drop == "fail":
             return PacketLossError(f"{snapshot.dropped} packets were not written: {snapshot.error}")
-        return self.loss()
+        return self.loss(last=True)
 
 
 def absent_peer(connections: Sequence[Connection]) -> str:

@@ -108,7 +108,7 @@ class CaptureSequence:
         URI of the directory for readers that mount it elsewhere: ``file://localhost/...``. Default:
         ``directory`` on this host.
     field : str, optional
-        Counter to read from each file: a field of `SUMMARY_DTYPE`, or ``lossy``. Default: the whole
+        Counter to read from each file: a field of `FileSummary`, or ``lossy``. Default: the whole
         record.
 
     Raises

@@ -11,6 +11,10 @@ bytes                  int     packet bytes on the wire, record headers not coun
 t_first_ns, t_last_ns  int     timestamps of the first and last packet, ns; -1 in an empty file
 dropped                int     packets lost while this was the current file
 dropped_by_reason      object  lost packets by reason: ``{"ring_full": 3}``
+lost_before_engine     int     packets that the host lost before the engine in that time, of the
+                               port's whole network interface; not in dropped
+lost_before_engine     object  these packets by reason: ``card``, ``backlog``, ``errors``,
+_by_reason                     ``dropped`` (see `daqiri_ophyd.engine.PortCounters`)
 link_type              int     pcap link type (1 Ethernet, 101 raw IP)
 nanosecond             bool    timestamps of the pcap file are in ns, not µs
 headers_reconstructed  bool    link, IP or transport headers were not seen on the wire
@@ -67,6 +71,7 @@ _INTEGERS = {  # key: lowest value
     "t_first_ns": -1,
     "t_last_ns": -1,
     "dropped": 0,
+    "lost_before_engine": 0,
     "link_type": 0,
 }
 _REQUIRED = ("packets", "bytes", "t_first_ns", "t_last_ns", "dropped")
@@ -87,6 +92,10 @@ class Sidecar:
         As in `FileSummary`.
     dropped_by_reason : mapping of str to int
         Lost packets by reason.
+    lost_before_engine : int
+        As in `FileSummary`.
+    lost_before_engine_by_reason : mapping of str to int
+        Losses before the engine by reason.
     link_type : int
         Link type of the pcap file.
     nanosecond : bool
@@ -103,6 +112,8 @@ class Sidecar:
     t_last_ns: int
     dropped: int
     dropped_by_reason: Mapping[str, int] = field(default_factory=dict)
+    lost_before_engine: int = 0
+    lost_before_engine_by_reason: Mapping[str, int] = field(default_factory=dict)
     link_type: int = 1
     nanosecond: bool = False
     headers_reconstructed: bool = False
@@ -112,7 +123,13 @@ class Sidecar:
     def summary(self, path: Path) -> FileSummary:
         """Return the summary of the pcap file at ``path`` that this metadata describes."""
         return FileSummary(
-            path, self.packets, self.bytes, self.t_first_ns, self.t_last_ns, self.dropped
+            path,
+            self.packets,
+            self.bytes,
+            self.t_first_ns,
+            self.t_last_ns,
+            self.dropped,
+            self.lost_before_engine,
         )
 
 
@@ -212,12 +229,13 @@ def _faults(content: dict[str, Any]) -> list[str]:
     for key in ("queue", "clock"):
         if not isinstance(content.get(key, ""), str):
             faults.append(f"{key} is {content[key]!r}, expected a string")
-    reasons = content.get("dropped_by_reason", {})
-    if not isinstance(reasons, dict):
-        faults.append(f"dropped_by_reason is {reasons!r}, expected an object")
-    else:
+    for key in ("dropped_by_reason", "lost_before_engine_by_reason"):
+        reasons = content.get(key, {})
+        if not isinstance(reasons, dict):
+            faults.append(f"{key} is {reasons!r}, expected an object")
+            continue
         faults += [
-            f"dropped_by_reason.{reason} is {count!r}, expected an integer >= 0"
+            f"{key}.{reason} is {count!r}, expected an integer >= 0"
             for reason, count in reasons.items()
             if not _is_count(count, 0)
         ]

@@ -35,6 +35,8 @@ class FileSummary:
         Timestamps of the first and the last packet, ns since the epoch; -1 in an empty file.
     dropped : int
         Packets lost while this was the current file.
+    lost_before_engine : int
+        Packets that the host lost before the engine in that time; not in the record.
     """
 
     path: Path
@@ -43,6 +45,7 @@ class FileSummary:
     t_first_ns: int = -1
     t_last_ns: int = -1
     dropped: int = 0
+    lost_before_engine: int = 0
 
     def record(self) -> np.ndarray:
         """Return the summary as an array of shape ``()`` and dtype `SUMMARY_DTYPE`."""

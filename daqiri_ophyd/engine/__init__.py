@@ -70,6 +70,7 @@ from ._frame_kernel import ProcessedPlan
 from ._link import Link
 from ._packets import Packets
 from ._pcap import PcapFile, write_pcap
+from ._port_counters import PortCounters
 from ._recorder import RecordedFile, Recorder, RecorderGroup, RecorderSnapshot
 from ._recording import QueueRecording, file_prefixes, queue_names
 from ._registry import UnreadableEngine, ask_engines, running_engines
@@ -78,6 +79,7 @@ from ._rx_queue import RxQueue
 from ._snapshot import (
     EngineSnapshot,
     FlowState,
+    PortState,
     QueueLevels,
     RegionState,
     ReorderState,
@@ -134,6 +136,8 @@ __all__ = [
     "PcapFile",
     "QueueRecording",
     "Port",
+    "PortCounters",
+    "PortState",
     "ProcessedPlan",
     "QueueLevels",
     "RecordedFile",

@@ -42,7 +42,7 @@ def counters_dtype(config: NetworkConfig) -> np.dtype[np.void]:
     config : NetworkConfig
         Configuration of the engine.
     """
-    rx_names, tx_names, flow_names, plan_names, reasons = _native.counter_names()
+    port_names, rx_names, tx_names, flow_names, plan_names, reasons = _native.counter_names()
 
     def numbers(names: list[str]) -> np.dtype[np.void]:
         return np.dtype([(name, np.uint64) for name in names])
@@ -60,9 +60,19 @@ def counters_dtype(config: NetworkConfig) -> np.dtype[np.void]:
         ports = [(i.name, getattr(i.rx, kind)) for i in config.interfaces]
         return [(p, [(part.name, numbers(names)) for part in found]) for p, found in ports if found]
 
+    ports = np.dtype([(i.name, numbers(port_names)) for i in config.interfaces])
     rx, tx = queues("rx", rx_names), queues("tx", tx_names)
     flows, plans = parts("flows", flow_names), parts("reorder_configs", plan_names)
-    return np.dtype([*times, ("rx", rx), ("tx", tx), ("flows", flows), ("reorder", plans)])
+    return np.dtype(
+        [
+            *times,
+            ("ports", ports),
+            ("rx", rx),
+            ("tx", tx),
+            ("flows", flows),
+            ("reorder", plans),
+        ]
+    )
 
 
 def _values_of(row: NDArray[np.void], kind: Any) -> dict[str, Any]:

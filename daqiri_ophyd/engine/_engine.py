@@ -22,6 +22,7 @@ from ._errors import ConfigError, InvalidParameterError
 from ._flow import Flow
 from ._link import Link
 from ._log import forward_log
+from ._port_counters import PortCounters
 from ._reorder import ReorderPlan
 from ._rx_queue import RxQueue
 from ._snapshot import EngineSnapshot
@@ -188,6 +189,19 @@ class Port:
     def link(self) -> Link:
         """Return the current state of the port's network interface, as the kernel reports it."""
         return Link(*self._session.link(self.id))
+
+    def counters(self, max_age: float = 0.0) -> PortCounters:
+        """Return what the host lost of the port's packets before the engine.
+
+        Each call reads the kernel's statistics, which takes some drivers milliseconds. For a closed
+        engine they are those of its end.
+
+        Parameters
+        ----------
+        max_age : float
+            How old the statistics may be, s.
+        """
+        return PortCounters(*self._session.port_counters(self.id, round(max_age * 1e9)))
 
     @property
     def link_type(self) -> int:
@@ -402,7 +416,8 @@ class Engine:
         ndarray, shape ()
             Structured, read-only, of uint64; a new array each time.
             ``time_ns`` and ``steady_ns`` are the time of the copy, see `EngineSnapshot`.
-            ``counters["rx"][port][queue]`` has the fields of `RxCounters` and `QueueLevels`;
+            ``counters["ports"][port]`` has the fields of `PortCounters`, which are at most a second
+            old. ``counters["rx"][port][queue]`` has the fields of `RxCounters` and `QueueLevels`;
             ``counters["tx"][port][queue]`` has those of `TxCounters` and `QueueLevels`, and the
             quantiles of `TxQueueState`. Drops by reason are in ``["dropped"][reason]``.
             ``counters["flows"][port][flow]`` has the fields of `FlowCounters`, for the flows of

@@ -47,6 +47,8 @@ class RecordedFile:
         while paused, before ``start_flow``, beyond ``max_packets``.
     frames, missing : int
         Frames in it, and their missing packets; 0 for a file of packets.
+    lost_before_engine : int
+        Packets that the host lost before the engine in that time; see `PortCounters`.
     """
 
     path: Path
@@ -58,6 +60,7 @@ class RecordedFile:
     left_out: int
     frames: int = 0
     missing: int = 0
+    lost_before_engine: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ._engine import Port
+from ._port_counters import PortCounters
 from ._recorder import RecordedFile, Recorder, RecorderGroup
 
 __all__ = ["QueueRecording", "file_prefixes", "queue_names"]
@@ -75,6 +76,8 @@ class QueueRecording:
         Packets that the queues had discarded on request before `start` flushed them.
     before : tuple of dict
         Drops of each queue by reason, after it was flushed.
+    port_before : PortCounters
+        Losses before the engine until then.
     """
 
     port: Port
@@ -85,6 +88,7 @@ class QueueRecording:
     settings: Mapping[str, Any]
     flushed: int
     before: tuple[Mapping[str, int], ...]
+    port_before: PortCounters
 
     @classmethod
     def start(
@@ -126,6 +130,7 @@ class QueueRecording:
         for receiver in receivers:
             receiver.flush()
         before = tuple(dict(receiver.counters().dropped) for receiver in receivers)
+        port_before = port.counters()
         limits = {**dict.fromkeys(_LIMITS, 0), **limits}
         given = dict(limits) if len(queues) == 1 else {"group": RecorderGroup(**limits)}
         recorders: list[Recorder] = []
@@ -146,6 +151,7 @@ class QueueRecording:
             {"first_number": first_number, **limits, **options},
             flushed,
             before,
+            port_before,
         )
 
     def stop(self) -> None:

@@ -8,10 +8,12 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from ._counters import FlowCounters, ReorderCounters, RxCounters, TxCounters
+from ._port_counters import PortCounters
 
 __all__ = [
     "EngineSnapshot",
     "FlowState",
+    "PortState",
     "QueueLevels",
     "RegionState",
     "ReorderState",
@@ -38,6 +40,22 @@ class QueueLevels:
     ring_capacity: int
     bursts_free: int
     bursts_total: int
+
+
+@dataclass(frozen=True, slots=True)
+class PortState:
+    """A port at one moment.
+
+    Parameters
+    ----------
+    port : str
+        Name.
+    counters : PortCounters
+        What the host lost before the engine; at most a second old.
+    """
+
+    port: str
+    counters: PortCounters
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +182,8 @@ class EngineSnapshot:
         Time of opening, ns since the epoch. Together with `pid` it identifies an engine.
     time_ns, steady_ns : int
         Time of the snapshot, ns: since the epoch, and on CLOCK_MONOTONIC.
+    ports : tuple of PortState
+        Ports, in the order of the configuration.
     rx : tuple of RxQueueState
         Receive queues of all ports, in the order of the configuration.
     tx : tuple of TxQueueState
@@ -183,6 +203,7 @@ class EngineSnapshot:
     opened_ns: int
     time_ns: int
     steady_ns: int
+    ports: tuple[PortState, ...]
     rx: tuple[RxQueueState, ...]
     tx: tuple[TxQueueState, ...]
     flows: tuple[FlowState, ...]
@@ -202,6 +223,7 @@ class EngineSnapshot:
             values = json.loads(text)
             return cls(
                 **_numbers_and_names(cls, values),
+                ports=tuple(_counted(PortState, PortCounters, v) for v in _list(values, "ports")),
                 rx=tuple(_queue(RxQueueState, RxCounters, v) for v in _list(values, "rx")),
                 tx=tuple(_queue(TxQueueState, TxCounters, v) for v in _list(values, "tx")),
                 flows=tuple(_counted(FlowState, FlowCounters, v) for v in _list(values, "flows")),

@@ -173,7 +173,8 @@ void bind_recorder(py::module_& m) {
             py::list files;
             for (const RecordedFile& f : recorder.get().files(first)) {
               files.append(py::make_tuple(f.path, f.packets, f.bytes, f.t_first_ns, f.t_last_ns,
-                                          f.dropped, f.left_out, f.frames, f.missing));
+                                          f.dropped, f.left_out, f.frames, f.missing,
+                                          f.lost_before_engine));
             }
             return files;
           },

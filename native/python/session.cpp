@@ -59,6 +59,15 @@ py::tuple link(const OpenSession& open, int port) {
   return py::make_tuple(link.state, link.speed, link.mtu);
 }
 
+/// What the host has lost before the engine; `max_age`: ns.
+std::vector<std::uint64_t> port_counters(const OpenSession& open, int port, std::uint64_t max_age) {
+  const Port& found = open.session().port(port);
+  const GilRelease unlocked;
+  const PortSnapshot losses = found.io->losses(max_age);
+  const auto counters = counters_of(losses);
+  return {counters.begin(), counters.end()};
+}
+
 /// (file descriptor, address on the device, bytes, distance of buffers, bytes before the data)
 py::tuple export_dma_buf(const OpenSession& open, const std::string& name) {
   const auto& regions = open.session().memory()->regions;
@@ -99,15 +108,16 @@ py::dict capabilities() {
   return states;
 }
 
-/// (names of the counters of a receive queue, of a transmit queue, of a flow and of a reorder plan,
-/// drop reasons)
+/// (names of the counters of a port, of a receive queue, of a transmit queue, of a flow and of a
+/// reorder plan, drop reasons)
 py::tuple counter_names() {
   std::vector<std::string_view> reasons;
   reasons.reserve(NUM_DROP_REASONS);
   for (std::size_t r = 0; r < NUM_DROP_REASONS; ++r)
     reasons.push_back(drop_reason_name(static_cast<DropReason>(r)));
-  return py::make_tuple(SessionSnapshot::rx_names(), SessionSnapshot::tx_names(),
-                        SessionSnapshot::flow_names(), SessionSnapshot::reorder_names(), reasons);
+  return py::make_tuple(SessionSnapshot::port_names(), SessionSnapshot::rx_names(),
+                        SessionSnapshot::tx_names(), SessionSnapshot::flow_names(),
+                        SessionSnapshot::reorder_names(), reasons);
 }
 
 /// The line may have been cut within a character.
@@ -198,6 +208,7 @@ void bind_session(py::module_& m) {
           py::arg("port"))
       .def("mac_address", &mac_address, py::arg("port"))
       .def("link", &link, py::arg("port"))
+      .def("port_counters", &port_counters, py::arg("port"), py::arg("max_age"))
       .def("export_dma_buf", &export_dma_buf, py::arg("region"))
       .def(
           "receive_path",

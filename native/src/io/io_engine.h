@@ -13,6 +13,7 @@
 #include "io/rx_queue.h"
 #include "io/tx_queue.h"
 #include "memory/region.h"
+#include "metrics/counters.h"
 #include "net/link_layer.h"
 #include "steering/flow_table.h"
 #include "steering/steering.h"
@@ -151,6 +152,9 @@ class PortIo {
   [[nodiscard]] virtual const char* fixed_flows() const noexcept { return nullptr; }
   /// The current state. Any thread.
   [[nodiscard]] virtual LinkState link_state() const noexcept { return {}; }
+  /// What this host lost of the port's frames before the engine. `max_age`: how old the numbers may
+  /// be, ns; after the port is closed, they are those of its end. Any thread.
+  [[nodiscard]] virtual PortSnapshot losses(std::uint64_t /*max_age*/) const noexcept { return {}; }
 };
 
 /// A port: one configured interface with its queues.

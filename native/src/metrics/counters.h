@@ -1,4 +1,4 @@
-/// Named counters of queues; a snapshot is consistent.
+/// Named counters of queues and ports; a snapshot is consistent.
 #pragma once
 
 #include <algorithm>
@@ -94,6 +94,25 @@ struct TxSnapshot {
 struct FlowSnapshot {
   Counter packets{"packets"};
   Counter bytes{"bytes"};
+};
+
+/// Frames that this host lost before the engine could receive them, since the port was opened:
+/// those of the port's whole network interface, which other programs may share. They are in no
+/// counter of a queue or flow.
+struct PortSnapshot {
+  /// Those that are losses for certain: `lost_card`, `lost_backlog` and `lost_errors`, and
+  /// `lost_dropped` where every frame of the interface is received (AF_PACKET). 0 on TCP, which
+  /// sends them again.
+  Counter lost_before_engine{"lost_before_engine"};
+  /// The ring or the memory of the network card was full.
+  Counter lost_card{"lost_card"};
+  /// The kernel's queue of a core was full (net.core.netdev_max_backlog).
+  Counter lost_backlog{"lost_backlog"};
+  /// Damaged frames, and frames of wrong length.
+  Counter lost_errors{"lost_errors"};
+  /// Others that the kernel dropped; where not every frame is received, also those that no program
+  /// wants.
+  Counter lost_dropped{"lost_dropped"};
 };
 
 /// Fill levels of a queue's ring and of its pool of bursts. Exact if no other thread is active.

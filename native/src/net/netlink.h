@@ -6,11 +6,13 @@
 #include <sys/time.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "system/file.h"
@@ -44,6 +46,21 @@ class NetlinkAttributes {
   std::size_t bytes_;
 };
 
+inline std::system_error netlink_error(int error) {
+  return {error, std::generic_category(), "netlink"};
+}
+
+/// A socket for requests that concern the network namespace of the calling thread, also if other
+/// threads use it later. Throws std::system_error.
+inline File open_netlink() {
+  File netlink = File::private_to_process(
+      [] { return socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE); });
+  if (!netlink.is_open()) throw netlink_error(errno);
+  const timeval patience{2, 0};
+  setsockopt(netlink.fd(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+  return netlink;
+}
+
 /// A request: header, fixed part, attributes; at most 256 bytes.
 class NetlinkRequest {
  public:
@@ -65,26 +82,27 @@ class NetlinkRequest {
   /// Send the request, and call `answer` with the fixed part and the attributes of each answer.
   /// Throws std::system_error with the kernel's error.
   template <typename Fixed, typename Answer>
-  void ask(Answer&& answer) const {
-    const auto fail = [](int error) {
-      throw std::system_error(error, std::generic_category(), "netlink");
-    };
-    const File netlink(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
-    if (!netlink.is_open()) fail(errno);
-    const timeval patience{2, 0};
-    setsockopt(netlink.fd(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-    const auto* request = reinterpret_cast<const nlmsghdr*>(message_.data());
-    if (send(netlink.fd(), request, request->nlmsg_len, 0) < 0) fail(errno);
+  void ask(Answer&& answer) {
+    ask<Fixed>(open_netlink(), std::forward<Answer>(answer));
+  }
+  /// Ask through a socket of `open_netlink`, which one thread at a time uses.
+  template <typename Fixed, typename Answer>
+  void ask(const File& netlink, Answer&& answer) {
+    // Answers to a request that was given up may still be in the socket.
+    static std::atomic<std::uint32_t> latest{0};
+    header().nlmsg_seq = ++latest;
+    if (send(netlink.fd(), &header(), header().nlmsg_len, 0) < 0) throw netlink_error(errno);
     std::vector<nlmsghdr> buffer(65536 / sizeof(nlmsghdr));
     for (;;) {
       const ssize_t n = recv(netlink.fd(), buffer.data(), buffer.size() * sizeof(nlmsghdr), 0);
       if (n < 0 && errno == EINTR) continue;
-      if (n < 0) fail(errno);
+      if (n < 0) throw netlink_error(errno);
       auto left = static_cast<std::uint32_t>(n);
       for (const nlmsghdr* one = buffer.data(); NLMSG_OK(one, left); one = NLMSG_NEXT(one, left)) {
+        if (one->nlmsg_seq != header().nlmsg_seq) continue;
         if (one->nlmsg_type == NLMSG_DONE) return;
         if (one->nlmsg_type == NLMSG_ERROR)
-          fail(-static_cast<const nlmsgerr*>(NLMSG_DATA(one))->error);
+          throw netlink_error(-static_cast<const nlmsgerr*>(NLMSG_DATA(one))->error);
         if (one->nlmsg_len >= NLMSG_SPACE(sizeof(Fixed))) {
           const auto* fixed = static_cast<const std::byte*>(NLMSG_DATA(one));
           answer(*reinterpret_cast<const Fixed*>(fixed),

@@ -63,6 +63,13 @@ JsonObject json_of(const State& state) {
   return json;
 }
 
+JsonObject json_of(const PortState& state) {
+  JsonObject json;
+  json.text("port", state.port);
+  for_counters(state, [&](const Counter& counter) { json.number(counter.name, counter.value); });
+  return json;
+}
+
 JsonObject json_of(const FlowState& state) { return json_of_part(state, "flow", state.flow); }
 
 JsonObject json_of(const ReorderState& state) { return json_of_part(state, "plan", state.plan); }
@@ -184,6 +191,7 @@ SessionSnapshot SessionSnapshot::of(const Session& session) {
   for (std::size_t id = 0; id < session.num_ports(); ++id) {
     const Port& port = session.port(static_cast<int>(id));
     const std::string& name = port.config.name_;
+    snapshot.ports.push_back({name, port.io->losses(Housekeeper::LINK_PERIOD_NS)});
     for (const auto& queue : port.rx)
       snapshot.rx.push_back({name, queue->config().common_.name_, queue->counters(),
                              queue->levels(), receive_path_of(port, *queue)});
@@ -226,6 +234,7 @@ std::string SessionSnapshot::json() const {
   json.number("opened_ns", opened);
   json.number("time_ns", time);
   json.number("steady_ns", steady);
+  json.json("ports", json_list(ports));
   json.json("rx", json_list(rx));
   json.json("tx", json_list(tx));
   std::vector<FlowState> all = flows;
@@ -243,6 +252,7 @@ std::vector<std::uint64_t> SessionSnapshot::row() const {
     if constexpr (requires { state.counters.dropped; })
       row.insert(row.end(), state.counters.dropped.begin(), state.counters.dropped.end());
   };
+  std::ranges::for_each(ports, add);
   std::ranges::for_each(rx, add);
   std::ranges::for_each(tx, add);
   std::ranges::for_each(flows, add);
@@ -250,12 +260,21 @@ std::vector<std::uint64_t> SessionSnapshot::row() const {
   return row;
 }
 
+std::vector<std::string_view> SessionSnapshot::port_names() { return names_of<PortState>(); }
 std::vector<std::string_view> SessionSnapshot::rx_names() { return names_of<RxQueueState>(); }
 std::vector<std::string_view> SessionSnapshot::tx_names() { return names_of<TxQueueState>(); }
 std::vector<std::string_view> SessionSnapshot::flow_names() { return names_of<FlowState>(); }
 std::vector<std::string_view> SessionSnapshot::reorder_names() { return names_of<ReorderState>(); }
 
 std::string SessionSnapshot::table() const {
+  std::vector<Row> lost{{"port", "lost before engine", "card", "backlog", "errors", "dropped"}};
+  for (const PortState& s : ports) {
+    const PortSnapshot& n = s.counters;
+    // Where nothing was lost there is nothing to say.
+    if (n.lost_card + n.lost_backlog + n.lost_errors + n.lost_dropped == 0) continue;
+    lost.push_back({s.port, digits(n.lost_before_engine), digits(n.lost_card),
+                    digits(n.lost_backlog), digits(n.lost_errors), digits(n.lost_dropped)});
+  }
   std::vector<Row> receive{{"receive queue", "received", "bytes", "delivered", "held", "bursts",
                             "truncated", "ring", "free bursts", "dropped"}};
   for (const RxQueueState& s : rx) {
@@ -292,8 +311,8 @@ std::string SessionSnapshot::table() const {
   std::vector<Row> memory{{"memory region", "free buffers", "bytes each"}};
   for (const RegionState& s : regions)
     memory.push_back({s.name, part(s.free, s.buffers), digits(s.buf_size)});
-  return table_of(receive) + table_of(transmit) + table_of(flow) + table_of(plans) +
-         table_of(memory);
+  return table_of(lost) + table_of(receive) + table_of(transmit) + table_of(flow) +
+         table_of(plans) + table_of(memory);
 }
 
 // --- Housekeeper

@@ -22,6 +22,11 @@ namespace daqiri {
 /// copied.
 [[nodiscard]] std::string receive_path_of(const Port& port, const RxQueue& queue);
 
+struct PortState {
+  std::string port;
+  PortSnapshot counters;
+};
+
 struct RxQueueState {
   std::string port;
   std::string queue;
@@ -81,6 +86,8 @@ struct SessionSnapshot {
   /// Time of the snapshot: CLOCK_REALTIME and CLOCK_MONOTONIC, ns.
   std::uint64_t time{0};
   std::uint64_t steady{0};
+  /// At most a second old.
+  std::vector<PortState> ports;
   /// Read before the flows, so that the flows have counted every packet that a queue has received.
   std::vector<RxQueueState> rx;
   std::vector<TxQueueState> tx;
@@ -93,15 +100,18 @@ struct SessionSnapshot {
 
   /// One JSON object (RFC 8259) on one line.
   [[nodiscard]] std::string json() const;
-  /// Flat: `time`, `steady`; for each receive queue the numbers of `rx_names` and the drops in the
-  /// order of DropReason; for each transmit queue those of `tx_names` and the drops; for each
-  /// receive flow those of `flow_names`; for each reorder plan those of `reorder_names`.
+  /// Flat: `time`, `steady`; for each port the numbers of `port_names`; for each receive queue the
+  /// numbers of `rx_names` and the drops in the order of DropReason; for each transmit queue those
+  /// of `tx_names` and the drops; for each receive flow those of `flow_names`; for each reorder
+  /// plan those of `reorder_names`.
   [[nodiscard]] std::vector<std::uint64_t> row() const;
+  static std::vector<std::string_view> port_names();
   static std::vector<std::string_view> rx_names();
   static std::vector<std::string_view> tx_names();
   static std::vector<std::string_view> flow_names();
   static std::vector<std::string_view> reorder_names();
-  /// Tables in plain text: receive queues, transmit queues, flows, reorder plans, memory regions.
+  /// Tables in plain text: losses of ports, receive queues, transmit queues, flows, reorder plans,
+  /// memory regions.
   [[nodiscard]] std::string table() const;
 };
 
@@ -115,6 +125,8 @@ struct SessionSnapshot {
 class Housekeeper {
  public:
   static constexpr std::uint64_t PERIOD_NS = 100'000'000;
+  /// How often the statistics of network interfaces are read: drivers may take ms for theirs.
+  static constexpr std::uint64_t LINK_PERIOD_NS = 1'000'000'000;
 
   /// `master_core`: core of the thread, if this process may use it; otherwise the thread is not
   /// pinned.

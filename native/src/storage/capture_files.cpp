@@ -24,6 +24,9 @@ constexpr std::uint64_t POLL_NS = 100'000'000;
 /// A direct writer holds packets back for at most this long.
 constexpr std::uint64_t SYNC_NS = 1'000'000'000;
 constexpr std::uint64_t RETRY_NS = 500'000'000;
+/// Ages of the port's counters: files may follow each other fast, and drivers take ms for theirs.
+constexpr std::uint64_t NOW = 0;
+constexpr std::uint64_t RECENT = 20'000'000;
 /// Growth of the metadata until a file is complete: digits of its numbers.
 constexpr std::size_t METADATA_GROWTH = 2048;
 
@@ -32,13 +35,14 @@ constexpr std::size_t METADATA_GROWTH = 2048;
 CaptureFiles::CaptureFiles(const RecorderOptions& options, const Session& session,
                            RecordingSource& source)
     : source_(source),
+      io_(*session.port(source.port()).io),
       origin_(options, session, source),
       writer_(make_writer()),
       number_(options.first_number),
       roll_size_(options.roll_bytes == 0 ? RecordWriter::NO_LIMIT
                                          : options.roll_bytes + writer_->header_size()),
       roll_ns_(static_cast<std::uint64_t>(options.roll_seconds * 1e9)),
-      losses_before_{source.counters(), {}} {
+      losses_before_{losses(RECENT)} {
   remove_leftovers(options_.directory);
   begin_next();
   // The writer is known after the file was created, which may reject what its directory accepts.
@@ -46,7 +50,7 @@ CaptureFiles::CaptureFiles(const RecorderOptions& options, const Session& sessio
   origin_.cufile_mode = writer_->cufile_mode();
   // Begin after the files exist, so that a recording that fails removes nothing from the source.
   source_.begin();
-  losses_before_ = losses();
+  losses_before_ = losses(NOW);
 }
 
 CaptureFiles::~CaptureFiles() = default;
@@ -115,8 +119,8 @@ void CaptureFiles::with_free_number(Step&& step) {
 void CaptureFiles::prepare_number() {
   if (next_sidecar_ != nullptr) return;
   writer_->prepare(next_path());
-  next_sidecar_ =
-      std::make_unique<Sidecar>(next_path(), metadata(losses()).json.size() + METADATA_GROWTH);
+  next_sidecar_ = std::make_unique<Sidecar>(next_path(),
+                                            metadata(losses(RECENT)).json.size() + METADATA_GROWTH);
 }
 
 void CaptureFiles::begin_next() {
@@ -258,7 +262,7 @@ bool CaptureFiles::complete_present(bool last) {
     // Packets until writing resumes are lost too, and this file's metadata report them.
     if (!last || !has_file_) return false;
   }
-  const CaptureLosses now = losses();
+  const CaptureLosses now = losses(last ? NOW : RECENT);
   const CaptureMetadata metadata = this->metadata(now);
   bool told = false;
   try {
@@ -277,8 +281,8 @@ bool CaptureFiles::complete_present(bool last) {
     fail(e.what());
   }
   const FileTally& tally = writer_->tally();
-  completed_.push_back(
-      {tally, writer_->path(), told ? metadata.dropped : 0, told ? metadata.left_out : 0});
+  completed_.push_back({tally, writer_->path(), told ? metadata.dropped : 0,
+                        told ? metadata.left_out : 0, told ? metadata.lost_before_engine : 0});
   before_.packets += tally.packets;
   before_.bytes += tally.bytes;
   before_.frames += tally.frames;
@@ -342,7 +346,7 @@ void CaptureFiles::finish() {
   bool told = has_file_ && complete_present(true);
   // An empty file reports losses that no other file has reported.
   if (!told) {
-    const CaptureMetadata rest = metadata(losses());
+    const CaptureMetadata rest = metadata(losses(NOW));
     told = rest.dropped + rest.left_out > 0 && try_begin() && complete_present(true);
     if (!told) unreported_ = rest.dropped;
   }

@@ -27,6 +27,8 @@ struct RecordedFile : FileTally {
   /// Records omitted on request in that time: filtered, flushed, paused, before the start, after
   /// the limit.
   std::uint64_t left_out{0};
+  /// Packets that the host lost before the engine in that time.
+  std::uint64_t lost_before_engine{0};
 };
 
 class Sidecar;
@@ -152,7 +154,10 @@ class CaptureFiles {
   bool complete_present(bool last);
   /// Whether the current file was removed; if so, it is no longer the current one.
   bool is_gone();
-  [[nodiscard]] CaptureLosses losses() const { return {source_.counters(), not_written_}; }
+  /// `max_age`: see PortIo::losses.
+  [[nodiscard]] CaptureLosses losses(std::uint64_t max_age) const {
+    return {source_.counters(), io_.losses(max_age), not_written_};
+  }
   [[nodiscard]] CaptureMetadata metadata(const CaptureLosses& now) const {
     return describe(origin_, writer_->tally(), begun_ns_, losses_before_, now);
   }
@@ -163,6 +168,7 @@ class CaptureFiles {
   void forget_file(const std::string& text);
 
   RecordingSource& source_;
+  const PortIo& io_;
   CaptureOrigin origin_;
   const RecorderOptions& options_{origin_.options};
   std::unique_ptr<RecordWriter> writer_;

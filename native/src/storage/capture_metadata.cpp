@@ -146,6 +146,14 @@ CaptureMetadata describe(const CaptureOrigin& origin, const FileTally& tally,
   left_out.add("held", not_written(CaptureLosses::HELD));
   left_out.add("rewound", not_written(CaptureLosses::REWOUND));
 
+  Reasons before_engine;
+  before_engine.add("card", now.port.lost_card - before.port.lost_card);
+  before_engine.add("backlog", now.port.lost_backlog - before.port.lost_backlog);
+  before_engine.add("errors", now.port.lost_errors - before.port.lost_errors);
+  before_engine.add("dropped", now.port.lost_dropped - before.port.lost_dropped);
+  const std::uint64_t lost_before_engine =
+      now.port.lost_before_engine - before.port.lost_before_engine;
+
   const bool frames = std::holds_alternative<reorder::ReorderSnapshot>(now.counters);
   JsonObject object;
   if (frames) object.number("frames", tally.frames);
@@ -158,6 +166,8 @@ CaptureMetadata describe(const CaptureOrigin& origin, const FileTally& tally,
   object.json("dropped_by_reason", lost.object.line());
   object.number("left_out", left_out.total);
   object.json("left_out_by_reason", left_out.object.line());
+  object.number("lost_before_engine", lost_before_engine);
+  object.json("lost_before_engine_by_reason", before_engine.object.line());
   origin.source.describe(origin.options, object);
   object.text(origin.source.kind(), origin.name);
   object.json("flows", origin.flows);
@@ -171,7 +181,7 @@ CaptureMetadata describe(const CaptureOrigin& origin, const FileTally& tally,
   if (!origin.cufile_mode.empty()) object.text("cufile", origin.cufile_mode);
   object.json("host", origin.host);
   if (!frames) object.number("torn_bytes", 0);
-  return {object.lines(), lost.total, left_out.total};
+  return {object.lines(), lost.total, left_out.total, lost_before_engine};
 }
 
 }  // namespace daqiri

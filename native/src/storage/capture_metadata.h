@@ -36,15 +36,19 @@ struct CaptureLosses {
   enum Reason : std::uint8_t { WRITE_ERROR, PAUSED, BEFORE_START, AFTER_LIMIT, HELD, REWOUND };
 
   SourceCounters counters;
+  /// What the host lost before the engine; in none of the sums.
+  PortSnapshot port;
   std::array<std::uint64_t, 6> not_written{};
 };
 
-/// Contents of <name>.json, one JSON object, and two sums from it: records that were lost while the
-/// file was the current one, and records that were omitted on request.
+/// Contents of <name>.json, one JSON object, and sums from it: records that were lost while the
+/// file was the current one, records that were omitted on request, and packets that the host lost
+/// before the engine.
 struct CaptureMetadata {
   std::string json;
   std::uint64_t dropped;
   std::uint64_t left_out;
+  std::uint64_t lost_before_engine;
 };
 
 /// Metadata of a file that was begun at `begun_ns` (CLOCK_REALTIME) and is complete now. Its losses

@@ -119,10 +119,12 @@ TEST_CASE("A snapshot is a row of numbers that have names", "[session][snapshot]
   SessionSnapshot snapshot;
   snapshot.time = 1;
   snapshot.steady = 2;
-  snapshot.rx.resize(2);
   const auto number = [](auto& group, std::uint64_t first) {
     for (Counter& counter : counters_of(group)) counter = first++;
   };
+  snapshot.ports.resize(2);
+  number(snapshot.ports[1].counters, 60);
+  snapshot.rx.resize(2);
   number(snapshot.rx[1].counters, 10);
   snapshot.rx[1].counters.dropped.back() = 17;
   number(snapshot.rx[1].levels, 18);
@@ -139,13 +141,15 @@ TEST_CASE("A snapshot is a row of numbers that have names", "[session][snapshot]
   const std::vector<std::uint64_t> row = snapshot.row();
   const auto rx_names = SessionSnapshot::rx_names();
   const auto tx_names = SessionSnapshot::tx_names();
+  const auto port_names = SessionSnapshot::port_names();
+  const std::size_t rx0 = 2 + 2 * port_names.size();
   const std::size_t rx_size = rx_names.size() + NUM_DROP_REASONS;
   const auto flow_names = SessionSnapshot::flow_names();
   const auto reorder_names = SessionSnapshot::reorder_names();
   REQUIRE(reorder_names.front() == "packets");
   REQUIRE(flow_names == std::vector<std::string_view>{"packets", "bytes"});
   REQUIRE(row.size() ==
-          2 + 2 * rx_size + tx_names.size() + NUM_DROP_REASONS + 4 + reorder_names.size());
+          rx0 + 2 * rx_size + tx_names.size() + NUM_DROP_REASONS + 4 + reorder_names.size());
   REQUIRE(row[0] == 1);
   REQUIRE(row[1] == 2);
   const auto at = [&](const std::vector<std::string_view>& names, std::size_t first,
@@ -154,8 +158,11 @@ TEST_CASE("A snapshot is a row of numbers that have names", "[session][snapshot]
     REQUIRE(found != names.end());
     return row.at(first + static_cast<std::size_t>(found - names.begin()));
   };
-  const std::size_t rx1 = 2 + rx_size;
-  REQUIRE(at(rx_names, 2, "received") == 0);
+  REQUIRE(at(port_names, 2, "lost_before_engine") == 0);
+  REQUIRE(at(port_names, 2 + port_names.size(), "lost_before_engine") == 60);
+  REQUIRE(at(port_names, 2 + port_names.size(), "lost_dropped") == 64);
+  const std::size_t rx1 = rx0 + rx_size;
+  REQUIRE(at(rx_names, rx0, "received") == 0);
   REQUIRE(at(rx_names, rx1, "received") == 10);
   REQUIRE(at(rx_names, rx1, "ring_high_water") == 16);
   REQUIRE(at(rx_names, rx1, "bursts_total") == 21);
@@ -171,6 +178,17 @@ TEST_CASE("A snapshot is a row of numbers that have names", "[session][snapshot]
   REQUIRE(row[flow0 + 3] == 40);
   REQUIRE(row[flow0 + 4] == 41);
   REQUIRE(at(reorder_names, flow0 + 4, "restarts") == row.back());
+}
+
+TEST_CASE("Losses before the engine are a table, where there are any", "[session][snapshot]") {
+  SessionSnapshot snapshot;
+  snapshot.ports.resize(2);
+  snapshot.ports[0].port = "sound";
+  REQUIRE(!contains(snapshot.table(), "lost before engine"));
+  snapshot.ports[1] = {"lossy", {{"", 6}, {"", 1}, {"", 2}, {"", 3}, {"", 4}}};
+  REQUIRE(snapshot.table() ==
+          "port   lost before engine  card  backlog  errors  dropped\n"
+          "lossy                   6     1        2       3  4\n");
 }
 
 TEST_CASE("Counters are copied once a period, and are final when closed",

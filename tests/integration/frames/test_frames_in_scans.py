@@ -75,6 +75,7 @@ def test_a_reading_has_so_many_frames(
     assert (np.diff(columns["batch"], axis=1) == 1).all()
     assert catalog.client[uid].validate()
     counters = {f"{KEY}_frames": 3, f"{KEY}_dropped": 0, f"{KEY}_missing_packets": 0}
+    counters[f"{KEY}_lost_before_engine"] = 0
     assert documents.rows() == [counters] * 4
     assert len({doc["uri"] for doc in documents.of("stream_resource")}) == 1
 

@@ -167,6 +167,7 @@ def test_lost_frames_fail_flag_or_are_ignored(
     run_engine(bpp.stage_wrapper(plan(), [detector]))
     flag = {f"{KEY}_lossy": True} if policy == "flag" else {}
     counters = {f"{KEY}_frames": 2, f"{KEY}_dropped": 1, f"{KEY}_missing_packets": PACKETS}
+    counters[f"{KEY}_lost_before_engine"] = 0
     assert documents.rows() == [counters | flag]
 
 

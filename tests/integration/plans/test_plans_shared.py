@@ -32,6 +32,7 @@ def check_stored(run, captures, count, size):
             stored = table[f"{name}_{counter}"].values
             assert stored.dtype == np.dtype("<i8")
             np.testing.assert_array_equal(stored, records[counter])
+        assert table[f"{name}_lost_before_engine"].values.tolist() == [0] * count
     run.validate()
 
 
@@ -50,7 +51,7 @@ def test_two_captures_of_an_engine(both, run_engine, documents, catalog, send_to
 
     (uid,) = run_engine(plan())
     keys = documents.descriptor()["data_keys"]
-    assert len(keys) == 12 and all(key["external"] == "STREAM:" for key in keys.values())
+    assert len(keys) == 14 and all(key["external"] == "STREAM:" for key in keys.values())
     assert documents.stop["num_events"] == {"primary": 3}
     assert not documents.of("event_page")
     check_stored(catalog.client[uid], captures, 3, 10)
@@ -380,8 +381,8 @@ def test_rows_of_a_killed_process_are_added(both, captures, run_engine, document
 
     run_engine(plan())
     data = [n for n, (name, _) in enumerate(documents) if name == "stream_datum"]
-    assert len(data) == 24
-    cut = data[0] if kept == "nothing" else data[11] + 1
+    assert len(data) == 28
+    cut = data[0] if kept == "nothing" else data[13] + 1
     run = UnfinishedRun(documents[:cut], [captures], lambda _: [])
     mended = Documents()
     for name, doc in run.complete():

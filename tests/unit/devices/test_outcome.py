@@ -54,6 +54,36 @@ def test_losses_that_rows_tell_are_up_to_the_setting() -> None:
     assert failure("fail") is None
 
 
+class LostBefore:
+    """A port whose host lost packets before the engine."""
+
+    def __init__(self, lost: int) -> None:
+        self._lost = lost
+
+    def lost(self, *, last: bool = False) -> int:
+        return self._lost
+
+    def text(self, *, last: bool = False) -> str:
+        return f"{self._lost} lost before" if self._lost else ""
+
+    def error(self, *, last: bool = False) -> PacketLossError | None:
+        return PacketLossError(self.text()) if self._lost else None
+
+
+@pytest.mark.parametrize("on_drop", ["fail", "flag", "ignore"])
+@pytest.mark.parametrize("lost", [0, 9])
+def test_losses_before_the_engine_are_up_to_the_setting(on_drop: str, lost: int) -> None:
+    before_engine: Any = LostBefore(lost)
+    outcome = Outcome(
+        {}, 0, flushed=0, on_error="stop", on_drop=on_drop, before_engine=before_engine
+    )
+    error = outcome.failure(RecorderSnapshot(**GOOD))
+    expected = "9 lost before" if lost and on_drop == "fail" else None
+    assert (None if error is None else str(error)) == expected
+    progress = "100 packets, 9 lost before the engine" if lost else "100 packets"
+    assert outcome.progress_text(RecorderSnapshot(**GOOD)) == progress
+
+
 def test_an_empty_file_is_no_dead_time() -> None:
     outcome = Outcome({}, 0, flushed=0, on_error="stop", on_drop="fail", files=4, deadtime=1e-6)
 
@@ -103,3 +133,33 @@ def test_lost_frames_are_explained(counted: int, unwritten: int, why: str) -> No
     acquisition: Any = Acquisition(*given)
     assert re.match(why, str(acquisition.loss(detector, now)))
     assert acquisition.cause(now) == "a.h5: No space left on device"
+
+
+@pytest.mark.parametrize(
+    ("missing", "require_complete", "on_drop", "said"),
+    [
+        (0, True, "fail", None),  # the packets were of other programs
+        (
+            3,
+            True,
+            "ignore",
+            "3 packets are missing in frames; to accept such frames set complete to False; 9 lost",
+        ),
+        (3, False, "fail", "3 packets are missing in frames; 9 lost before; to continue in spite"),
+        (3, False, "flag", None),
+    ],
+)
+def test_frames_without_the_packets_that_a_host_lost(
+    missing: int, require_complete: bool, on_drop: str, said: str | None
+) -> None:
+    counters = SimpleNamespace(absent=5, placed=7, late=2, malformed=0)
+    plan = SimpleNamespace(name="p", counters=lambda: counters)
+    before = SimpleNamespace(dropped=1, missing=0)
+    now: Any = SimpleNamespace(dropped=1, missing=missing, error="", failing=False)
+    detector = SimpleNamespace(
+        on_drop=SimpleNamespace(get=lambda: on_drop),
+        require_complete=SimpleNamespace(get=lambda: require_complete, name="complete"),
+    )
+    given: list[Any] = [9, True, None, plan, before, 5, counters, LostBefore(9)]
+    error = Acquisition(*given).loss(detector, now)
+    assert (error is None) if said is None else str(error).startswith(said)

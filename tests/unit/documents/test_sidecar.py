@@ -16,6 +16,8 @@ GOOD = {
     "t_last_ns": 1_700_000_000_000_000_002,
     "dropped": 5,
     "dropped_by_reason": {"ring_full": 4, "kernel": 1},
+    "lost_before_engine": 9,
+    "lost_before_engine_by_reason": {"card": 2, "backlog": 7},
     "link_type": 101,
     "nanosecond": True,
     "headers_reconstructed": True,
@@ -60,6 +62,7 @@ def test_summary(tmp_path):
     summary = read_sidecar(pcap).summary(pcap)
     assert summary.path == pcap
     assert summary.record().tolist() == tuple(GOOD[key] for key in REQUIRED)
+    assert summary.lost_before_engine == GOOD["lost_before_engine"]
 
 
 def test_empty_capture(tmp_path):
@@ -78,6 +81,17 @@ def test_empty_capture(tmp_path):
         ("dropped", "none", "dropped is 'none', expected an integer >= 0"),
         ("dropped_by_reason", [], r"dropped_by_reason is \[\], expected an object"),
         ("dropped_by_reason", {"nic": None}, "dropped_by_reason.nic is None, expected an integer"),
+        ("lost_before_engine", -1, "lost_before_engine is -1, expected an integer >= 0"),
+        (
+            "lost_before_engine_by_reason",
+            1,
+            "lost_before_engine_by_reason is 1, expected an object",
+        ),
+        (
+            "lost_before_engine_by_reason",
+            {"card": "x"},
+            "lost_before_engine_by_reason.card is 'x', expected an integer",
+        ),
         ("link_type", "EN10MB", "link_type is 'EN10MB', expected an integer"),
         ("nanosecond", 1, "nanosecond is 1, expected true or false"),
         ("headers_reconstructed", "no", "headers_reconstructed is 'no', expected true or false"),

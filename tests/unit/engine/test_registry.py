@@ -41,6 +41,7 @@ HONEST: dict[str, Any] = {
     "opened_ns": 1,
     "time_ns": 2,
     "steady_ns": 3,
+    "ports": [],
     "rx": [QUEUE],
     "tx": [],
     "flows": [],

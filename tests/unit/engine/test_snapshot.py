@@ -9,6 +9,8 @@ from daqiri_ophyd.engine import (
     EngineSnapshot,
     FlowCounters,
     FlowState,
+    PortCounters,
+    PortState,
     QueueLevels,
     ReorderCounters,
 )
@@ -30,12 +32,21 @@ RX: dict[str, Any] = {
     "bursts_total": 8,
     "receive_path": "af_xdp native",
 }
+PORT: dict[str, Any] = {
+    "port": "p",
+    "lost_before_engine": 6,
+    "lost_card": 1,
+    "lost_backlog": 2,
+    "lost_errors": 3,
+    "lost_dropped": 4,
+}
 SNAPSHOT: dict[str, Any] = {
     "engine": "loopback",
     "pid": 7,
     "opened_ns": 1,
     "time_ns": 2,
     "steady_ns": 3,
+    "ports": [PORT],
     "rx": [RX],
     "tx": [],
     "flows": [{"port": "p", "flow": "f", "packets": 6, "bytes": 600}],
@@ -48,6 +59,7 @@ SNAPSHOT: dict[str, Any] = {
 
 def test_a_snapshot_is_what_the_text_says() -> None:
     snapshot = EngineSnapshot.from_json(json.dumps(SNAPSHOT))
+    assert snapshot.ports == (PortState("p", PortCounters(6, 1, 2, 3, 4)),)
     (queue,) = snapshot.rx
     assert (queue.port, queue.queue) == ("p", "r")
     assert queue.counters.dropped_total == 2
@@ -66,6 +78,7 @@ def test_a_snapshot_is_what_the_text_says() -> None:
         ("{}", "engine is missing"),
         ("[" * 100_000, "recursion"),
         (json.dumps(SNAPSHOT | {"rx": [{}]}), "dropped is missing"),
+        (json.dumps(SNAPSHOT | {"ports": [PORT | {"lost_card": -0.5}]}), "lost_card is -0.5"),
         (json.dumps(SNAPSHOT | {"tx": 1}), "tx is 1, expected a list"),
         (json.dumps(SNAPSHOT | {"steady_ns": None}), "steady_ns is None, expected an integer"),
         (json.dumps(SNAPSHOT | {"rx": [RX | {"received": "many"}]}), "received is 'many'"),
@@ -86,3 +99,9 @@ def test_keys_of_a_later_version_are_ignored() -> None:
     assert EngineSnapshot.from_json(json.dumps(later)) == EngineSnapshot.from_json(
         json.dumps(SNAPSHOT)
     )
+
+
+def test_losses_of_a_port_are_told_by_reason_and_since_a_moment() -> None:
+    before, now = PortCounters(6, 1, 2, 3, 4), PortCounters(16, 1, 12, 3, 5)
+    assert now.by_reason == {"card": 1, "backlog": 12, "errors": 3, "dropped": 5}
+    assert now.since(before) == PortCounters(10, 0, 10, 0, 1)

@@ -1,6 +1,7 @@
 /// Ethernet frames through the kernel, on any Linux network interface.
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "engines/packet/sender.h"
 #include "engines/packet/xdp_ring.h"
 #include "io/io_engine.h"
+#include "net/link_statistics.h"
 #include "steering/frame_sizes.h"
 #include "steering/transmit_flows.h"
 #include "system/log.h"
@@ -40,6 +42,13 @@ class PacketPort final : public PortIo {
     if (!port.rx.empty()) open_receivers();
     for (const auto& queue : port.tx)
       senders_.push_back(std::make_unique<Sender>(interface_, *queue, flows_));
+    // After the receiver, so that its socket receives every frame that is counted. AF_XDP passes
+    // those that no flow wants to the kernel.
+    if (receivers_.empty()) return;
+    using Traffic = LinkStatistics::Traffic;
+    losses_.emplace(port.config.name_,
+                    wants_xdp(port.config) ? Traffic::SOME_FRAMES : Traffic::EVERY_FRAME,
+                    [index = interface_.index](const File&) { return index; });
   }
 
   std::uint32_t receive(RxQueue& queue) noexcept override {
@@ -77,6 +86,9 @@ class PacketPort final : public PortIo {
     return interface_.mac;
   }
   [[nodiscard]] LinkState link_state() const noexcept override { return link_.state(); }
+  [[nodiscard]] PortSnapshot losses(std::uint64_t max_age) const noexcept override {
+    return losses_ ? losses_->losses(max_age) : PortSnapshot{};
+  }
   [[nodiscard]] std::string receive_path(const RxQueue&) const override {
     return receivers_.front()->path();
   }
@@ -84,6 +96,7 @@ class PacketPort final : public PortIo {
     return receivers_.empty() ? nullptr : receivers_.front()->fixed_flows();
   }
   void close() noexcept {
+    if (losses_) losses_->stop();
     for (const auto& receiver : receivers_) receiver->stop();
     for (const auto& sender : senders_) sender->close();
   }
@@ -166,6 +179,7 @@ class PacketPort final : public PortIo {
   std::vector<std::unique_ptr<Receiver>> receivers_;
   /// In the order of the port's queues.
   std::vector<Sources> sources_;
+  mutable std::optional<LinkStatistics> losses_;
   /// In the order of the port's queues.
   std::vector<std::unique_ptr<Sender>> senders_;
 };

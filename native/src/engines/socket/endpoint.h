@@ -7,12 +7,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engines/socket/sockets.h"
 #include "io/io_engine.h"
 #include "net/headers.h"
+#include "net/link_statistics.h"
 
 namespace daqiri::sockets {
 
@@ -54,6 +56,16 @@ class Endpoint : public PortIo {
   [[nodiscard]] std::shared_ptr<const LinkLayer> link_layer() const override { return link_layer_; }
   [[nodiscard]] std::array<std::uint8_t, 6> mac_address() const noexcept override {
     return mac_of(local().given() ? local() : source_towards(remote()));
+  }
+
+  [[nodiscard]] PortSnapshot losses(std::uint64_t max_age) const noexcept override {
+    return losses_ ? losses_->losses(max_age) : PortSnapshot{};
+  }
+  /// The sockets exist: count what the host loses before them. The calling thread is in their
+  /// network namespace.
+  void count_losses();
+  void end_losses() noexcept {
+    if (losses_) losses_->stop();
   }
 
   /// All endpoints of the session exist: begin to accept and to connect.
@@ -105,6 +117,7 @@ class Endpoint : public PortIo {
   SocketAddresses addresses_;
   std::uintptr_t connection_;
   std::shared_ptr<const LinkLayer> link_layer_;
+  mutable std::optional<LinkStatistics> losses_;
 };
 
 /// Opens the sockets. Throws Error.

@@ -38,6 +38,7 @@ class SocketEngine final : public IoEngine, public Connections {
       endpoints_.push_back(make_endpoint(*port));
       port->io = endpoints_.back().get();
     }
+    for (const auto& endpoint : endpoints_) endpoint->count_losses();
     for (const auto& endpoint : endpoints_) endpoint->start();
   }
   void finish_sending() noexcept override {
@@ -47,6 +48,7 @@ class SocketEngine final : public IoEngine, public Connections {
     for (const auto& endpoint : endpoints_) endpoint->finish_sending(deadline);
   }
   void close() noexcept override {
+    for (const auto& endpoint : endpoints_) endpoint->end_losses();
     for (const auto& endpoint : endpoints_) endpoint->close();
   }
   [[nodiscard]] Connections* connections() noexcept override { return this; }

@@ -21,6 +21,7 @@
 
 #include "engines/socket/sockets.h"
 #include "net/netlink.h"
+#include "net/routes.h"
 #include "timing/clock.h"
 
 namespace daqiri::sockets {
@@ -51,30 +52,6 @@ struct Qdisc {
   std::uint32_t flow_limit{FQ_FLOW_LIMIT};
   std::uint32_t horizon_us{FQ_HORIZON_US};
 };
-
-unsigned egress_of(const SocketAddress& local, const SocketAddress& peer, unsigned egress) {
-  const bool bound = local.given() && !local.wildcard();
-  const auto bits = static_cast<std::uint8_t>(peer.ipv6() ? 128 : 32);
-  rtmsg route{};
-  route.rtm_family = static_cast<std::uint8_t>(peer.family());
-  route.rtm_dst_len = bits;
-  route.rtm_src_len = bound ? bits : std::uint8_t{0};
-  NetlinkRequest request(RTM_GETROUTE, 0, route);
-  const auto add = [&](std::uint16_t attribute, const SocketAddress& address) {
-    const std::uint32_t ipv4 = htonl(address.ipv4());
-    if (address.ipv6()) return request.add(attribute, &address.ipv6_bytes(), sizeof(in6_addr));
-    request.add(attribute, &ipv4, sizeof(ipv4));
-  };
-  add(RTA_DST, peer);
-  if (bound) add(RTA_SRC, local);
-  if (egress == 0) egress = peer.scope();
-  if (egress != 0) request.add(RTA_OIF, &egress, sizeof(egress));
-  unsigned index = 0;
-  request.ask<rtmsg>([&](const rtmsg&, const NetlinkAttributes& attributes) {
-    index = attributes.value(RTA_OIF, index);
-  });
-  return index;
-}
 
 /// The queueing disciplines for outgoing packets, the root first; `index` 0: of all interfaces.
 std::vector<Qdisc> qdiscs_of(unsigned index) {
@@ -188,7 +165,7 @@ LaunchQdisc find_launch_qdisc(const SocketAddress& local, const SocketAddress& p
                               unsigned egress) noexcept {
   LaunchQdisc result;
   try {
-    const unsigned index = egress_of(local, peer, egress);
+    const unsigned index = route_interface(open_netlink(), local, peer, egress);
     std::array<char, IF_NAMESIZE> name{};
     if (index == 0 || if_indextoname(index, name.data()) == nullptr)
       throw std::system_error(ENODEV, std::generic_category(), "no route to " + peer.text());

@@ -1,0 +1,99 @@
+#include "net/link_statistics.h"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "system/log.h"
+#include "timing/clock.h"
+
+namespace daqiri {
+
+namespace {
+
+std::uint64_t increase(std::uint64_t before, std::uint64_t now) noexcept {
+  return now > before ? now - before : 0;
+}
+
+}  // namespace
+
+void LossTally::add(const std::map<int, LinkCounters>& now, std::uint64_t backlog_drops) noexcept {
+  std::uint64_t dropped = 0;
+  for (const auto& [index, counters] : now) {
+    const auto known = before_.find(index);
+    if (known == before_.end()) continue;
+    const LinkCounters& before = known->second;
+    const std::uint64_t by_kernel = increase(before.card, counters.card);
+    const bool asked = before.driver && counters.driver;
+    const std::uint64_t by_driver = asked ? increase(*before.driver, *counters.driver) : 0;
+    const std::uint64_t card = std::max(by_kernel, by_driver);
+    losses_.lost_card += card;
+    // Some drivers include overflows in rx_errors, although it is for bad frames.
+    const std::uint64_t errors = increase(before.errors, counters.errors);
+    losses_.lost_errors +=
+        std::max(increase(before.damaged, counters.damaged), increase(by_kernel, errors));
+    // Drivers add to rx_dropped what the card dropped (mlx5, sfc), unless it is in
+    // rx_missed_errors.
+    dropped += increase(card - by_kernel, increase(before.dropped, counters.dropped));
+  }
+  for (const auto& [index, counters] : now) before_.insert_or_assign(index, counters);
+  // The kernel counts a drop of the backlog in softnet_stat first, then at the interface.
+  const std::uint64_t fresh = increase(backlog_before_, backlog_drops);
+  const std::uint64_t backlog = std::min(dropped, fresh + backlog_early_);
+  backlog_early_ = std::min(fresh, fresh + backlog_early_ - backlog);
+  backlog_before_ = backlog_drops;
+  losses_.lost_backlog += backlog;
+  losses_.lost_dropped += dropped - backlog;
+}
+
+LinkStatistics::LinkStatistics(const std::string& port, Traffic traffic,
+                               FindInterface find_interface)
+    : traffic_(traffic), find_interface_(std::move(find_interface)) {
+  try {
+    reader_ = std::make_unique<LinkReader>();
+    // First: what the backlog drops between the two readings must not be missing in this one.
+    tally_.add({}, reader_->backlog_drops());
+    read(*reader_);
+  } catch (const std::exception& error) {
+    reader_.reset();
+    log(LogLevel::WARN,
+        "interface '" + port +
+            "': losses before the engine are not counted, because the kernel's " +
+            "statistics cannot be read: " + error.what(),
+        {.interface = port, .queue = {}});
+  }
+}
+
+void LinkStatistics::read(LinkReader& reader) {
+  const int index = find_interface_(reader.netlink());
+  std::map<int, LinkCounters> found;
+  if (index >= 0) found = reader.read(index);
+  for (auto& [each, counters] : found) reader.read_driver(each, counters);
+  tally_.add(found, reader.backlog_drops());
+  read_at_ = monotonic_ns();
+}
+
+PortSnapshot LinkStatistics::losses(std::uint64_t max_age) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (reader_ != nullptr && monotonic_ns() - read_at_ >= max_age) {
+    try {
+      read(*reader_);
+    } catch (const std::exception&) {
+      // The increase is in the next reading that succeeds. Not every caller should wait for it.
+      read_at_ = monotonic_ns();
+    }
+  }
+  PortSnapshot losses = tally_.losses();
+  if (traffic_ == Traffic::REPEATED) return losses;
+  losses.lost_before_engine = losses.lost_card + losses.lost_backlog + losses.lost_errors;
+  if (traffic_ == Traffic::EVERY_FRAME) losses.lost_before_engine += losses.lost_dropped;
+  return losses;
+}
+
+void LinkStatistics::stop() noexcept {
+  static_cast<void>(losses(0));
+  const std::lock_guard lock(mutex_);
+  reader_.reset();
+}
+
+}  // namespace daqiri

@@ -1,0 +1,73 @@
+/// What a host loses of the frames of a port before its engine can receive them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "metrics/counters.h"
+#include "net/link_counters.h"
+
+namespace daqiri {
+
+/// Adds up the increases of counters, by reason; no frame is counted twice.
+class LossTally {
+ public:
+  /// Counters of interfaces by index, and `LinkReader::backlog_drops` read after them. An interface
+  /// is counted from the first call that has it. A counter that has become smaller was reset, and
+  /// counts from there.
+  void add(const std::map<int, LinkCounters>& now, std::uint64_t backlog_drops) noexcept;
+  /// Without `lost_before_engine`.
+  [[nodiscard]] const PortSnapshot& losses() const noexcept { return losses_; }
+
+ private:
+  std::map<int, LinkCounters> before_;
+  std::uint64_t backlog_before_{0};
+  /// Drops of the backlog that no interface's counter had shown yet at the last call.
+  std::uint64_t backlog_early_{0};
+  PortSnapshot losses_;
+};
+
+/// The losses of a port since it was made.
+class LinkStatistics {
+ public:
+  /// What arrives at the port's interfaces, and so which losses are certain.
+  enum class Traffic : std::uint8_t {
+    /// A packet socket receives every frame: rx_dropped counts losses only.
+    EVERY_FRAME,
+    /// rx_dropped also counts frames of protocols that no program receives, such as LLDP and STP.
+    SOME_FRAMES,
+    /// A stream, whose sender repeats what is lost.
+    REPEATED,
+  };
+  /// Returns the index of the port's interface at this moment, since its address may move to
+  /// another; 0: all interfaces of the host; negative: none. May throw std::system_error.
+  using FindInterface = std::function<int(const File& netlink)>;
+
+  /// Concerns the network namespace of the calling thread. If the kernel's statistics cannot be
+  /// read, a warning with the name of the port is logged, and nothing is counted.
+  LinkStatistics(const std::string& port, Traffic traffic, FindInterface find_interface);
+
+  /// See PortIo::losses. Any thread.
+  [[nodiscard]] PortSnapshot losses(std::uint64_t max_age) noexcept;
+  /// Read for the last time. Idempotent; any thread.
+  void stop() noexcept;
+
+ private:
+  /// Throws std::system_error.
+  void read(LinkReader& reader);
+
+  Traffic traffic_;
+  FindInterface find_interface_;
+  std::mutex mutex_;  // for the following
+  /// Null: nothing more is read.
+  std::unique_ptr<LinkReader> reader_;
+  LossTally tally_;
+  /// CLOCK_MONOTONIC ns.
+  std::uint64_t read_at_{0};
+};
+
+}  // namespace daqiri

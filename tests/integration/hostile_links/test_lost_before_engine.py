@@ -1,0 +1,165 @@
+"""Every frame that arrives is received, dropped by the engine, or lost before it with a reason."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from waiting import eventually
+
+from daqiri_ophyd.engine import Engine, Port, PortCounters
+
+pytestmark = pytest.mark.root
+Config = dict[str, Any]
+NOTHING = PortCounters(0, 0, 0, 0, 0)
+COUNT = 40_000
+
+
+@contextmanager
+def opened(link: Any, config: Config) -> Iterator[Port]:
+    with link.call(Engine.open, config) as engine:
+        yield engine.ports[0]
+
+
+@pytest.mark.parametrize("path", ["af_packet", "udp"])
+def test_what_a_full_backlog_drops_is_counted(
+    link: Any, receiver: Callable[..., Config], datagram: Callable[..., bytes], path: str
+) -> None:
+    """Of 40,000 frames the kernel drops most before any socket: RPS to a core with slow filters."""
+    link.receive_on_another_core()
+    link.slow_down()
+    with opened(link, receiver(path)) as port:
+        before = link.counts()
+        arrived = link.flood(datagram(), COUNT)
+        assert arrived == COUNT
+        queue = port.rx[0]
+
+        def counted() -> int:
+            return queue.counters().received + port.counters().lost_before_engine
+
+        assert eventually(lambda: counted() == arrived), (counted(), queue.counters())
+        lost = port.counters()
+        dropped = link.counts()["dropped"] - before["dropped"]
+        assert dropped > COUNT // 10
+        assert lost == PortCounters(dropped, 0, dropped, 0, 0)
+        assert queue.counters().received == arrived - dropped
+    assert port.counters() == lost
+
+
+@pytest.mark.parametrize("path", ["af_packet", "af_xdp", "udp"])
+def test_frames_that_no_program_wants_are_no_loss(
+    link: Any,
+    receiver: Callable[..., Config],
+    unwanted: bytes,
+    path: str,
+    request: pytest.FixtureRequest,
+) -> None:
+    """The kernel counts them in rx_dropped, unless a packet socket takes every frame."""
+    if path == "af_xdp":
+        request.getfixturevalue("has_af_xdp")
+    config = receiver(path)
+    if path == "af_xdp":
+        config["interfaces"][0]["rx"]["flow_isolation"] = True  # the others go to the kernel
+    with opened(link, config) as port:
+        before = link.counts()
+        assert link.flood(unwanted, 100) == 100
+        taken = path == "af_packet"
+        assert eventually(lambda: link.counts()["received"] - before["received"] == 100)
+        assert eventually(lambda: port.rx[0].counters().received == (100 if taken else 0))
+        dropped = 0 if taken else 100
+        assert eventually(lambda: link.counts()["dropped"] - before["dropped"] == dropped)
+        assert port.counters() == PortCounters(0, 0, 0, 0, dropped)
+    # After the end, nothing is counted, and nothing is forgotten.
+    link.flood(unwanted, 100)
+    assert port.counters() == PortCounters(0, 0, 0, 0, dropped)
+
+
+@pytest.mark.parametrize("path", ["af_packet", "udp"])
+def test_an_interface_that_is_removed_and_made_anew(
+    link: Any, receiver: Callable[..., Config], unwanted: bytes, path: str
+) -> None:
+    """Its counters begin at 0 again: neither a negative nor a huge number."""
+    with opened(link, receiver(path)) as port:
+        if path == "udp":
+            link.flood(unwanted, 50)
+            assert eventually(lambda: port.counters().lost_dropped == 50)
+        dropped = 50 if path == "udp" else 0
+        link.remake()
+        assert port.counters() == PortCounters(0, 0, 0, 0, dropped)
+        link.flood(unwanted, 10)
+        assert eventually(lambda: link.counts()["dropped"] == 10)
+        # A socket belongs to its address, wherever that is; a packet socket to its interface.
+        expected = PortCounters(0, 0, 0, 0, dropped + (10 if path == "udp" else 0))
+        assert port.counters() == expected
+
+
+@pytest.mark.parametrize(
+    ("local", "counted"),
+    [("10.9.0.1", 100), ("0.0.0.0", 100), ("127.0.0.1", 0), ("127.0.0.2", 0)],
+)
+def test_a_socket_counts_the_interface_of_its_address(
+    link: Any, receiver: Callable[..., Config], unwanted: bytes, local: str, counted: int
+) -> None:
+    """A wildcard counts all interfaces of the host."""
+    with opened(link, receiver("udp", local)) as port:
+        link.flood(unwanted, 100)
+        assert eventually(lambda: link.counts()["dropped"] == 100)
+        assert port.counters() == PortCounters(0, 0, 0, 0, counted)
+
+
+@pytest.mark.parametrize(("interface", "counted"), [("far", 100), ("near", 0)])
+def test_a_group_is_received_on_its_interface(
+    link: Any, receiver: Callable[..., Config], unwanted: bytes, interface: str, counted: int
+) -> None:
+    config = receiver("udp", "239.1.2.3")
+    config["interfaces"][0]["address"] = interface
+    with opened(link, config) as port:
+        link.flood(unwanted, 100)
+        assert eventually(lambda: link.counts()["dropped"] == 100)
+        assert port.counters() == PortCounters(0, 0, 0, 0, counted)
+
+
+def test_a_client_counts_the_interface_of_its_route(
+    link: Any, receiver: Callable[..., Config], unwanted: bytes
+) -> None:
+    config = receiver("udp")
+    port = config["interfaces"][0]
+    port["socket_config"] = {"mode": "client", "remote_addr": "udp://10.9.0.2:5000"}
+    with opened(link, config) as opened_port:
+        link.flood(unwanted, 100)
+        assert eventually(lambda: link.counts()["dropped"] == 100)
+        assert opened_port.counters() == PortCounters(0, 0, 0, 0, 100)
+
+
+def test_tcp_loses_nothing(
+    link: Any, receiver: Callable[..., Config], datagram: Callable[..., bytes]
+) -> None:
+    """Its peers send lost packets again: reasons are shown, and no loss is reported."""
+    config = receiver("udp")
+    port = config["interfaces"][0]
+    port["socket_config"] = {"mode": "server", "local_addr": "tcp://10.9.0.1:5000"}
+    link.receive_on_another_core()
+    link.slow_down()
+    with opened(link, config) as opened_port:
+        link.flood(datagram(), COUNT)
+        lost = link.counts()["dropped"]
+        assert lost > 0
+        assert eventually(lambda: opened_port.counters().lost_backlog == link.counts()["dropped"])
+        assert opened_port.counters().lost_before_engine == 0
+
+
+def test_every_view_of_an_engine_has_the_counters(
+    link: Any, receiver: Callable[..., Config], unwanted: bytes
+) -> None:
+    with link.call(Engine.open, receiver("udp")) as engine:
+        link.flood(unwanted, 100)
+        assert eventually(lambda: link.counts()["dropped"] == 100)
+        expected = PortCounters(0, 0, 0, 0, 100)
+        # The copies are renewed without a call of `Port.counters`.
+        assert eventually(lambda: engine.snapshot().ports[0].counters == expected)
+        assert engine.snapshot().ports[0].port == "receiver"
+        copied = engine.counters["ports"]["receiver"]
+        assert eventually(
+            lambda: PortCounters.of_row(engine.counters["ports"]["receiver"]) == expected
+        ), copied
+        assert engine.ports[0].counters() == expected
