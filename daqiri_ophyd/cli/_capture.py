@@ -28,7 +28,8 @@ def capture(
     udp_port: Annotated[
         list[int] | None,
         typer.Option(
-            help="On a network interface: capture only UDP packets to this port. Can be repeated.",
+            help="On a network interface: capture only UDP packets to this port (IPv4 and IPv6). "
+            "Can be repeated.",
             min=1,
             max=65535,
         ),
