@@ -1,5 +1,7 @@
 """Contents of the files of a capture."""
 
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +9,10 @@ import numpy as np
 
 from ..documents import read_sidecar
 from ..engine import PcapFile
+
+_UDP = 17
+# Packets of a file whose headers are read.
+_CHECKED = 10_000
 
 
 def read_arrivals(files: list[Path]) -> tuple[np.ndarray, np.ndarray]:
@@ -22,11 +28,35 @@ def read_arrivals(files: list[Path]) -> tuple[np.ndarray, np.ndarray]:
 def summarize(files: list[Path], run: str) -> dict[str, Any]:
     """Return the totals of a capture, with the drops in the recorder's metadata."""
     times, lengths = read_arrivals(files)
-    sidecars = [read_sidecar(file) for file in files]
+    sidecars = [found for file in files if (found := read_sidecar(file)) is not None]
+    dropped: Counter[str] = Counter()
+    left_out: Counter[str] = Counter()
+    for sidecar in sidecars:
+        dropped.update(sidecar.dropped_by_reason)
+        left_out.update(sidecar.left_out_by_reason)
     return {
         "run": run,
         "received": int(times.size),
         "bytes": int(lengths.sum()),
-        "dropped": sum(sidecar.dropped for sidecar in sidecars if sidecar is not None),
+        "dropped": sum(sidecar.dropped for sidecar in sidecars),
+        "dropped_by_reason": dict(dropped),
+        "left_out": left_out.total(),
+        "left_out_by_reason": dict(left_out),
         "files": [str(file) for file in files],
     }
+
+
+def counts_text(total: int, reasons: Mapping[str, int]) -> str:
+    """Return a number of packets with its reasons."""
+    named = ", ".join(f"{reason} {count:,}" for reason, count in reasons.items() if count)
+    return f"{total:,}" + (f" ({named})" if named else "")
+
+
+def has_fragments(files: list[Path]) -> bool:
+    """Whether there are first fragments of UDP datagrams among the first packets of files."""
+    for file in files:
+        with PcapFile(file) as pcap:
+            columns = pcap[:_CHECKED].to_columns(["transport", "udp_length"])
+        if np.any((columns["transport"] == _UDP) & (columns["udp_length"] == 0)):
+            return True
+    return False

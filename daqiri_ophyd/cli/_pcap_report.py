@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..documents import read_sidecar
 from ..engine import Packets, PcapFile
+from ._capture_files import counts_text
 from ._output import print_facts, print_json, print_line, print_message, print_table
 from ._pcap_file import examine, facts, repair
 from ._recorded_file import arrival_rows, repair_files, show_files
@@ -189,11 +190,12 @@ def _print_info(name: str, found: dict[str, Any]) -> None:
     if found["torn_bytes"]:
         rows.append(("torn", f"{found['torn_bytes']:,} bytes at the end; see pcap check"))
     if (metadata := found["metadata"]) is not None:
-        reasons = ", ".join(f"{k} {v:,}" for k, v in metadata["dropped_by_reason"].items())
+        left_out = metadata["left_out_by_reason"]
         rows += [
             ("queue", metadata["queue"]),
             ("clock", metadata["clock"]),
-            ("dropped", f"{metadata['dropped']:,}" + (f" ({reasons})" if reasons else "")),
+            ("dropped", counts_text(metadata["dropped"], metadata["dropped_by_reason"])),
+            ("left out", counts_text(sum(left_out.values()), left_out)),
         ]
     print_facts(rows)
     if found["flows"]:

@@ -11,6 +11,8 @@ bytes                  int     packet bytes on the wire, record headers not coun
 t_first_ns, t_last_ns  int     timestamps of the first and last packet, ns; -1 in an empty file
 dropped                int     packets lost while this was the current file
 dropped_by_reason      object  lost packets by reason: ``{"ring_full": 3}``
+left_out_by_reason     object  packets left out on request, by reason: paused, before the start,
+                               beyond the limit, filtered, flushed
 link_type              int     pcap link type (1 Ethernet, 101 raw IP)
 nanosecond             bool    timestamps of the pcap file are in ns, not µs
 headers_reconstructed  bool    link, IP or transport headers were not seen on the wire
@@ -21,9 +23,7 @@ clock                  str     clock of the timestamps
 A recorder writes further keys, which this package does not read:
 
 ====================== ======= =================================================================
-left_out               int     packets left out on request: paused, before the start, beyond the
-                               limit, filtered, flushed
-left_out_by_reason     object  packets left out, by reason
+left_out               int     packets left out on request
 format, writer         str     ``pcap``, ``raw`` or ``hdf5``; ``buffered``, ``direct``
                                or ``cufile``
 cufile                 str     frames written by cuFile: ``nvidia-fs`` and its version, or
@@ -85,8 +85,8 @@ class Sidecar:
     ----------
     packets, bytes, t_first_ns, t_last_ns, dropped : int
         As in `FileSummary`.
-    dropped_by_reason : mapping of str to int
-        Lost packets by reason.
+    dropped_by_reason, left_out_by_reason : mapping of str to int
+        Packets lost, and packets left out on request, by reason.
     link_type : int
         Link type of the pcap file.
     nanosecond : bool
@@ -103,6 +103,7 @@ class Sidecar:
     t_last_ns: int
     dropped: int
     dropped_by_reason: Mapping[str, int] = field(default_factory=dict)
+    left_out_by_reason: Mapping[str, int] = field(default_factory=dict)
     link_type: int = 1
     nanosecond: bool = False
     headers_reconstructed: bool = False
@@ -212,12 +213,13 @@ def _faults(content: dict[str, Any]) -> list[str]:
     for key in ("queue", "clock"):
         if not isinstance(content.get(key, ""), str):
             faults.append(f"{key} is {content[key]!r}, expected a string")
-    reasons = content.get("dropped_by_reason", {})
-    if not isinstance(reasons, dict):
-        faults.append(f"dropped_by_reason is {reasons!r}, expected an object")
-    else:
+    for key in ("dropped_by_reason", "left_out_by_reason"):
+        reasons = content.get(key, {})
+        if not isinstance(reasons, dict):
+            faults.append(f"{key} is {reasons!r}, expected an object")
+            continue
         faults += [
-            f"dropped_by_reason.{reason} is {count!r}, expected an integer >= 0"
+            f"{key}.{reason} is {count!r}, expected an integer >= 0"
             for reason, count in reasons.items()
             if not _is_count(count, 0)
         ]
