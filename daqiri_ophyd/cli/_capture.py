@@ -8,7 +8,7 @@ import typer
 
 from . import _limits
 from ._data_directory import DATA, CatalogName, Data, captures_of
-from ._output import print_error, print_facts, print_json, print_table
+from ._output import print_error, print_facts, print_json, print_message, print_table
 from ._source import CONFIG_HELP, interface_with, load_source
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ def capture(
     udp_port: Annotated[
         list[int] | None,
         typer.Option(
-            help="On a network interface: capture only UDP packets to this port. Can be repeated.",
+            help="On a network interface: capture only UDP packets to this port (IPv4 and IPv6). "
+            "Can be repeated.",
             min=1,
             max=65535,
         ),
@@ -91,7 +92,7 @@ def capture(
     """
     if not packets and not seconds and send is None:
         raise typer.BadParameter("the capture has no limit; give --packets or --seconds")
-    from ._capture_files import read_arrivals, summarize
+    from ._capture_files import counts_text, has_fragments, read_arrivals, summarize
     from ._early_recording import begin_recording
 
     loaded = load_source(config, udp_port or (), host or (), packet_filter)
@@ -129,14 +130,20 @@ def capture(
         facts = [
             ("run", uid),
             ("received", f"{result['received']:,} packets, {result['bytes']:,} bytes"),
-            ("dropped", f"{result['dropped']:,}"),
+            ("dropped", counts_text(result["dropped"], result["dropped_by_reason"])),
+            ("left out", counts_text(result["left_out"], result["left_out_by_reason"])),
         ]
-        if result["lost_before_engine_by_reason"]:
-            reasons = result["lost_before_engine_by_reason"].items()
-            named = ", ".join(f"{count:,} {reason}" for reason, count in reasons)
-            facts.append(("lost before the engine", f"{result['lost_before_engine']:,} ({named})"))
+        if before_engine := result["lost_before_engine_by_reason"]:
+            lost = counts_text(result["lost_before_engine"], before_engine)
+            facts.append(("lost before the engine", lost))
         print_facts(facts)
         print_table(["file"], [[file] for file in result["files"]])
+        if result["left_out_by_reason"].get("filtered") and has_fragments(files):
+            print_message(
+                "datagrams arrived in fragments: only the first fragment has ports, so flows, "
+                "--udp-port and --host leave out the others (filtered); --filter 'ip host ADDRESS' "
+                "captures all"
+            )
     if not is_stored:
         print_error("the run is not in the catalog; the captured files are complete")
         raise typer.Exit(1)

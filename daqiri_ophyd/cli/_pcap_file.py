@@ -11,7 +11,7 @@ from ..engine import DaqiriError, PcapFile
 from ._recorded_file import FileExamination, compare_metadata, correct_metadata, leftover_of
 
 _COPY_BYTES = 16 << 20
-_RECORD_HEADER = 16
+_FILE_HEADER, _RECORD_HEADER = 24, 16
 # Longest packet for tcpdump and this engine.
 _LONGEST = 262_144
 
@@ -55,7 +55,7 @@ def examine(path: Path) -> Examination:
     found = Examination(path, written=is_written(path))
     try:
         pcap = found.pcap = PcapFile(path, allow_damage=True)
-        found.whole_bytes = pcap.data.size - pcap.torn_bytes
+        found.whole_bytes = pcap.whole_bytes
         if not found.written:
             found.torn = _tail(pcap, found)
             _compare_metadata(found, pcap)
@@ -73,6 +73,8 @@ def _tail(pcap: PcapFile, found: Examination) -> str:
     if pcap.damage:
         found.cut_is_safe = False
         return f"{pcap.damage}; the {count:,} bytes from there on were not read"
+    if "pcapng" in pcap.wrapping:
+        return f"the block at byte {begin} is torn: only {count:,} bytes of it exist"
     if not any(
         pcap.data[i : i + _COPY_BYTES].any() for i in range(begin, begin + count, _COPY_BYTES)
     ):
@@ -175,10 +177,12 @@ def _repair_in_place(found: Examination) -> list[str]:
 def _repair_copy(found: Examination, output: Path) -> list[str]:
     pcap = _require_pcap(found)
     require_no_links(output)
+    # Of pcapng, `data` is the classic file, and `whole_bytes` is not an offset in it.
+    size = int(pcap.offsets[-1] + pcap.lengths[-1]) if len(pcap) else _FILE_HEADER
     with output.open("xb") as file:
         try:
-            for begin in range(0, found.whole_bytes, _COPY_BYTES):
-                file.write(pcap.data[begin : min(begin + _COPY_BYTES, found.whole_bytes)].data)
+            for begin in range(0, size, _COPY_BYTES):
+                file.write(pcap.data[begin : min(begin + _COPY_BYTES, size)].data)
             file.flush()
             pcap.verify()
         except BaseException:

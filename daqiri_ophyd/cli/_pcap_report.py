@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ..documents import read_sidecar
 from ..engine import Packets, PcapFile
+from ._capture_files import counts_text
 from ._output import print_facts, print_json, print_line, print_message, print_table
 from ._pcap_file import examine, facts, repair
 from ._recorded_file import arrival_rows, repair_files, show_files
@@ -190,15 +191,17 @@ def _print_info(name: str, found: dict[str, Any]) -> None:
     if found["torn_bytes"]:
         rows.append(("torn", f"{found['torn_bytes']:,} bytes at the end; see pcap check"))
     if (metadata := found["metadata"]) is not None:
+        left_out = metadata["left_out_by_reason"]
         rows += [
             ("queue", metadata["queue"]),
             ("clock", metadata["clock"]),
-            ("dropped", _by_reason(metadata["dropped"], metadata["dropped_by_reason"])),
+            ("dropped", counts_text(metadata["dropped"], metadata["dropped_by_reason"])),
+            ("left out", counts_text(sum(left_out.values()), left_out)),
         ]
         before_engine = metadata["lost_before_engine_by_reason"]
         if before_engine:
             lost = metadata["lost_before_engine"]
-            rows.append(("lost before the engine", _by_reason(lost, before_engine)))
+            rows.append(("lost before the engine", counts_text(lost, before_engine)))
     print_facts(rows)
     if found["flows"]:
         print_table(
@@ -214,9 +217,3 @@ def _print_info(name: str, found: dict[str, Any]) -> None:
                 for flow in found["flows"]
             ],
         )
-
-
-def _by_reason(total: int, reasons: Mapping[str, int]) -> str:
-    """Return a number of packets, with the reasons in parentheses."""
-    named = ", ".join(f"{reason} {count:,}" for reason, count in reasons.items())
-    return f"{total:,}" + (f" ({named})" if named else "")

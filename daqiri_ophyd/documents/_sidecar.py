@@ -11,6 +11,8 @@ bytes                  int     packet bytes on the wire, record headers not coun
 t_first_ns, t_last_ns  int     timestamps of the first and last packet, ns; -1 in an empty file
 dropped                int     packets lost while this was the current file
 dropped_by_reason      object  lost packets by reason: ``{"ring_full": 3}``
+left_out_by_reason     object  packets left out on request, by reason: paused, before the start,
+                               beyond the limit, filtered, flushed
 lost_before_engine     int     packets that the host lost before the engine in that time, of the
                                port's whole network interface; not in dropped
 lost_before_engine     object  these packets by reason: ``card``, ``backlog``, ``errors``,
@@ -25,9 +27,7 @@ clock                  str     clock of the timestamps
 A recorder writes further keys, which this package does not read:
 
 ====================== ======= =================================================================
-left_out               int     packets left out on request: paused, before the start, beyond the
-                               limit, filtered, flushed
-left_out_by_reason     object  packets left out, by reason
+left_out               int     packets left out on request
 format, writer         str     ``pcap``, ``raw`` or ``hdf5``; ``buffered``, ``direct``
                                or ``cufile``
 cufile                 str     frames written by cuFile: ``nvidia-fs`` and its version, or
@@ -90,8 +90,8 @@ class Sidecar:
     ----------
     packets, bytes, t_first_ns, t_last_ns, dropped : int
         As in `FileSummary`.
-    dropped_by_reason : mapping of str to int
-        Lost packets by reason.
+    dropped_by_reason, left_out_by_reason : mapping of str to int
+        Packets lost, and packets left out on request, by reason.
     lost_before_engine : int
         As in `FileSummary`.
     lost_before_engine_by_reason : mapping of str to int
@@ -112,6 +112,7 @@ class Sidecar:
     t_last_ns: int
     dropped: int
     dropped_by_reason: Mapping[str, int] = field(default_factory=dict)
+    left_out_by_reason: Mapping[str, int] = field(default_factory=dict)
     lost_before_engine: int = 0
     lost_before_engine_by_reason: Mapping[str, int] = field(default_factory=dict)
     link_type: int = 1
@@ -229,7 +230,7 @@ def _faults(content: dict[str, Any]) -> list[str]:
     for key in ("queue", "clock"):
         if not isinstance(content.get(key, ""), str):
             faults.append(f"{key} is {content[key]!r}, expected a string")
-    for key in ("dropped_by_reason", "lost_before_engine_by_reason"):
+    for key in ("dropped_by_reason", "left_out_by_reason", "lost_before_engine_by_reason"):
         reasons = content.get(key, {})
         if not isinstance(reasons, dict):
             faults.append(f"{key} is {reasons!r}, expected an object")

@@ -64,8 +64,11 @@ class PcapFile(Packets):
         Whether time stamps are in ns, else µs.
     byte_order : {'little', 'big'}
         Byte order of the headers.
+    whole_bytes : int
+        Offset of the end of the last complete record (pcapng: block), in the file or, if it is
+        compressed, in what was unpacked.
     torn_bytes : int
-        Bytes of an incomplete record at the end; they are ignored.
+        Bytes of an incomplete record or block after that; they are ignored.
     damage : str
         Record with an impossible length, as text; empty: none.
 
@@ -84,8 +87,9 @@ class PcapFile(Packets):
         path = Path(path)
         self.path = path
         try:
-            file, self.wrapping = open_classic(path)
-            with file:
+            found = open_classic(path)
+            self.wrapping = found.wrapping
+            with found.file as file:
                 mapped = _native.map_file(file.fileno(), shown_path(path))
                 (
                     link_type,
@@ -105,6 +109,9 @@ class PcapFile(Packets):
         super().__init__(
             mapped.data, link_type, offsets, lengths, wire_lengths, timestamps, file=mapped
         )
+        self.whole_bytes = mapped.data.size - self.torn_bytes
+        if found.pcapng_end is not None:
+            self.whole_bytes, self.torn_bytes = found.pcapng_end
         if self.damage and not allow_damage:
             raise InvalidParameterError(
                 f"{path}: {self.damage}; the {len(self)} packets before it can be kept: "

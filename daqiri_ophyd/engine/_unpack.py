@@ -10,6 +10,7 @@ import stat
 import tempfile
 import zlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -26,18 +27,30 @@ _CHUNK = 1 << 20
 _ZSTD_CHUNK = 1 << 12
 
 
-def open_classic(path: Path) -> tuple[BinaryIO, tuple[str, ...]]:
+@dataclass
+class Classic:
+    """A capture as classic pcap.
+
+    Parameters
+    ----------
+    file
+        The file itself, or the unpacked one. It may be something other than a pcap file.
+    wrapping
+        Compression and format that were unpacked, outermost first: ``gzip``, ``zstd``, ``pcapng``.
+    pcapng_end
+        Of pcapng: offset after the last whole block, and the number of torn bytes after it.
+    """
+
+    file: BinaryIO
+    wrapping: tuple[str, ...] = ()
+    pcapng_end: tuple[int, int] | None = None
+
+
+def open_classic(path: Path) -> Classic:
     """Open a capture for reading as classic pcap.
 
     A compressed or pcapng file is unpacked to an unnamed file in ``$TMPDIR``, which is deleted when
     it is closed.
-
-    Returns
-    -------
-    file : binary file
-        The file itself, or the unpacked one. It may be something other than a pcap file.
-    wrapping : tuple of str
-        Compression and format that were unpacked, outermost first: ``gzip``, ``zstd``, ``pcapng``.
 
     Raises
     ------
@@ -46,7 +59,8 @@ def open_classic(path: Path) -> tuple[BinaryIO, tuple[str, ...]]:
     GenericFailureError
         If there is not enough space for the unpacked file.
     InvalidParameterError
-        If it is damaged, or a pcapng file with several link types.
+        If it is damaged, or a pcapng file with several link types. A pcapng file whose writer
+        ended within a block is not damaged; the blocks before it are read.
     NotSupportedError
         If it is pcapng and libpcap is not installed, or zstd and zstandard is not installed.
 
@@ -54,23 +68,28 @@ def open_classic(path: Path) -> tuple[BinaryIO, tuple[str, ...]]:
     -----
     Formats: RFC 1952 (gzip), RFC 8878 (zstd), draft-ietf-opsawg-pcapng, read by libpcap.
     """
-    file = open_regular(path)
-    wrapping: list[str] = []
+    found = Classic(open_regular(path))
     try:
-        magic = _magic(file)
+        magic = _magic(found.file)
         if magic[:2] == _GZIP:
-            file = _unpacked(file, path, _gunzip)
-            wrapping.append("gzip")
+            found.file = _unpacked(found.file, path, _gunzip)
+            found.wrapping += ("gzip",)
         elif magic == _ZSTD:
-            file = _unpacked(file, path, _unzstd)
-            wrapping.append("zstd")
-        if _magic(file) == _PCAPNG:
-            file = _unpacked(file, path, _convert)
-            wrapping.append("pcapng")
+            found.file = _unpacked(found.file, path, _unzstd)
+            found.wrapping += ("zstd",)
+        if _magic(found.file) == _PCAPNG:
+
+            def convert(source: BinaryIO, target: BinaryIO, path: Path) -> None:
+                found.pcapng_end = _native.unpack_pcapng(
+                    source.fileno(), target.fileno(), shown_path(path)
+                )
+
+            found.file = _unpacked(found.file, path, convert)
+            found.wrapping += ("pcapng",)
     except BaseException:
-        file.close()
+        found.file.close()
         raise
-    return file, tuple(wrapping)
+    return found
 
 
 def open_regular(path: Path) -> BinaryIO:
@@ -161,7 +180,3 @@ def _damaged(path: Path, kind: str, near: int, reason: str) -> InvalidParameterE
         f"{path}: damaged {kind} data near byte {near:,}: {reason}; copy the file again, or unpack "
         "as much as possible with the program that compressed it"
     )
-
-
-def _convert(source: BinaryIO, target: BinaryIO, path: Path) -> None:
-    _native.unpack_pcapng(source.fileno(), target.fileno(), shown_path(path))

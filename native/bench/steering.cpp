@@ -125,7 +125,7 @@ bool matches(const FlowMatch& match, const FlexItemConfig& item,
     return key.ecpri && (!ecpri.match_msg_type_ || ecpri.msg_type_ == key.ecpri_type) &&
            (!ecpri.match_id_ || (key.ecpri_has_id && ecpri.id_ == key.ecpri_id));
   }
-  if (!key.ipv4_udp) return false;
+  if (!key.udp()) return false;
   if (match.type_ == FlowMatchType::FLEX_ITEM) {
     const auto& [id, value, mask] = match.flex_item_match_;
     const std::uint32_t place = key.payload_at + item.offset_;

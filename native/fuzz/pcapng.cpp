@@ -17,14 +17,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static fuzz::MemoryFile to;
   from.hold(data, size);
   to.hold(data, 0);
+  PcapngEnd end;
   try {
-    const auto advance = pcapng_conversion(from.fd(), to.fd(), "file");
+    const auto advance = pcapng_conversion(from.fd(), to.fd(), "file", end);
     while (advance()) {
     }
   } catch (const Error& error) {
     require(error.status() == Status::INVALID_PARAMETER, "a bad file is the caller's");
     return 0;
   }
+  require(end.whole_bytes + end.torn_bytes == size, "whole blocks and torn bytes are the file");
   const auto classic = to.content();
   const PcapIndex index = test::index_pcap(classic.data(), classic.size(), "classic");
   require(index.nanosecond && index.damage.empty(), "what is converted is undamaged");

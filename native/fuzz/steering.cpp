@@ -92,14 +92,14 @@ InterfaceConfig rules() {
 
 bool matches(const RxConfig& rx, const FlowConfig& flow, const steering::PacketKey& key,
              std::span<const std::uint8_t> bytes) {
-  if (key.tags + 1U != flow.actions_.size()) return false;
+  if (key.tags.vlans + 1U != flow.actions_.size()) return false;
   const FlowMatch& match = flow.match_;
   if (match.type_ == FlowMatchType::ECPRI) {
     const EcpriMatch& wanted = match.ecpri_match_;
     return key.ecpri && (!wanted.match_msg_type_ || wanted.msg_type_ == key.ecpri_type) &&
            (!wanted.match_id_ || (key.ecpri_has_id && wanted.id_ == key.ecpri_id));
   }
-  if (!key.ipv4_udp) return false;
+  if (!key.udp()) return false;
   if (match.type_ == FlowMatchType::FLEX_ITEM) {
     const auto& [id, value, mask] = match.flex_item_match_;
     const FlexItemConfig& item = rx.flex_items_[static_cast<std::size_t>(id)];
@@ -121,9 +121,10 @@ void check_fields(const std::uint8_t* data, std::uint32_t length, const steering
     require(fields.payload_at <= length && fields.payload_length <= length - fields.payload_at,
             "the payload lies in the packet");
     require(has_fields(link_type) || fields.payload_at == 0, "an unknown link is all payload");
-    if (link_type != 1 || !key.ipv4_udp) continue;
+    if (link_type != 1 || !key.udp()) continue;
     require(fields.transport == 17 && fields.src_port == key.udp_src &&
-                fields.dst_port == key.udp_dst && fields.ip_length == key.ipv4_len &&
+                fields.dst_port == key.udp_dst && fields.ip_version == (key.ipv4_udp ? 4 : 6) &&
+                (key.ipv6_udp || fields.ip_length == key.ipv4_len) &&
                 fields.ipv4_src == key.ipv4_src && fields.ipv4_dst == key.ipv4_dst,
             "steering and fields read the same headers");
   }
@@ -143,10 +144,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   require(!key.ipv4_udp || size >= 42, "a key comes from whole headers");
   require(!key.ipv4_udp || key.ipv4_len >= 28, "IPv4 counts its header and UDP's");
 
-  require(!key.ipv4_udp || (key.payload_at <= key.payload_end && key.payload_end <= size),
+  require(!key.ipv6_udp || (size >= 62 && key.ipv4_len == 0), "IPv6 has no IPv4 fields");
+  require(!key.udp() || (key.payload_at <= key.payload_end && key.payload_end <= size),
           "the payload lies in the packet");
   require(!key.ecpri || size >= 18, "an eCPRI message has its common header");
-  require(!(key.ecpri && key.ipv4_udp), "a packet is of one kind");
+  require(key.ecpri + key.ipv4_udp + key.ipv6_udp <= 1, "a packet is of one kind");
 
   check_fields(data, length, key);
 

@@ -89,7 +89,7 @@ void receive(const steering::Program& program, const Bytes& frame) {
   if (!verdict.transformed) return;
   const Bytes packet = delivered(frame, verdict);
   const auto key = steering::parse_frame(packet.data(), static_cast<std::uint32_t>(packet.size()));
-  require(key.ipv4_udp && key.tags == 0, "a flow takes UDP, without tags");
+  require(key.udp() && key.tags.vlans == 0, "a flow takes UDP, without tags");
   require(verdict.flow % 2 == 0 || (key.udp_dst >= 1 && key.udp_dst <= 9),
           "the packet that is left is what its flow matches");
 }

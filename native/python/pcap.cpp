@@ -48,8 +48,10 @@ py::array gather(const Bytes& data, const Offsets& offsets, const Lengths& lengt
   return rows;
 }
 
-void unpack_pcapng(int from, int to, const std::string& name) {
-  run_steps(pcapng_conversion(from, to, name));
+py::tuple unpack_pcapng(int from, int to, const std::string& name) {
+  PcapngEnd end;
+  run_steps(pcapng_conversion(from, to, name, end));
+  return py::make_tuple(end.whole_bytes, end.torn_bytes);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "daqiri/config.h"
@@ -50,7 +51,40 @@ inline std::vector<std::uint8_t> make_frame(const FrameFields& f) {
   return frame;
 }
 
-/// Adds VLAN tags of 4 bytes after the addresses.
+struct Ipv6Extension {
+  /// 0, 43, 60: options; 44: fragment.
+  std::uint8_t kind{60};
+  /// Length of options: 8 bytes more for each.
+  std::uint8_t more{0};
+  /// Offset and flags of a fragment.
+  std::uint16_t fragment{0};
+};
+
+/// The datagram of make_frame over IPv6.
+inline std::vector<std::uint8_t> make_ipv6_frame(
+    const FrameFields& f, const std::vector<Ipv6Extension>& extensions = {}) {
+  std::vector<std::uint8_t> frame(14 + 40, 0xAA);
+  put16(frame, 12, 0x86DD);
+  frame[14] = 0x60;
+  std::size_t next = 20;
+  for (const Ipv6Extension& extension : extensions) {
+    frame[next] = extension.kind;
+    next = frame.size();
+    frame.resize(next + 8U + (extension.kind == 44 ? 0U : 8U * extension.more), 0xBB);
+    frame[next + 1] = extension.kind == 44 ? 0xBB : extension.more;
+    if (extension.kind == 44) put16(frame, next + 2, extension.fragment);
+  }
+  frame[next] = f.protocol;
+  const std::size_t udp = frame.size();
+  frame.resize(udp + 8U + f.payload, 0xEE);
+  put16(frame, udp, f.udp_src);
+  put16(frame, udp + 2, f.udp_dst);
+  put16(frame, udp + 4, 8U + f.payload);
+  put16(frame, 18, static_cast<std::uint32_t>(frame.size() - 54));
+  return frame;
+}
+
+/// Adds VLAN tags of 4 bytes after the addresses, for the VLANs 100, 101 ...
 inline std::vector<std::uint8_t> tagged(std::vector<std::uint8_t> frame,
                                         const std::vector<std::uint16_t>& tags) {
   frame.insert(frame.begin() + 12, 4 * tags.size(), 0);
@@ -58,6 +92,14 @@ inline std::vector<std::uint8_t> tagged(std::vector<std::uint8_t> frame,
     put16(frame, 12 + 4 * i, tags[i]);
     put16(frame, 14 + 4 * i, 100U + static_cast<std::uint32_t>(i));
   }
+  return frame;
+}
+
+/// Adds tags with these ids, which may be 0.
+inline std::vector<std::uint8_t> tagged_with_ids(std::vector<std::uint8_t> frame,
+                                                 const std::vector<std::uint16_t>& ids) {
+  frame = tagged(std::move(frame), std::vector<std::uint16_t>(ids.size(), 0x8100));
+  for (std::size_t i = 0; i < ids.size(); ++i) put16(frame, 14 + 4 * i, 0xA000U | ids[i]);
   return frame;
 }
 

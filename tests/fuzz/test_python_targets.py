@@ -108,7 +108,7 @@ def check_repaired(path: Path, data: bytes, before: _pcap_file.Examination) -> N
     assert after.pcap.torn_bytes == 0
     for name in ("offsets", "lengths", "wire_lengths", "timestamps"):
         assert np.array_equal(getattr(after.pcap, name), getattr(before.pcap, name))
-    assert np.array_equal(after.pcap.data, before.pcap.data[: before.whole_bytes])
+    assert np.array_equal(after.pcap.data, before.pcap.data[: after.pcap.data.size])
     if not before.pcap.wrapping:
         assert path.read_bytes() == data[: before.whole_bytes]
 

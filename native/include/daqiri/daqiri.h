@@ -183,7 +183,7 @@ void free_tx_metadata(BurstParams* burst);
 /// \{
 
 /// Get the next burst of a queue. The program has to free it. Never waits: NULL_PTR if no burst is
-/// available yet. NOT_READY before `daqiri_init`.
+/// available yet. NOT_READY before `daqiri_init`, and while a recorder reads the queue.
 Status get_rx_burst(BurstParams** burst, int port, int queue);
 /// Get the next burst of any queue of a port. Queues take turns, starting after the queue that last
 /// had a burst.

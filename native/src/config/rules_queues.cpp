@@ -143,7 +143,7 @@ struct Receive {
 
  private:
   static std::string_view describe(FlowMatchType type) {
-    if (type == FlowMatchType::IPV4_UDP) return "UDP/IPv4";
+    if (type == FlowMatchType::IPV4_UDP) return "UDP";
     return type == FlowMatchType::FLEX_ITEM ? "flex item" : "eCPRI";
   }
 

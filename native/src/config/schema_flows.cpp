@@ -122,7 +122,7 @@ void walk_ecpri(Fields& fields, EcpriMatch& match) {
                    "message; accepts both");
 }
 
-/// A flow matches by UDP/IPv4, by a flex item or by eCPRI; additional keys of another kind are
+/// A flow matches by UDP, by a flex item or by eCPRI; additional keys of another kind are
 /// errors.
 void check_match_class(Fields& fields, FlowMatch& match, bool flex) {
   const bool ecpri = fields.given("ecpri");

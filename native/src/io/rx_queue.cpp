@@ -70,12 +70,21 @@ Burst* RxQueue::hand_to_application(Burst* burst) noexcept {
   return burst;
 }
 
+void RxQueue::refuse_if_recorded(const std::string& recorder) const {
+  if (recorder.empty()) return;
+  throw Error(Status::NOT_READY,
+              "receive queue '" + config_.common_.name_ + "' is being recorded to " + recorder +
+                  "_*, and each packet is delivered once; stop that recorder first");
+}
+
 Burst* RxQueue::receive() {
+  if (recorded()) refuse_if_recorded(recorder());
   Burst* burst = receive_packets();
   return burst == nullptr ? receive_frames() : move_to_regions(burst);
 }
 
 Burst* RxQueue::receive_from(std::uintptr_t connection) {
+  if (recorded()) refuse_if_recorded(recorder());
   Burst* burst = take_from(connection);
   return burst == nullptr ? nullptr : move_to_regions(burst);
 }
@@ -176,11 +185,7 @@ Burst* RxQueue::receive_unrecorded(std::uintptr_t connection) {
   // The lock is held until the burst is taken: a recorder that attached in between would neither
   // record the burst nor count it as lost.
   std::unique_lock lock(recorder_mutex_);
-  if (!recorder_.empty()) {
-    throw Error(Status::NOT_READY,
-                "receive queue '" + config_.common_.name_ + "' is being recorded to " + recorder_ +
-                    "_*, and each packet is delivered once; stop that recorder first");
-  }
+  refuse_if_recorded(recorder_);
   Burst* burst = connection == 0 ? receive_packets() : take_from(connection);
   if (burst == nullptr) return connection == 0 ? receive_frames() : nullptr;
   // `move_to_regions` may wait for a GPU.

@@ -250,15 +250,17 @@ class RxQueue : public QueueBase<RxQueueConfig> {
   // --- Application. Any thread.
 
   /// Return the next burst, or null. Never blocks. The burst has the state APPLICATION; `release`
-  /// frees it. Throws Error GENERIC_FAILURE if it cannot be copied to the queue's GPU: it is lost.
+  /// frees it. Throws Error GENERIC_FAILURE if it cannot be copied to the queue's GPU: it is lost;
+  /// NOT_READY if a recorder owns the queue. Without a lock: a call during `attach_recorder` may
+  /// still return a burst.
   Burst* receive();
-  /// Like `receive`, without bursts of the stage, and without a copy to the queue's regions: for
-  /// callers that free them soon.
+  /// Like `receive`, without bursts of the stage, and without a copy to the queue's regions, also
+  /// while a recorder owns the queue: for callers that free them soon.
   Burst* receive_packets() noexcept;
   /// Like `receive`, for one connection; bursts of other connections stay queued.
   Burst* receive_from(std::uintptr_t connection);
-  /// Like `receive` (connection 0) or `receive_from`. Throws Error NOT_READY if a recorder owns the
-  /// queue.
+  /// Like `receive` (connection 0) or `receive_from`, with a lock: returns no burst after a
+  /// recorder has attached.
   Burst* receive_unrecorded(std::uintptr_t connection);
   /// Wait until a burst of `connection` (0: any) may be ready, the queue is closed, or the timeout
   /// has passed. Returns false if a signal interrupted.
@@ -315,6 +317,8 @@ class RxQueue : public QueueBase<RxQueueConfig> {
   void publish() noexcept;
   Burst* hand_to_application(Burst* burst) noexcept;
   Burst* take_from(std::uintptr_t connection);
+  /// Throws Error NOT_READY if the name of the recorder is not empty.
+  void refuse_if_recorded(const std::string& recorder) const;
   /// The next burst of the stage, or null.
   Burst* receive_frames() noexcept { return stage_ == nullptr ? nullptr : stage_->receive(); }
   /// Move the packets to the memory that the configuration specifies. Throws like `receive`.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <utility>
 
 namespace daqiri {
@@ -60,6 +61,33 @@ void Ipv4Header::store(std::uint8_t* out) const noexcept {
   Checksum checksum;
   checksum.add(out, IPV4_SIZE);
   store_be16(out + 10, checksum.value());
+}
+
+bool Ipv6Header::parse(const std::uint8_t* at, std::uint32_t captured) noexcept {
+  if (captured < IPV6_SIZE || at[0] >> 4U != 6) return false;
+  size = IPV6_SIZE;
+  length = load_be16(at + 4);
+  protocol = at[6];
+  hop_limit = at[7];
+  fragment = 0;
+  has_payload = false;
+  // 0: a jumbogram, or the network card would have set it.
+  if (length != 0) captured = std::min(captured, IPV6_SIZE + length);
+  for (unsigned i = 0; i <= MOST_IPV6_EXTENSIONS; ++i) {
+    const bool options = std::ranges::find(IPV6_OPTIONS, protocol) != std::end(IPV6_OPTIONS);
+    has_payload = !options && protocol != IPV6_FRAGMENT;
+    if (has_payload || i == MOST_IPV6_EXTENSIONS || captured - size < IPV6_EXTENSION_SIZE) break;
+    const std::uint8_t* extension = at + size;
+    const std::uint32_t extension_size =
+        options ? IPV6_EXTENSION_SIZE * (extension[1] + 1U) : IPV6_EXTENSION_SIZE;
+    if (captured - size < extension_size) break;
+    // The headers after that of a later fragment are in the first one.
+    if (!options) fragment |= load_be16(extension + 2) & 0xFFF9U;
+    protocol = extension[0];
+    size += extension_size;
+    if (!first_fragment()) break;
+  }
+  return true;
 }
 
 void store_udp(std::uint8_t* out, std::uint16_t source, std::uint16_t destination,

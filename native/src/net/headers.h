@@ -107,12 +107,24 @@ constexpr bool is_vlan_tag(std::uint16_t eth_type) noexcept {
   return eth_type == 0x8100 || eth_type == 0x88A8 || eth_type == 0x9100;
 }
 
-/// Skips VLAN tags at `at`, after the EtherType `eth_type`; updates both. Returns the number of
-/// tags. `eth_type` remains that of a tag if there are more, or if the frame ends.
-inline unsigned skip_vlan_tags(const std::uint8_t* frame, std::uint32_t length, std::uint32_t& at,
+inline constexpr std::uint16_t VLAN_ID = 0x0FFF;
+
+/// Numbers of VLAN tags of a frame.
+struct VlanTags {
+  std::uint8_t all{0};
+  /// Without priority tags: with the id 0, a tag has only a priority, and the frame is untagged
+  /// (IEEE 802.1Q).
+  std::uint8_t vlans{0};
+};
+
+/// Skips VLAN tags at `at`, after the EtherType `eth_type`; updates both. `eth_type` remains that
+/// of a tag if there are more, or if the frame ends.
+inline VlanTags skip_vlan_tags(const std::uint8_t* frame, std::uint32_t length, std::uint32_t& at,
                                std::uint16_t& eth_type) noexcept {
-  unsigned tags = 0;
-  for (; tags < MOST_VLAN_TAGS && is_vlan_tag(eth_type) && length - at >= VLAN_TAG_SIZE; ++tags) {
+  VlanTags tags;
+  for (; tags.all < MOST_VLAN_TAGS && is_vlan_tag(eth_type) && length - at >= VLAN_TAG_SIZE;
+       ++tags.all) {
+    if ((load_be16(frame + at) & VLAN_ID) != 0) ++tags.vlans;
     eth_type = load_be16(frame + at + 2);
     at += VLAN_TAG_SIZE;
   }
@@ -155,6 +167,34 @@ struct Ipv4Header {
   /// Writes IPV4_SIZE bytes without options, with the checksum.
   void store(std::uint8_t* out) const noexcept;
 };
+
+/// RFC 8200, with extension headers.
+struct Ipv6Header {
+  /// Size of the header with those of its extension headers that were read.
+  std::uint32_t size{IPV6_SIZE};
+  /// Length of extension headers and payload in the header.
+  std::uint16_t length{0};
+  std::uint8_t hop_limit{0};
+  /// The header after `size` bytes.
+  std::uint8_t protocol{0};
+  /// Offset, and the flag for more fragments.
+  std::uint16_t fragment{0};
+  /// Whether `protocol` is that of the payload, at `size`: all extension headers are read and
+  /// captured, and the packet is no later fragment.
+  bool has_payload{false};
+
+  [[nodiscard]] bool first_fragment() const noexcept { return (fragment & 0xFFF8U) == 0; }
+  [[nodiscard]] bool fragmented() const noexcept { return fragment != 0; }
+  /// Returns false if the `captured` bytes at `at` contain no complete header without extensions.
+  bool parse(const std::uint8_t* at, std::uint32_t captured) noexcept;
+};
+
+/// Kinds of IPv6 extension headers that are read. These have their length: hop-by-hop options,
+/// routing, destination options.
+inline constexpr std::uint8_t IPV6_OPTIONS[] = {0, 43, 60};
+inline constexpr std::uint8_t IPV6_FRAGMENT = 44;
+inline constexpr std::uint32_t IPV6_EXTENSION_SIZE = 8;
+inline constexpr unsigned MOST_IPV6_EXTENSIONS = 8;
 
 /// RFC 768. Writes UDP_SIZE bytes; `length` includes the header; `checksum` 0: none.
 void store_udp(std::uint8_t* out, std::uint16_t source, std::uint16_t destination,

@@ -31,8 +31,6 @@ const Link* find_link(std::uint32_t link_type) noexcept {
   return found == std::end(LINKS) ? nullptr : found;
 }
 
-constexpr int MOST_IPV6_EXTENSIONS = 8;
-
 std::uint64_t load_mac(const std::uint8_t* at) noexcept {
   return std::uint64_t{load_be16(at)} << 32U | load_be32(at + 2);
 }
@@ -76,7 +74,7 @@ class Parser {
     fields_.eth_type = load_be16(here() + link.ether_type_at);
     at_ += link.header;
     if (is_vlan_tag(fields_.eth_type) && has(VLAN_TAG_SIZE))
-      fields_.vlan = load_be16(here()) & 0x0FFFU;
+      fields_.vlan = load_be16(here()) & VLAN_ID;
     skip_vlan_tags(packet_, end_, at_, fields_.eth_type);
   }
 
@@ -97,42 +95,19 @@ class Parser {
   }
 
   void ipv6() noexcept {
-    if (!has(40)) return;
-    const std::uint8_t* ip = here();
-    if (ip[0] >> 4U != 6) return;
+    const std::uint8_t* begin = here();
+    Ipv6Header ip;
+    if (!ip.parse(begin, end_ - at_)) return;
     fields_.ip_version = 6;
-    const std::uint32_t payload = load_be16(ip + 4);
-    fields_.ip_length = 40 + payload;
-    fields_.ip_protocol = ip[6];
-    fields_.ip_ttl = ip[7];
-    std::copy(ip + 8, ip + 24, fields_.ipv6_src.begin());
-    std::copy(ip + 24, ip + 40, fields_.ipv6_dst.begin());
-    // 0: a jumbogram, or the network card would have set it.
-    if (payload != 0) end_after(at_, 40 + payload);
-    at_ += 40;
-    if (extensions()) transport();
-  }
-
-  /// Returns whether a transport header follows.
-  bool extensions() noexcept {
-    constexpr std::uint8_t HOP_BY_HOP = 0, ROUTING = 43, FRAGMENT = 44, DESTINATION = 60;
-    for (int i = 0; i < MOST_IPV6_EXTENSIONS; ++i) {
-      const std::uint8_t kind = fields_.ip_protocol;
-      const bool options = kind == HOP_BY_HOP || kind == ROUTING || kind == DESTINATION;
-      if (!options && kind != FRAGMENT) return true;
-      if (!has(8)) return false;
-      const std::uint8_t* header = here();
-      const std::uint32_t size = options ? 8U * (header[1] + 1U) : 8U;
-      if (!has(size)) return false;
-      fields_.ip_protocol = header[0];
-      at_ += size;
-      if (options) continue;
-      // The lowest bit means that more fragments follow.
-      const std::uint16_t fragment = load_be16(header + 2) & 0xFFF9U;
-      fragmented_ = fragmented_ || fragment != 0;
-      if ((fragment & 0xFFF8U) != 0) return false;
-    }
-    return false;
+    fields_.ip_length = IPV6_SIZE + ip.length;
+    fields_.ip_ttl = ip.hop_limit;
+    std::copy(begin + 8, begin + 24, fields_.ipv6_src.begin());
+    std::copy(begin + 24, begin + 40, fields_.ipv6_dst.begin());
+    if (ip.length != 0) end_after(at_, IPV6_SIZE + ip.length);
+    fields_.ip_protocol = ip.protocol;
+    at_ += ip.size;
+    fragmented_ = ip.fragmented();
+    if (ip.has_payload) transport();
   }
 
   void transport() noexcept {

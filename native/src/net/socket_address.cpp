@@ -164,16 +164,29 @@ unsigned multicast_interface(const SocketAddress& group, const std::string& addr
 }
 
 int join_group(int fd, const SocketAddress& group, unsigned index) noexcept {
-  if (group.ipv6()) {
-    ipv6_mreq request{};
-    request.ipv6mr_multiaddr = group.ipv6_bytes();
-    request.ipv6mr_interface = index;
-    return set(fd, IPPROTO_IPV6, IPV6_JOIN_GROUP, &request, sizeof(request));
+  // By default, a socket also receives groups that other sockets of this host have joined, on any
+  // interface.
+  constexpr int NO = 0;
+  if (!group.ipv6()) {
+    ip_mreqn request{};
+    request.imr_multiaddr.s_addr = htonl(group.ipv4());
+    request.imr_ifindex = static_cast<int>(index);
+    const int error = set(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &request, sizeof(request));
+    return error != 0 ? error : set(fd, IPPROTO_IP, IP_MULTICAST_ALL, &NO, sizeof(NO));
   }
-  ip_mreqn request{};
-  request.imr_multiaddr.s_addr = htonl(group.ipv4());
-  request.imr_ifindex = static_cast<int>(index);
-  return set(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &request, sizeof(request));
+  ipv6_mreq request{};
+  request.ipv6mr_multiaddr = group.ipv6_bytes();
+  request.ipv6mr_interface = index;
+  if (const int error = set(fd, IPPROTO_IPV6, IPV6_JOIN_GROUP, &request, sizeof(request));
+      error != 0)
+    return error;
+  if (const int error = set(fd, IPPROTO_IPV6, IPV6_MULTICAST_ALL, &NO, sizeof(NO)); error != 0)
+    return error;
+  if (index == 0) return 0;
+  // For IPv6, Linux (6.18) compares the group with those of the socket, but not the interface. This
+  // requires CAP_NET_RAW before Linux 5.7; without it, the group is received as it was there.
+  const int error = set(fd, SOL_SOCKET, SO_BINDTOIFINDEX, &index, sizeof(index));
+  return error == EPERM ? 0 : error;
 }
 
 int send_to_groups_through(int fd, int family, unsigned index) noexcept {

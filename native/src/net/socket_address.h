@@ -81,7 +81,8 @@ class SocketAddress {
 /// Error INVALID_PARAMETER for an interface that this host does not have.
 unsigned multicast_interface(const SocketAddress& group, const std::string& address);
 
-/// Receive packets to `group`. Returns 0 or an errno.
+/// Receive packets to `group` that arrive on the interface `index` (0: that of the route), and on
+/// no other interface where a program of this host has joined it. Returns 0 or an errno.
 int join_group(int fd, const SocketAddress& group, unsigned index) noexcept;
 
 /// Send to groups through the interface `index` instead of that of the route. Returns 0 or an

@@ -106,7 +106,7 @@ TunnelHeaders read_tunnel(const std::uint8_t* frame, std::uint32_t captured,
   if (captured < ETHERNET_SIZE) return headers;
   std::uint32_t at = ETHERNET_SIZE;
   std::uint16_t eth_type = load_be16(frame + ETHERNET_SIZE - 2);
-  headers.tags = static_cast<std::uint8_t>(skip_vlan_tags(frame, captured, at, eth_type));
+  headers.tags = skip_vlan_tags(frame, captured, at, eth_type).vlans;
   Ipv4Header ip;
   // Later fragments do not contain the headers of the tunnel.
   if (eth_type != ETHERTYPE_IPV4 || !ip.parse(frame + at, captured - at) || !ip.first_fragment())

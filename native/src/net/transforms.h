@@ -86,7 +86,7 @@ inline std::uint8_t* take_off(std::uint8_t* frame, const Remains& remains) noexc
 struct TunnelHeaders {
   /// NONE: no tunnel. NVGRE is GRE with Ethernet frames, a key and no other option.
   TunnelType type{TunnelType::NONE};
-  /// Number of VLAN tags before them.
+  /// Number of VLAN tags before them, without priority tags.
   std::uint8_t tags{0};
   /// Whether the packet in the tunnel is complete: no fragment, and all lengths fit. If not,
   /// `inner` is undefined.

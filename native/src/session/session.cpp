@@ -113,8 +113,10 @@ void log_warnings(const ConfigReport& report, const NetworkConfig& config) {
 Burst* Rotation::receive() {
   const std::size_t n = queues.size();
   const std::size_t first = next.load(std::memory_order_relaxed);
+  const bool all_recorded = std::ranges::all_of(queues, &RxQueue::recorded);
   for (std::size_t k = 0; k < n; ++k) {
     const std::size_t i = (first + k) % n;
+    if (queues[i]->recorded() && !all_recorded) continue;
     const auto turn = [&] { next.store(i + 1, std::memory_order_relaxed); };
     try {
       Burst* burst = queues[i]->receive();

@@ -24,7 +24,8 @@ struct SessionSnapshot;
 
 /// Receive queues in rotation: the next search starts after the queue that last had data.
 struct Rotation {
-  /// Return a burst of any of the queues, or null.
+  /// Return a burst of any of the queues that no recorder owns, or null. Throws like
+  /// RxQueue::receive, for recorders only if they own all.
   Burst* receive();
 
   std::vector<RxQueue*> queues;

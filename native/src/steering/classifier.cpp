@@ -55,7 +55,7 @@ Program::Program(const InterfaceConfig& config, std::span<const Ranked> flows,
     rules_.push_back({ids.empty() ? flow->action_.id_ : ids.front(),
                       static_cast<std::uint16_t>(ids.size()),
                       static_cast<std::uint32_t>(queues_.size()), flow->id_, position,
-                      Tunnels::has(*flow) ? 0 : tags_of(*flow)});
+                      !Tunnels::has(*flow) && tags_of(*flow) > 0});
     queues_.insert(queues_.end(), ids.begin(), ids.end());
     num_positions_ = std::max<std::size_t>(num_positions_, position + 1U);
   }
@@ -85,9 +85,9 @@ Verdict Program::classify(const PacketView& packet) const noexcept {
   if (rank == NO_FLOW) return unmatched_;
   const Rule& rule = rules_[rank];
   Verdict verdict{true, queue_of(rule, packet.key), rule.flow, rule.position};
-  if (rule.tags > 0) {
+  if (rule.untags) {
     verdict.transformed = true;
-    verdict.remains = without_tags(packet.bytes.data(), packet.length, rule.tags);
+    verdict.remains = without_tags(packet.bytes.data(), packet.length, packet.key.tags.all);
   }
   return verdict;
 }

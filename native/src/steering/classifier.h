@@ -49,9 +49,10 @@ struct Ranked {
 };
 
 /// The compiled flows of one interface, in order: the first one that matches is used. A flow
-/// matches frames with as many VLAN tags as it has vlan_pop actions, and, with a tunnel, the packet
-/// inside. If a flow has several queues, the Toeplitz hash of addresses and ports selects one.
-/// Unmatched packets go to the interface's first queue with flow id 0, unless flow_isolation is set
+/// matches frames with as many VLAN tags (priority tags do not count) as it has vlan_pop actions,
+/// and, with a tunnel, the packet inside. If a flow has several queues, the Toeplitz hash of
+/// addresses and ports selects one. Unmatched packets go to the interface's first queue with flow
+/// id 0, unless flow_isolation is set
 /// (`matched` is then false and the caller counts the packet as filtered).
 class Program {
  public:
@@ -81,8 +82,9 @@ class Program {
     std::uint32_t first_queue;
     FlowId flow;
     std::uint16_t position;
-    /// Number of VLAN tags to remove, for flows without a tunnel.
-    unsigned tags;
+    /// Whether VLAN tags are removed, for flows without a tunnel: all, because it matches only
+    /// packets with exactly these.
+    bool untags;
   };
   [[nodiscard]] std::uint16_t queue_of(const Rule& rule, const PacketKey& key) const noexcept;
 

@@ -19,7 +19,7 @@ std::string named(const FlowConfig& flow) {
 }
 
 const char* describe(FlowMatchType type) {
-  if (type == FlowMatchType::IPV4_UDP) return "UDP/IPv4";
+  if (type == FlowMatchType::IPV4_UDP) return "UDP";
   return type == FlowMatchType::FLEX_ITEM ? "flex item" : "eCPRI";
 }
 

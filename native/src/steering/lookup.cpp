@@ -197,10 +197,10 @@ void Lookup::finish() {
 [[gnu::always_inline]] inline bool Lookup::bits_of(const Kind& kind, const PacketView& packet,
                                                    Bits& bits) noexcept {
   const PacketKey& key = packet.key;
-  bits = {at(key.tags, TAGS_AT), 0};
+  bits = {at(key.tags.vlans, TAGS_AT), 0};
   switch (kind.type) {
     case FlowMatchType::IPV4_UDP:
-      if (!key.ipv4_udp && !key.ipv6_udp) return false;
+      if (!key.udp()) return false;
       bits.low |= at(key.udp_src, UDP_SRC_AT) | at(key.udp_dst, UDP_DST_AT) | key.ipv4_len;
       bits.high = at(key.ipv4_src, IPV4_SRC_AT) | key.ipv4_dst;
       return true;
@@ -213,8 +213,7 @@ void Lookup::finish() {
       break;
   }
   const std::uint32_t place = key.payload_at + kind.offset;
-  if (!key.ipv4_udp || key.udp_dst != kind.udp_dst ||
-      place + sizeof(std::uint32_t) > key.payload_end)
+  if (!key.udp() || key.udp_dst != kind.udp_dst || place + sizeof(std::uint32_t) > key.payload_end)
     return false;
   bits.low |= load_be32(packet.bytes.data() + place);
   return true;

@@ -26,7 +26,7 @@ inline constexpr std::uint16_t NO_FLOW = std::numeric_limits<std::uint16_t>::max
 class Lookup {
  public:
   /// `match`: addresses in network byte order, as configured. A rule matches packets with exactly
-  /// `tags` VLAN tags. `items`: the flex items of the interface.
+  /// `tags` VLAN tags, besides priority tags. `items`: the flex items of the interface.
   ///
   /// Returns the position of the first earlier rule that matches all packets of this one; this one
   /// is then left out.

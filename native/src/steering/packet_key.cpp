@@ -8,6 +8,15 @@ namespace daqiri::steering {
 
 namespace {
 
+/// `at`: the UDP header; `end`: that of the IP packet.
+void read_udp(const std::uint8_t* frame, std::uint32_t at, std::uint32_t end,
+              PacketKey& key) noexcept {
+  key.udp_src = load_be16(frame + at);
+  key.udp_dst = load_be16(frame + at + 2);
+  key.payload_at = at + UDP_SIZE;
+  key.payload_end = end;
+}
+
 void read_ipv4(const std::uint8_t* frame, std::uint32_t length, std::uint32_t at,
                PacketKey& key) noexcept {
   Ipv4Header ip;
@@ -16,16 +25,24 @@ void read_ipv4(const std::uint8_t* frame, std::uint32_t length, std::uint32_t at
   // header: a header segment contains headers only.
   const std::uint32_t headers = ip.size + UDP_SIZE;
   if (!ip.first_fragment() || ip.length < headers || length - at < headers) return;
-  const std::uint8_t* udp = frame + at + ip.size;
   key.ipv4_udp = true;
   key.ipv4_len = ip.length;
   key.ipv4_src = ip.source;
   key.ipv4_dst = ip.destination;
-  key.udp_src = load_be16(udp);
-  key.udp_dst = load_be16(udp + 2);
-  key.payload_at = at + headers;
   // Excludes padding after the packet, and truncated bytes.
-  key.payload_end = at + std::min<std::uint32_t>(ip.length, length - at);
+  read_udp(frame, at + ip.size, at + std::min<std::uint32_t>(ip.length, length - at), key);
+}
+
+// Not inlined, because it would slow down IPv4.
+[[gnu::noinline]] void read_ipv6(const std::uint8_t* frame, std::uint32_t length, std::uint32_t at,
+                                 PacketKey& key) noexcept {
+  Ipv6Header ip;
+  if (!ip.parse(frame + at, length - at) || !ip.has_payload || ip.protocol != PROTOCOL_UDP) return;
+  const std::uint32_t headers = ip.size + UDP_SIZE;
+  const std::uint32_t ip_length = IPV6_SIZE + ip.length;
+  if (ip.size > MOST_IP_BYTES || ip_length < headers || length - at < headers) return;
+  key.ipv6_udp = true;
+  read_udp(frame, at + ip.size, at + std::min(ip_length, length - at), key);
 }
 
 /// eCPRI Specification V2.0: the common header (revision, type, size), then the message.
@@ -56,8 +73,9 @@ PacketKey parse_frame(const std::uint8_t* frame, std::uint32_t length) noexcept 
 PacketKey parse_frame(const std::uint8_t* frame, std::uint32_t length, std::uint32_t at,
                       std::uint16_t eth_type) noexcept {
   PacketKey key;
-  key.tags = static_cast<std::uint8_t>(skip_vlan_tags(frame, length, at, eth_type));
+  key.tags = skip_vlan_tags(frame, length, at, eth_type);
   if (eth_type == ETHERTYPE_IPV4) read_ipv4(frame, length, at, key);
+  if (eth_type == ETHERTYPE_IPV6) read_ipv6(frame, length, at, key);
   if (eth_type == ETHERTYPE_ECPRI) read_ecpri(frame, length, at, key);
   return key;
 }

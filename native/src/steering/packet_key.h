@@ -11,7 +11,7 @@ namespace daqiri::steering {
 /// Numbers are in host byte order.
 struct PacketKey {
   bool ipv4_udp{false};
-  /// UDP over IPv6: only rules without IPv4 fields match.
+  /// UDP over IPv6; the IPv4 fields are 0, which no rule requires.
   bool ipv6_udp{false};
   std::uint16_t udp_src{0};
   std::uint16_t udp_dst{0};
@@ -19,7 +19,7 @@ struct PacketKey {
   std::uint32_t ipv4_src{0};
   std::uint32_t ipv4_dst{0};
   /// VLAN tags before the headers.
-  std::uint8_t tags{0};
+  VlanTags tags{};
   /// eCPRI after its EtherType; the id is set for messages that have one.
   bool ecpri{false};
   bool ecpri_has_id{false};
@@ -28,13 +28,19 @@ struct PacketKey {
   /// Offset of the UDP payload in the frame, and the end of the available part.
   std::uint32_t payload_at{0};
   std::uint32_t payload_end{0};
+
+  [[nodiscard]] bool udp() const noexcept { return ipv4_udp || ipv6_udp; }
 };
 
-/// Longest part of a frame that rules can match: headers of a tunnel, then Ethernet, VLAN tags, the
-/// longest IPv4 header, UDP, the last flex item.
-inline constexpr std::uint32_t MOST_KEY_BYTES = MOST_TUNNEL_BYTES + 14 + 4 * 4 + 60 + 8 + 32;
+/// Longest IP header before UDP: IPv6 with 88 bytes of extension headers; IPv4 is shorter.
+inline constexpr std::uint32_t MOST_IP_BYTES = 128;
+/// Longest part of a frame that rules can match: headers of a tunnel, then Ethernet, VLAN tags, IP,
+/// UDP, the last flex item.
+inline constexpr std::uint32_t MOST_KEY_BYTES = MOST_TUNNEL_BYTES + ETHERNET_SIZE +
+                                                MOST_VLAN_TAGS * VLAN_TAG_SIZE + MOST_IP_BYTES +
+                                                UDP_SIZE + 32;
 
-/// Key of an Ethernet frame with IPv4/UDP (except later fragments) or eCPRI, after VLAN tags; other
+/// Key of an Ethernet frame with UDP (except later fragments) or eCPRI, after VLAN tags; other
 /// frames have no key. `frame` may be the beginning of a frame only. No byte after `length` is
 /// read.
 PacketKey parse_frame(const std::uint8_t* frame, std::uint32_t length) noexcept;

@@ -130,10 +130,9 @@ Tunnels::Found Tunnels::find(const PacketView& packet, std::uint16_t before) con
   found.key = key;
   found.remains = headers.inner;
   // Remove all tags: flows match only packets with exactly the tags that they remove.
-  for (unsigned tag = 0; tag < key.tags; ++tag) {
-    found.remains.payload += VLAN_TAG_SIZE;
-    found.remains.eth_type = load_be16(frame + found.remains.payload - 2);
-  }
+  if (key.tags.vlans == 0) return found;
+  found.remains.payload += key.tags.all * VLAN_TAG_SIZE;
+  found.remains.eth_type = load_be16(frame + found.remains.payload - 2);
   return found;
 }
 

@@ -241,15 +241,23 @@ void gather_rows(const std::uint8_t* data, const std::int64_t* offsets,
 
 // --- pcapng
 
+/// Where a pcapng file ends.
+struct PcapngEnd {
+  /// Offset after the last whole block.
+  std::uint64_t whole_bytes{0};
+  /// Bytes after it, which are no whole block because the writer ended, or zeros of a crash.
+  std::uint64_t torn_bytes{0};
+};
+
 /// Converts a pcapng file to a classic one in nanoseconds, step by step: from the open file `from`,
 /// from its beginning, to the open, empty file `to`. `name` is used in errors. Throws Error
 /// NOT_SUPPORTED without libpcap, INVALID_PARAMETER with libpcap's message.
 ///
-/// Call the result until it returns false. Each call takes some milliseconds. It throws Error
-/// INVALID_PARAMETER, with the position, for a damaged file, and GENERIC_FAILURE if `to` cannot be
-/// written.
+/// Call the result until it returns false; `end` is then set. Each call takes some milliseconds. It
+/// throws Error INVALID_PARAMETER, with the position, for a file that is damaged before its end,
+/// and GENERIC_FAILURE if `to` cannot be written.
 ///
 /// libpcap is loaded when the first such file is opened, so that other programs run without it.
-std::function<bool()> pcapng_conversion(int from, int to, const std::string& name);
+std::function<bool()> pcapng_conversion(int from, int to, const std::string& name, PcapngEnd& end);
 
 }  // namespace daqiri

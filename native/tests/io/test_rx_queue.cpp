@@ -502,5 +502,11 @@ TEST_CASE("nobody takes a burst once a recorder owns the queue", "[io]") {
   taken_when_attached = bench.queue->counters().delivered.value;
   consumer.join();
   CHECK(bench.queue->counters().delivered == taken_when_attached);
+  const std::string refusal =
+      "receive queue 'rx0' is being recorded to /tmp/capture_*, and each packet is delivered once; "
+      "stop that recorder first";
+  CHECK_THROWS_WITH(bench.queue->receive(), refusal);
+  CHECK_THROWS_WITH(bench.queue->receive_from(1), refusal);
+  CHECK_THROWS_WITH(bench.queue->receive_unrecorded(0), refusal);
   bench.queue->detach_recorder();
 }

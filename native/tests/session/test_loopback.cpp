@@ -273,3 +273,31 @@ TEST_CASE("What the build cannot do is refused with a reason", "[session]") {
   config.ifs_[0].address_ = "0000:03:00.0";
   refused(config, Status::NOT_SUPPORTED, "engine 'dpdk' is not part of this build");
 }
+
+TEST_CASE("a queue that a recorder reads cannot be read beside it", "[session]") {
+  const auto session = Session::open(loopback_config());
+  RxQueue& recorded = session->rx_queue(0, 0);
+  recorded.attach_recorder("data/capture");
+  REQUIRE(send_frames(session->tx_queue(0, 0), 5000, 0, 10));
+  REQUIRE(send_frames(session->tx_queue(0, 0), 5001, 10, 10));
+  const std::string refusal =
+      "receive queue 'rx0' is being recorded to data/capture_*, and each packet is delivered once; "
+      "stop that recorder first";
+  CHECK_THROWS_WITH(recorded.receive(), refusal);
+  // Other queues can be read, also by a search of all.
+  std::uint32_t received = 0;
+  const std::uint64_t end = monotonic_ns() + 10'000'000'000;
+  while (received < 10 && monotonic_ns() < end) {
+    Burst* burst = session->any_rx_queue(0).receive();
+    if (burst == nullptr) continue;
+    CHECK(number_of(*burst, 0) >= 10);
+    received += burst->num_packets();
+    burst->release();
+  }
+  CHECK(received == 10);
+  session->rx_queue(0, 1).attach_recorder("data/other");
+  CHECK_THROWS_WITH(session->any_rx_queue().receive(), Catch::Contains("is being recorded to"));
+  session->rx_queue(0, 1).detach_recorder();
+  recorded.detach_recorder();
+  CHECK(receive_numbers(recorded, 10).size() == 10);
+}

@@ -226,6 +226,7 @@ TEST_CASE("a recorder and frames of the same packets", "[session]") {
   reorder::RunningPlan& plan = session->reorder_plans(0).front();
   plan.attach("another test");
   CHECK_THROWS_WITH(plan.attach("a third"), Catch::Contains("go to another test"));
+  rx.detach_recorder();
   CHECK(rx.receive() == nullptr);
   for (int i = 0; i < 2; ++i) {
     Burst* burst = plan.pop();
@@ -234,7 +235,6 @@ TEST_CASE("a recorder and frames of the same packets", "[session]") {
   }
   CHECK(plan.pop() == nullptr);
   plan.detach();
-  rx.detach_recorder();
   CHECK(balanced(rx.counters()));
 }
 

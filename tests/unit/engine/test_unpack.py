@@ -1,6 +1,7 @@
 """Captures that are not plain classic pcap: compressed, pcapng, damaged."""
 
 import gzip
+import re
 import shutil
 import struct
 import subprocess
@@ -14,6 +15,7 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from daqiri_ophyd.cli._pcap_file import examine, repair
 from daqiri_ophyd.engine import (
     DaqiriError,
     GenericFailureError,
@@ -40,11 +42,15 @@ def block(kind: int, body: bytes) -> bytes:
     return struct.pack("<II", kind, size) + body + struct.pack("<I", size)
 
 
+def interface(link_type: int = 1, snap_length: int = 262144) -> bytes:
+    resolution = struct.pack("<HHBxxxHH", 9, 1, 9, 0, 0)
+    return block(1, struct.pack("<HHI", link_type, 0, snap_length) + resolution)
+
+
 def pcapng(packets: list[bytes] = PACKETS, link_types: tuple[int, ...] = (1,)) -> bytes:
     """Section header, an interface per link type in ns, packets on the last one."""
     out = [block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))]
-    resolution = struct.pack("<HHBxxxHH", 9, 1, 9, 0, 0)
-    out += [block(1, struct.pack("<HHI", kind, 0, 262144) + resolution) for kind in link_types]
+    out += [interface(kind) for kind in link_types]
     for time, packet in zip(TIMES, packets, strict=False):
         size = len(packet)
         header = struct.pack(
@@ -132,21 +138,114 @@ def test_damaged_compression_names_file_and_place(tmp_path: Path, pack, damage: 
         PcapFile(path)
 
 
-def test_a_pcapng_file_cut_within_a_packet(tmp_path: Path) -> None:
-    path = tmp_path / "cut.pcapng"
-    path.write_bytes(pcapng()[:-500])
+HEAD = len(pcapng([]))
+# Offset after each packet's block.
+ENDS = [len(pcapng(PACKETS[:n])) for n in range(len(PACKETS) + 1)]
+
+
+@pytest.mark.parametrize(
+    "size", [ENDS[-1] - 500, ENDS[-1] - 1, ENDS[-2] + 1, ENDS[-2] + 8, ENDS[5] + 11, HEAD + 3]
+)
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_torn_pcapng_file_is_read_up_to_the_tear(tmp_path: Path, pack, size: int) -> None:
+    path, copy = tmp_path / "cut.pcapng", tmp_path / "copy.pcap"
+    path.write_bytes(pack(pcapng()[:size]))
+    count = sum(end <= size for end in ENDS) - 1
+    with PcapFile(path) as pcap:
+        assert [view.tobytes() for view in pcap] == PACKETS[:count]
+        assert pcap.timestamps.tolist() == TIMES[:count]
+        assert (pcap.whole_bytes, pcap.torn_bytes) == (ENDS[count], size - ENDS[count])
+    found = examine(path)
+    torn = f"the block at byte {ENDS[count]} is torn: only {size - ENDS[count]:,} bytes of it exist"
+    assert (found.code, found.problems, found.needs_copy) == (1, [torn], True)
+    with pytest.raises(ValueError, match="give --output to repair a copy"):
+        repair(path, None)
+    assert repair(path, copy) == [f"{count:,} whole packets written to {copy}", f"left out: {torn}"]
+    assert examine(copy).problems == []
+    with PcapFile(copy) as pcap:
+        assert [view.tobytes() for view in pcap] == PACKETS[:count]
+        assert pcap.timestamps.tolist() == TIMES[:count]
+
+
+def test_a_whole_pcapng_file_is_sound(tmp_path: Path) -> None:
+    path = tmp_path / "whole.pcapng"
+    path.write_bytes(pcapng())
+    with PcapFile(path) as pcap:
+        assert (pcap.whole_bytes, pcap.torn_bytes) == (ENDS[-1], 0)
+    assert examine(path).problems == []
+
+
+@pytest.mark.parametrize("zeros", [1, 8, 5000, 100_003])
+def test_zeros_that_a_crash_left_after_pcapng_blocks(tmp_path: Path, zeros: int) -> None:
+    path = tmp_path / "zeros.pcapng"
+    path.write_bytes(pcapng() + bytes(zeros))
+    with PcapFile(path) as pcap:
+        assert [view.tobytes() for view in pcap] == PACKETS
+        assert (pcap.whole_bytes, pcap.torn_bytes) == (ENDS[-1], zeros)
+
+
+def test_a_torn_pcapng_file_of_the_other_byte_order(tmp_path: Path) -> None:
+    def big(kind: int, body: bytes) -> bytes:
+        size = 12 + len(body)
+        return struct.pack(">II", kind, size) + body + struct.pack(">I", size)
+
+    path = tmp_path / "big.pcapng"
+    packet = big(6, struct.pack(">IIIII", 0, 0, 1000, 60, 60) + bytes(60))
+    head = big(0x0A0D0D0A, struct.pack(">IHHq", 0x1A2B3C4D, 1, 0, -1))
+    head += big(1, struct.pack(">HHI", 1, 0, 0))
+    path.write_bytes(head + 10 * packet + packet[:-7])
+    with PcapFile(path) as pcap:
+        assert len(pcap) == 10
+        assert (pcap.whole_bytes, pcap.torn_bytes) == (len(head) + 10 * 92, 85)
+
+
+def test_pcapng_damaged_before_its_end(tmp_path: Path) -> None:
+    path, saved = tmp_path / "damaged.pcapng", tmp_path / "saved.pcap"
+    content = bytearray(pcapng())
+    content[ENDS[100] + 4 : ENDS[100] + 8] = struct.pack("<I", 3)
+    path.write_bytes(content)
     with pytest.raises(
         InvalidParameterError,
-        match=r"cut.pcapng: libpcap reports: .*near byte \d+, after \d+ packets.*editcap",
+        match=r"damaged.pcapng: libpcap reports: .*near byte \d+, after 100 packets.*"
+        r"editcap -F nsecpcap IN OUT",
     ):
         PcapFile(path)
+    subprocess.run(["editcap", "-F", "nsecpcap", path, saved], capture_output=True)
+    with PcapFile(saved) as pcap:
+        assert [view.tobytes() for view in pcap] == PACKETS[:100]
 
 
-def test_a_pcapng_file_of_several_link_types(tmp_path: Path) -> None:
-    path = tmp_path / "two.pcapng"
-    path.write_bytes(pcapng(link_types=(101, 1)))
-    with pytest.raises(InvalidParameterError, match=r"libpcap reports: .*type 1 .*tshark"):
+def remedy_of(path: Path) -> list[list[str]]:
+    """The commands of the message about a file."""
+    with pytest.raises(InvalidParameterError, match="libpcap reports: ") as raised:
         PcapFile(path)
+    text = str(raised.value).split("packets); ")[1]
+    return [command.split() for command in re.findall(r"(?:tshark|editcap) [^,(]*", text)]
+
+
+def test_the_remedy_for_several_link_types_works(tmp_path: Path) -> None:
+    path = tmp_path / "two.pcapng"
+    one = struct.pack("<IIIII", 1, 0, 0, 60, 60) + bytes(60)
+    path.write_bytes(pcapng() + interface(113) + block(6, one))
+    commands = remedy_of(path)
+    names = {"IN": path, "ONE.pcapng": tmp_path / "one.pcapng", "OUT": tmp_path / "out.pcap"}
+    assert [command[0] for command in commands] == ["tshark", "editcap"]
+    for command in commands:
+        full = [str(names.get(word, word)) for word in command]
+        subprocess.run(full, check=True, capture_output=True)
+    assert_reads(names["OUT"], ())
+
+
+def test_the_remedy_for_several_snap_lengths_works(tmp_path: Path) -> None:
+    path, out = tmp_path / "two.pcapng", tmp_path / "out.pcap"
+    more = struct.pack("<IIIII", 1, TIMES[-1] >> 32, TIMES[-1] & 0xFFFFFFFF, 60, 60) + bytes(60)
+    path.write_bytes(pcapng() + interface(1, 100) + block(6, more))
+    (command,) = remedy_of(path)
+    names = {"IN": path, "OUT": out}
+    full = [str(names.get(word, word)) for word in command]
+    subprocess.run(full, check=True, capture_output=True)
+    with PcapFile(out) as pcap:
+        assert [view.tobytes() for view in pcap] == [*PACKETS, bytes(60)]
 
 
 def test_no_room_to_unpack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -174,6 +174,42 @@ void test_group(Assembler& code, const XdpMaps& maps, const XdpFilter::Group& gr
   code.place(next);
 }
 
+/// Moves R2 from an IPv6 header to that of UDP, and jumps to `udp`. The IPv4 fields become 0, which
+/// no group contains.
+void skip_ipv6(Assembler& code, Label udp, Label take, Label pass) {
+  constexpr auto NEXT = R5;
+  for (const std::int16_t field : {IPV4_LEN, IPV4_SRC, IPV4_DST})
+    code.store_value(BPF_W, STACK, field, 0);
+  code.jump_unless_bytes(R2, IPV6_SIZE, take);
+  code.load(BPF_B, NEXT, R2, 6);
+  code.compute(BPF_ADD, R2, IPV6_SIZE);
+  for (unsigned i = 0; i < MOST_IPV6_EXTENSIONS; ++i) {
+    const Label options = code.label();
+    const Label next = code.label();
+    code.jump_if(BPF_JEQ, NEXT, PROTOCOL_UDP, udp);
+    for (const std::uint8_t kind : IPV6_OPTIONS) code.jump_if(BPF_JEQ, NEXT, kind, options);
+    code.jump_if(BPF_JNE, NEXT, IPV6_FRAGMENT, pass);
+    code.jump_unless_bytes(R2, IPV6_EXTENSION_SIZE, take);
+    // Only the first fragment contains the UDP header.
+    code.load(BPF_H, R4, R2, 2);
+    code.compute(BPF_AND, R4, htons(0xFFF8));
+    code.jump_if(BPF_JNE, R4, 0, pass);
+    code.load(BPF_B, NEXT, R2, 0);
+    code.compute(BPF_ADD, R2, IPV6_EXTENSION_SIZE);
+    code.jump(next);
+    code.place(options);
+    code.jump_unless_bytes(R2, IPV6_EXTENSION_SIZE, take);
+    code.load(BPF_B, NEXT, R2, 0);
+    code.load(BPF_B, R4, R2, 1);
+    code.compute(BPF_ADD, R4, 1);
+    code.compute(BPF_LSH, R4, 3);
+    code.compute_with(BPF_ADD, R2, R4);
+    code.place(next);
+  }
+  code.jump_if(BPF_JEQ, NEXT, PROTOCOL_UDP, udp);
+  code.jump(pass);
+}
+
 /// Parses headers like steering::parse_frame. A frame that ends within them is taken, because the
 /// rest may be in another fragment.
 void test_frame(Assembler& code, const XdpFilter& filter, const XdpMaps& maps, Label take,
@@ -194,8 +230,13 @@ void test_frame(Assembler& code, const XdpFilter& filter, const XdpMaps& maps, L
     code.place(tag);
     code.jump_unless_bytes(R2, VLAN_TAG_SIZE, take);
     code.load(BPF_H, ETHERTYPE, R2, 2);
+    code.load(BPF_H, R4, R2, 0);
     code.compute(BPF_ADD, R2, VLAN_TAG_SIZE);
+    const Label priority = code.label();
+    code.compute(BPF_AND, R4, htons(VLAN_ID));
+    code.jump_if(BPF_JEQ, R4, 0, priority);
     code.compute(BPF_ADD, TAGS, 1);
+    code.place(priority);
   }
   code.place(typed);
 
@@ -209,7 +250,13 @@ void test_frame(Assembler& code, const XdpFilter& filter, const XdpMaps& maps, L
   code.jump(any_tags ? take : pass);
   code.place(not_ecpri);
 
-  code.jump_if(BPF_JNE, ETHERTYPE, htons(ETHERTYPE_IPV4), pass);
+  const Label udp = code.label();
+  const Label ipv4 = code.label();
+  code.jump_if(BPF_JEQ, ETHERTYPE, htons(ETHERTYPE_IPV4), ipv4);
+  code.jump_if(BPF_JNE, ETHERTYPE, htons(ETHERTYPE_IPV6), pass);
+  skip_ipv6(code, udp, take, pass);
+
+  code.place(ipv4);
   code.jump_unless_bytes(R2, IPV4_SIZE, take);
   code.load(BPF_B, R4, R2, 9);
   constexpr std::int32_t PROTOCOL_GRE = 47;
@@ -230,6 +277,8 @@ void test_frame(Assembler& code, const XdpFilter& filter, const XdpMaps& maps, L
   code.compute(BPF_LSH, R4, 2);
   code.jump_if(BPF_JLT, R4, IPV4_SIZE, pass);
   code.compute_with(BPF_ADD, R2, R4);
+
+  code.place(udp);
   code.jump_unless_bytes(R2, UDP_SIZE, take);
   code.load_be16(UDP_SRC, R2, 0);
   code.load_be16(UDP_DST, R2, 2);

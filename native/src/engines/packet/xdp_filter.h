@@ -30,7 +30,7 @@ class XdpFilter {
 
   /// Common properties of the flows in a group.
   struct Group {
-    /// Number of VLAN tags before IPv4 and UDP.
+    /// Number of VLAN tags before IP and UDP, without priority tags.
     int tags{0};
     /// By Field: position of its table; for addresses, the first part of their keys in `addresses`.
     /// NO_TABLE: the field is not restricted.

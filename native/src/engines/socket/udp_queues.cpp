@@ -158,7 +158,7 @@ std::uint32_t UdpReceiver::read(std::uint32_t slots) noexcept {
 // --- UdpReceiver: losses
 
 void UdpReceiver::count_kernel_drops() noexcept {
-  const std::uint32_t drops = socket_.kernel_drops();
+  const std::uint32_t drops = socket_.kernel_drops(kernel_drops_seen_);
   const std::uint32_t more = drops - kernel_drops_seen_;
   if (more == 0) return;
   kernel_drops_seen_ = drops;
@@ -166,6 +166,7 @@ void UdpReceiver::count_kernel_drops() noexcept {
   first_queue().drop(DropReason::KERNEL, more);
   drops_unfinished_ = socket_.counts_arrivals();
   socket_.warn_of_uncounted_drops();
+  socket_.warn_of_wrong_checksums();
 }
 
 void UdpReceiver::count_lost_batches(std::uint64_t arrived) noexcept {
@@ -188,8 +189,9 @@ void UdpReceiver::finish_kernel_drops() noexcept {
 
 void UdpReceiver::close() noexcept {
   slots_.close();
-  if (!drops_unfinished_) return;
-  count_lost_batches(socket_.arrived());
+  // No datagram may have followed those with wrong checksums.
+  count_kernel_drops();
+  if (drops_unfinished_) count_lost_batches(socket_.arrived());
   first_queue().end_pass();
 }
 
@@ -206,7 +208,7 @@ std::uint32_t UdpReceiver::receive() noexcept {
   }
   read_ += packets;
   // After every read that returned datagrams: drops mean that the buffer was full, so that
-  // datagrams follow.
+  // datagrams follow; except those with wrong checksums, which are counted later.
   if (packets > 0) {
     if (!senders_.empty()) peers_.set_latest(number_, senders_.back().peer.address, monotonic_ns());
     count_kernel_drops();

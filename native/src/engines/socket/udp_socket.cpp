@@ -9,8 +9,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstddef>
+#include <cstdio>
 #include <cstring>
 #include <iterator>
 #include <limits>
@@ -18,6 +20,7 @@
 
 #include "engines/socket/sockets.h"
 #include "system/log.h"
+#include "timing/clock.h"
 
 namespace daqiri::sockets {
 
@@ -90,10 +93,12 @@ UdpSocket::UdpSocket(const InterfaceConfig& interface, bool shared) : interface_
   const SocketAddress& shown = remote.given() ? remote : local;
   socket_ = make_socket(shown, Transport::UDP);
   if (!socket_.is_open()) fail(interface_, "make a socket for", shown, errno);
+  before_ = read_udp_statistics(shown.ipv6());
   if (!interface.rx_.queues_.empty()) arrivals_ = count_arrivals(fd());
   bind(interface.address_, shared);
   if (remote.given()) connect(interface.address_, remote);
   local_ = SocketAddress::local_of(fd());
+  uri_ = uri(Transport::UDP, local_);
 }
 
 void UdpSocket::bind(const std::string& network_interface, bool shared) {
@@ -185,12 +190,12 @@ void UdpSocket::discard_reports() const noexcept {
     if (recvmsg(fd(), &header, MSG_ERRQUEUE | MSG_DONTWAIT) < 0) return;
 }
 
-std::uint32_t UdpSocket::kernel_drops() const noexcept {
+std::uint32_t UdpSocket::kernel_drops(std::uint32_t otherwise) const noexcept {
   // SO_RXQ_OVFL has the same count, but reports it only with the next datagram: drops at the end of
   // a burst would not be seen.
   std::uint32_t info[SK_MEMINFO_VARS]{};
   socklen_t length = sizeof(info);
-  if (getsockopt(fd(), SOL_SOCKET, SO_MEMINFO, info, &length) != 0) return 0;
+  if (getsockopt(fd(), SOL_SOCKET, SO_MEMINFO, info, &length) != 0) return otherwise;
   return info[SK_MEMINFO_DROPS];
 }
 
@@ -198,6 +203,29 @@ void UdpSocket::warn_of_uncounted_drops() noexcept {
   if (uncounted_.empty()) return;
   log(LogLevel::WARN, uncounted_, {.interface = interface_, .queue = {}});
   uncounted_.clear();
+}
+
+void UdpSocket::warn_of_wrong_checksums() noexcept {
+  constexpr std::uint64_t SECOND_NS = 1'000'000'000;
+  const std::uint64_t now = monotonic_ns();
+  if (warned_of_checksums_ || (checked_ != 0 && now - checked_ < SECOND_NS)) return;
+  checked_ = now;
+  const UdpStatistics found = read_udp_statistics(local_.ipv6());
+  if (found.wrong_checksum == before_.wrong_checksum) return;
+  warned_of_checksums_ = true;
+  // The poller calls this: a string might throw.
+  std::array<char, 640> text{};
+  std::snprintf(
+      text.data(), text.size(),
+      "interface '%s': the kernel drops datagrams with wrong UDP checksums; those to %s are in the "
+      "counter `kernel`. On this host, %llu had a wrong checksum since it was opened, and %llu "
+      "found "
+      "a full receive buffer. A larger buffer does not help against wrong checksums: check the "
+      "sender, and devices that change packets on their way",
+      interface_.c_str(), uri_.c_str(),
+      static_cast<unsigned long long>(found.wrong_checksum - before_.wrong_checksum),
+      static_cast<unsigned long long>(found.full_buffer - before_.full_buffer));
+  log(LogLevel::WARN, text.data(), {.interface = interface_, .queue = {}});
 }
 
 File claim_address(const std::string& interface, const SocketAddress& address) {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "daqiri/config.h"
+#include "engines/socket/udp_statistics.h"
 #include "net/socket_address.h"
 #include "system/file.h"
 
@@ -69,12 +70,16 @@ class UdpSocket {
   /// Index of the network interface for packets to a group; 0: not set, or no group.
   [[nodiscard]] unsigned multicast_egress() const noexcept { return multicast_egress_; }
   /// Drops of the kernel at this socket since it was made, modulo 2^32: datagrams, but each merged
-  /// batch (UDP_GRO) counts once.
-  [[nodiscard]] std::uint32_t kernel_drops() const noexcept;
+  /// batch (UDP_GRO) counts once. Datagrams with a wrong checksum are contained. `otherwise`: the
+  /// result if the socket is closed.
+  [[nodiscard]] std::uint32_t kernel_drops(std::uint32_t otherwise) const noexcept;
   /// Whether `arrived` is available.
   [[nodiscard]] bool counts_arrivals() const noexcept { return arrivals_ != nullptr; }
   /// If arrivals are not counted, log once that more may have been lost than `kernel_drops` shows.
   void warn_of_uncounted_drops() noexcept;
+  /// If datagrams had wrong checksums since the socket was made, log that once. Call after drops;
+  /// reads the kernel's statistics at most once a second.
+  void warn_of_wrong_checksums() noexcept;
   /// Datagrams that have arrived since the socket was made, including dropped ones.
   [[nodiscard]] std::uint64_t arrived() const noexcept {
     return std::atomic_ref(*arrivals_).load(std::memory_order_acquire) - foreign_;
@@ -91,6 +96,13 @@ class UdpSocket {
   std::string uncounted_;
   bool reports_{false};
   UdpArrivals arrivals_;
+  /// Of `local_`.
+  std::string uri_;
+  /// When the socket was made.
+  UdpStatistics before_;
+  bool warned_of_checksums_{false};
+  /// Time of the last reading of statistics (CLOCK_MONOTONIC ns).
+  std::uint64_t checked_{0};
   /// Datagrams of other senders, discarded before the client was connected.
   std::uint64_t foreign_{0};
   SocketAddress local_;

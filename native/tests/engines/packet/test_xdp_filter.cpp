@@ -105,6 +105,55 @@ TEST_CASE("what no flow matches stays with the kernel", "[packet][xdp]") {
   CHECK_FALSE(takes(*program, ecpri_frame(0, 1)));
 }
 
+TEST_CASE("priority tags do not count, and IPv6 is taken by ports", "[packet][xdp]") {
+  FlowMatch host = to_port(6000);
+  host.ipv4_src_ = htonl(0x0A000001);
+  FlowMatch length = to_port(7000);
+  length.ipv4_len_ = 38;
+  const auto program = load(isolated({to_port(5000), host, length}));
+  if (!program) return;
+  CHECK(takes(*program, tagged_with_ids(with_ports(1, 5000), {0})));
+  CHECK(takes(*program, tagged_with_ids(with_ports(1, 5000), {0, 0, 0, 0})));
+  CHECK_FALSE(takes(*program, tagged_with_ids(with_ports(1, 5000), {0, 1})));
+  CHECK_FALSE(takes(*program, tagged_with_ids(with_ports(1, 4999), {0})));
+  const auto over_ipv6 = [](std::uint16_t port, const std::vector<Ipv6Extension>& extensions = {}) {
+    FrameFields fields;
+    fields.udp_dst = port;
+    return make_ipv6_frame(fields, extensions);
+  };
+  CHECK(takes(*program, over_ipv6(5000)));
+  CHECK(takes(*program, tagged_with_ids(over_ipv6(5000), {0})));
+  CHECK_FALSE(takes(*program, over_ipv6(4999)));
+  CHECK_FALSE(takes(*program, over_ipv6(6000)));
+  CHECK_FALSE(takes(*program, over_ipv6(7000)));
+  CHECK(takes(*program, over_ipv6(5000, std::vector<Ipv6Extension>(8, Ipv6Extension{60}))));
+  CHECK_FALSE(takes(*program, over_ipv6(5000, std::vector<Ipv6Extension>(9, Ipv6Extension{60}))));
+  CHECK(takes(*program, over_ipv6(5000, {{0, 2}, {44, 0, 1}, {43}})));
+  CHECK_FALSE(takes(*program, over_ipv6(5000, {{44, 0, 8}})));
+  FrameFields tcp;
+  tcp.udp_dst = 5000;
+  tcp.protocol = 6;
+  CHECK_FALSE(takes(*program, make_ipv6_frame(tcp)));
+}
+
+TEST_CASE("the kernel accepts the program for flows of all kinds", "[packet][xdp]") {
+  RxConfig config = isolated(std::vector<FlowMatch>(5U * 32U));
+  for (std::size_t i = 0; i < config.flows_.size(); ++i) {
+    FlowConfig& flow = config.flows_[i];
+    const std::size_t fields = i % 32;
+    if ((fields & 1U) != 0) flow.match_.udp_src_ = 1;
+    if ((fields & 2U) != 0) flow.match_.udp_dst_ = 2;
+    if ((fields & 4U) != 0) flow.match_.ipv4_len_ = 38;
+    if ((fields & 8U) != 0) flow.match_.ipv4_src_ = htonl(1);
+    if ((fields & 16U) != 0) flow.match_.ipv4_dst_ = htonl(2);
+    flow.actions_.resize(1 + i / 32);
+    for (std::size_t tag = 0; tag < i / 32; ++tag) flow.actions_[tag].type_ = FlowType::VLAN_POP;
+  }
+  const auto program = load(config);
+  if (!program) return;
+  CHECK(takes(*program, tagged(with_ports(1, 2), std::vector<std::uint16_t>(4, 0x8100))));
+}
+
 TEST_CASE("fields of one flow hold together", "[packet][xdp]") {
   FlowMatch match = to_port(5000);
   match.udp_src_ = 4000;
@@ -219,8 +268,18 @@ TEST_CASE("no packet of a flow is left to the kernel", "[packet][xdp]") {
       fields.src = 1U + upto(4);
       fields.dst = 1U + upto(4);
       fields.header_words = static_cast<std::uint8_t>(5 + upto(2));
-      std::vector<std::uint8_t> frame = upto(8) == 0 ? ecpri_frame(0, 1) : make_frame(fields);
-      frame = tagged(frame, std::vector<std::uint16_t>(upto(4), 0x8100));
+      constexpr std::uint8_t KINDS[] = {0, 43, 44, 60};
+      std::vector<Ipv6Extension> extensions(upto(3) == 0 ? upto(10) : 0U);
+      for (Ipv6Extension& extension : extensions) {
+        extension = {KINDS[upto(4)], static_cast<std::uint8_t>(upto(2)),
+                     static_cast<std::uint16_t>(upto(8) == 0 ? 8 + upto(2) : upto(2))};
+      }
+      std::vector<std::uint8_t> frame = upto(8) == 0   ? ecpri_frame(0, 1)
+                                        : upto(3) == 0 ? make_ipv6_frame(fields, extensions)
+                                                       : make_frame(fields);
+      std::vector<std::uint16_t> ids(upto(4));
+      for (std::uint16_t& id : ids) id = static_cast<std::uint16_t>(upto(2) * 100);
+      frame = tagged_with_ids(frame, ids);
       // Truncate the frame, or corrupt a byte.
       if (upto(6) == 0) frame.resize(std::max<std::size_t>(14, upto(70)));
       if (upto(6) == 0) frame[12 + upto(static_cast<std::uint32_t>(frame.size() - 12))] = 0x45;
