@@ -250,7 +250,7 @@ std::uint32_t XdpRing::take_drops() noexcept {
 }
 
 int XdpRing::balance() noexcept {
-  if (sockets_.size() == 1) return -1;
+  if (sockets_.size() == 1 || stopped_) return -1;
   for (const auto& socket : sockets_) arrived_[socket->queue()] = socket->take_arrived();
   shares_.update(arrived_, monotonic_ns());
   for (const auto& socket : sockets_) socket->refill(shares_);

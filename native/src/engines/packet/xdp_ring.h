@@ -72,7 +72,10 @@ class XdpRing final : public FrameRing {
   [[nodiscard]] bool drops_uncounted() const noexcept override { return drops_uncounted_; }
   int balance() noexcept override;
   int take_error() noexcept override;
-  void stop_arrivals() noexcept override { program_.remove_sockets(); }
+  void stop_arrivals() noexcept override {
+    stopped_ = true;
+    program_.remove_sockets();
+  }
   void stop() noexcept override;
 
   /// Any thread.
@@ -154,6 +157,7 @@ class XdpRing final : public FrameRing {
   /// By queue of the network card.
   std::vector<std::uint32_t> arrived_;
   std::uint64_t exchanged_ns_{0};
+  bool stopped_{false};
 };
 
 }  // namespace daqiri::packet
