@@ -106,10 +106,9 @@ class XdpRing final : public FrameRing {
   void open_sockets(bool busy_poll);
   /// The position of a socket that should give its chunks to another; none: sockets_.size().
   [[nodiscard]] std::size_t find_idle() const noexcept;
-  /// Get the chunks of a socket back: only the kernel can, when it closes the socket. Returns the
-  /// descriptor of the new socket of the queue. Throws Error; before the old one is closed, or
-  /// after it was removed.
-  int exchange(std::size_t at);
+  /// Get the chunks of an idle socket back: only the kernel can, when it closes the socket. Returns
+  /// the descriptor of the queue's new socket; -1: it still has the old one.
+  int exchange(std::size_t at) noexcept;
   /// Read the next frame of the current socket, if it is complete.
   bool read() noexcept;
   void next_socket() noexcept;
