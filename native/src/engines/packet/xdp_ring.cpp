@@ -53,15 +53,6 @@ std::uint32_t num_queues(const NetworkInterface& interface, const File& socket) 
   return told ? channels.rx_count + channels.combined_count : 0;
 }
 
-/// Descriptors of the card's ring of each queue; 0: its driver does not report them.
-std::uint32_t card_ring(const NetworkInterface& interface, const File& socket) {
-  ethtool_ringparam rings{};
-  rings.cmd = ETHTOOL_GRINGPARAM;
-  ifreq request = request_for(interface);
-  request.ifr_data = reinterpret_cast<char*>(&rings);
-  return ioctl(socket.fd(), SIOCETHTOOL, &request) == 0 ? rings.rx_pending : 0;
-}
-
 }  // namespace
 
 XdpRing::XdpRing(const NetworkInterface& interface, const Options& options)
@@ -108,7 +99,7 @@ void XdpRing::open_sockets(bool busy_poll) {
   latest_ns_.assign(sockets_.size(), monotonic_ns());
   arrived_.assign(sockets_.size(), 0);
   const auto count = static_cast<std::uint32_t>(sockets_.size());
-  shares_ = XdpShares(umem_.chunks(), count, card_ring(interface_, watch_));
+  shares_ = XdpShares(umem_.chunks(), count);
   for (const auto& socket : sockets_) {
     socket->refill(shares_);
     program_.set_socket(socket->queue(), socket->fd());
