@@ -271,10 +271,10 @@ const Receiver::Target& Receiver::accountable() const noexcept {
 }
 
 void Receiver::ask_kernel() noexcept {
-  if (const int fd = ring_->balance(); fd >= 0) arrivals_.watch(fd, EPOLLIN | EPOLLET);
   if (const std::uint32_t dropped = ring_->take_drops(); dropped > 0)
     drop(accountable(), DropReason::KERNEL, dropped, 0);
   if (ring_->drops_uncounted()) warn_of_uncounted_drops();
+  if (const int fd = ring_->balance(); fd >= 0) arrivals_.watch(fd, EPOLLIN | EPOLLET);
   const int error = ring_->take_error();
   if (error == 0) return;
   try {

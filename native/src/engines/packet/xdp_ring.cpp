@@ -53,15 +53,6 @@ std::uint32_t num_queues(const NetworkInterface& interface, const File& socket) 
   return told ? channels.rx_count + channels.combined_count : 0;
 }
 
-/// Descriptors of the card's ring of each queue; 0: its driver does not report them.
-std::uint32_t card_ring(const NetworkInterface& interface, const File& socket) {
-  ethtool_ringparam rings{};
-  rings.cmd = ETHTOOL_GRINGPARAM;
-  ifreq request = request_for(interface);
-  request.ifr_data = reinterpret_cast<char*>(&rings);
-  return ioctl(socket.fd(), SIOCETHTOOL, &request) == 0 ? rings.rx_pending : 0;
-}
-
 }  // namespace
 
 XdpRing::XdpRing(const NetworkInterface& interface, const Options& options)
@@ -108,7 +99,7 @@ void XdpRing::open_sockets(bool busy_poll) {
   latest_ns_.assign(sockets_.size(), monotonic_ns());
   arrived_.assign(sockets_.size(), 0);
   const auto count = static_cast<std::uint32_t>(sockets_.size());
-  shares_ = XdpShares(umem_.chunks(), count, card_ring(interface_, watch_));
+  shares_ = XdpShares(umem_.chunks(), count);
   for (const auto& socket : sockets_) {
     socket->refill(shares_);
     program_.set_socket(socket->queue(), socket->fd());
@@ -250,18 +241,12 @@ std::uint32_t XdpRing::take_drops() noexcept {
 }
 
 int XdpRing::balance() noexcept {
-  if (sockets_.size() == 1) return -1;
+  if (sockets_.size() == 1 || stopped_) return -1;
   for (const auto& socket : sockets_) arrived_[socket->queue()] = socket->take_arrived();
   shares_.update(arrived_, monotonic_ns());
   for (const auto& socket : sockets_) socket->refill(shares_);
   const std::size_t idle = find_idle();
-  if (idle == sockets_.size()) return -1;
-  try {
-    return exchange(idle);
-  } catch (const std::exception&) {
-    // Tried again later, with the old socket.
-    return -1;
-  }
+  return idle == sockets_.size() ? -1 : exchange(idle);
 }
 
 std::size_t XdpRing::find_idle() const noexcept {
@@ -282,33 +267,37 @@ std::size_t XdpRing::find_idle() const noexcept {
   return needed ? found : none;
 }
 
-int XdpRing::exchange(std::size_t at) {
+int XdpRing::exchange(std::size_t at) noexcept {
   exchanged_ns_ = monotonic_ns();
   XdpSocket::Options options = options_;
   options.queue = sockets_[at]->queue();
   options.other = sockets_[at == 0 ? 1 : 0].get();
-  auto fresh = std::make_unique<XdpSocket>(interface_, umem_, options);
+  std::unique_ptr<XdpSocket> fresh;
+  try {
+    fresh = std::make_unique<XdpSocket>(interface_, umem_, options);
+  } catch (const std::exception&) {
+    // For example, the process has dropped its privileges.
+    return -1;
+  }
   program_.remove_socket(options.queue);
   // A frame that the program had sent to the socket before may still arrive.
   const timespec moment{0, 1'000'000};
   nanosleep(&moment, nullptr);
-  if (sockets_[at]->waiting() > 0) {
-    program_.set_socket(options.queue, sockets_[at]->fd());
-    return -1;
-  }
-  sockets_[at] = std::move(fresh);
-  XdpSocket& socket = *sockets_[at];
+  const bool idle = sockets_[at]->waiting() == 0;
   try {
-    // Another socket can be bound only after neither kernel nor card can write for the old one.
-    if (!socket.bind()) throw xdp_error(interface_, "bind an AF_XDP socket again", ENODEV);
-    put_back_all();
-    umem_.recover(options.queue);
-    socket.refill(shares_);
-    program_.set_socket(options.queue, socket.fd());
+    if (idle) {
+      sockets_[at] = std::move(fresh);
+      // It can be bound only after neither kernel nor card can write for the old one.
+      if (!sockets_[at]->bind()) throw xdp_error(interface_, "bind an AF_XDP socket again", ENODEV);
+      put_back_all();
+      umem_.recover(options.queue);
+      sockets_[at]->refill(shares_);
+    }
+    program_.set_socket(options.queue, sockets_[at]->fd());
   } catch (const std::exception&) {
     queue_lost_ = true;
   }
-  return socket.fd();
+  return idle ? sockets_[at]->fd() : -1;
 }
 
 int XdpRing::take_error() noexcept {

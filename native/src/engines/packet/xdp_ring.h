@@ -72,7 +72,10 @@ class XdpRing final : public FrameRing {
   [[nodiscard]] bool drops_uncounted() const noexcept override { return drops_uncounted_; }
   int balance() noexcept override;
   int take_error() noexcept override;
-  void stop_arrivals() noexcept override { program_.remove_sockets(); }
+  void stop_arrivals() noexcept override {
+    stopped_ = true;
+    program_.remove_sockets();
+  }
   void stop() noexcept override;
 
   /// Any thread.
@@ -103,10 +106,9 @@ class XdpRing final : public FrameRing {
   void open_sockets(bool busy_poll);
   /// The position of a socket that should give its chunks to another; none: sockets_.size().
   [[nodiscard]] std::size_t find_idle() const noexcept;
-  /// Get the chunks of a socket back: only the kernel can, when it closes the socket. Returns the
-  /// descriptor of the new socket of the queue. Throws Error; before the old one is closed, or
-  /// after it was removed.
-  int exchange(std::size_t at);
+  /// Get the chunks of an idle socket back: only the kernel can, when it closes the socket. Returns
+  /// the descriptor of the queue's new socket; -1: it still has the old one.
+  int exchange(std::size_t at) noexcept;
   /// Read the next frame of the current socket, if it is complete.
   bool read() noexcept;
   void next_socket() noexcept;
@@ -154,6 +156,7 @@ class XdpRing final : public FrameRing {
   /// By queue of the network card.
   std::vector<std::uint32_t> arrived_;
   std::uint64_t exchanged_ns_{0};
+  bool stopped_{false};
 };
 
 }  // namespace daqiri::packet

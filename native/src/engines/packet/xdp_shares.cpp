@@ -20,11 +20,11 @@ std::uint32_t XdpShares::ring_size(std::uint32_t chunks, std::uint32_t chunk_byt
       std::clamp<std::uint64_t>(fits, 1, std::bit_ceil(std::uint64_t{std::max(chunks, 1U)}))));
 }
 
-XdpShares::XdpShares(std::uint32_t chunks, std::uint32_t queues, std::uint32_t card_ring)
+XdpShares::XdpShares(std::uint32_t chunks, std::uint32_t queues)
     : chunks_(chunks), floor_(chunks), part_(chunks), most_(queues), filled_(queues) {
   if (queues > 1) {
-    floor_ = std::min(card_ring > 0 ? card_ring : USUAL_CARD_RING, chunks / (4 * queues));
-    floor_ = std::max(floor_, 1U);
+    // A quarter of the memory for all queues: for the first burst of a flow, on any of them.
+    floor_ = std::max(chunks / (4 * queues), 1U);
     reserve_ = chunks / 8;
   }
   std::ranges::fill(most_, floor_);

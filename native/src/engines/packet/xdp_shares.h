@@ -13,8 +13,6 @@ namespace daqiri::packet {
 /// poller.
 class XdpShares {
  public:
-  /// Chunks of a queue without traffic if its driver does not report the size of the card's ring.
-  static constexpr std::uint32_t USUAL_CARD_RING = 512;
   /// Bytes of a descriptor in the fill ring and in the receive ring.
   static constexpr std::uint64_t DESCRIPTOR_BYTES = 8 + 16;
   /// Least limit on the memory of all rings.
@@ -29,8 +27,7 @@ class XdpShares {
                                  std::uint32_t queues) noexcept;
 
   XdpShares() = default;
-  /// `card_ring`: descriptors of the card's ring of a queue; 0: not reported.
-  XdpShares(std::uint32_t chunks, std::uint32_t queues, std::uint32_t card_ring);
+  XdpShares(std::uint32_t chunks, std::uint32_t queues);
 
   /// Call every 10 ms or later, with the number of chunks that each queue has filled since the last
   /// call, and the time.

@@ -42,7 +42,7 @@ TEST_CASE("rings are as large as the memory, within a limit for all of them") {
 }
 
 TEST_CASE("a card with one queue uses all memory") {
-  XdpShares shares(16'384, 1, 512);
+  XdpShares shares(16'384, 1);
   const std::array<std::uint32_t, 1> none{0};
   shares.update(none, BEGIN);
   CHECK(shares.most(0) == 16'384);
@@ -51,18 +51,17 @@ TEST_CASE("a card with one queue uses all memory") {
   CHECK(shares.floor() == 16'384);
 }
 
-TEST_CASE("queues without traffic have as much as the ring of the card, and not too much") {
-  CHECK(XdpShares(1'000'000, 16, 4096).floor() == 4096);
-  CHECK(XdpShares(1'000'000, 16, 0).floor() == XdpShares::USUAL_CARD_RING);
-  CHECK(XdpShares(16'384, 16, 4096).floor() == 256);
-  CHECK(XdpShares(10, 16, 4096).floor() == 1);
+TEST_CASE("queues without traffic have a quarter of the memory together") {
+  CHECK(XdpShares(16'384, 16).floor() == 256);
+  CHECK(XdpShares(524'288, 16).floor() == 8192);
+  CHECK(XdpShares(10, 16).floor() == 1);
 }
 
 TEST_CASE("a queue gets the chunks that its frames need") {
-  XdpShares shares(16'384, 4, 512);
+  XdpShares shares(16'384, 4);
   std::array<std::uint32_t, 4> filled{0, 20, 3, 0};
   shares.update(filled, BEGIN);
-  CHECK(shares.floor() == 512);
+  CHECK(shares.floor() == 1024);
   CHECK(shares.most(1) == 2000);
   // A few frames need no more than a queue without traffic.
   CHECK((shares.idle(0) && shares.idle(2) && shares.idle(3)));
@@ -73,20 +72,20 @@ TEST_CASE("a queue gets the chunks that its frames need") {
   CHECK(shares.most(0) == 16'384);
   CHECK(shares.most(1) == 2000);
   CHECK(shares.part() == 16'384 / 3);
-  filled = {0, 10, 0, 0};
+  filled = {0, 11, 0, 0};
   SECTION("until it has not needed them for one to two seconds") {
     shares.update(filled, BEGIN + SECOND);
     CHECK(shares.most(0) == 16'384);
     CHECK(shares.most(1) == 2000);
     shares.update(filled, BEGIN + 2 * SECOND);
     CHECK(shares.idle(0));
-    CHECK(shares.most(1) == 1000);
+    CHECK(shares.most(1) == 1100);
     CHECK(shares.part() == 16'384 / 2);
   }
   SECTION("also if no frame arrives for long") {
     shares.update(filled, BEGIN + 100 * SECOND);
     CHECK(shares.idle(0));
-    CHECK(shares.most(1) == 1000);
+    CHECK(shares.most(1) == 1100);
   }
 }
 
