@@ -28,7 +28,8 @@ def test_what_a_full_backlog_drops_is_counted(
     """Of 40,000 frames the kernel drops most before any socket: RPS to a core with slow filters."""
     link.receive_on_another_core()
     link.slow_down()
-    with opened(link, receiver(path)) as port:
+    # Bursts wait for each other, so that there are few.
+    with opened(link, receiver(path, timeout_us=100_000)) as port:
         before = link.counts()
         arrived = link.flood(datagram(), COUNT)
         assert arrived == COUNT
@@ -37,7 +38,12 @@ def test_what_a_full_backlog_drops_is_counted(
         def counted() -> int:
             return queue.counters().received + port.counters().lost_before_engine
 
-        assert eventually(lambda: counted() == arrived), (counted(), queue.counters())
+        assert eventually(lambda: counted() == arrived), (
+            queue.counters(),
+            port.counters(),
+            before,
+            link.counts(),
+        )
         lost = port.counters()
         dropped = link.counts()["dropped"] - before["dropped"]
         assert dropped > COUNT // 10
@@ -51,6 +57,7 @@ def test_frames_that_no_program_wants_are_no_loss(
     link: Any,
     receiver: Callable[..., Config],
     unwanted: bytes,
+    unwanted_only: Any,
     path: str,
     request: pytest.FixtureRequest,
 ) -> None:
@@ -68,15 +75,15 @@ def test_frames_that_no_program_wants_are_no_loss(
         assert eventually(lambda: port.rx[0].counters().received == (100 if taken else 0))
         dropped = 0 if taken else 100
         assert eventually(lambda: link.counts()["dropped"] - before["dropped"] == dropped)
-        assert port.counters() == PortCounters(0, 0, 0, 0, dropped)
+        assert unwanted_only(port.counters(), dropped)
     # After the end, nothing is counted, and nothing is forgotten.
     link.flood(unwanted, 100)
-    assert port.counters() == PortCounters(0, 0, 0, 0, dropped)
+    assert unwanted_only(port.counters(), dropped)
 
 
 @pytest.mark.parametrize("path", ["af_packet", "udp"])
 def test_an_interface_that_is_removed_and_made_anew(
-    link: Any, receiver: Callable[..., Config], unwanted: bytes, path: str
+    link: Any, receiver: Callable[..., Config], unwanted: bytes, unwanted_only: Any, path: str
 ) -> None:
     """Its counters begin at 0 again: neither a negative nor a huge number."""
     with opened(link, receiver(path)) as port:
@@ -85,12 +92,11 @@ def test_an_interface_that_is_removed_and_made_anew(
             assert eventually(lambda: port.counters().lost_dropped == 50)
         dropped = 50 if path == "udp" else 0
         link.remake()
-        assert port.counters() == PortCounters(0, 0, 0, 0, dropped)
+        assert unwanted_only(port.counters(), dropped)
         link.flood(unwanted, 10)
         assert eventually(lambda: link.counts()["dropped"] == 10)
         # A socket belongs to its address, wherever that is; a packet socket to its interface.
-        expected = PortCounters(0, 0, 0, 0, dropped + (10 if path == "udp" else 0))
-        assert port.counters() == expected
+        assert unwanted_only(port.counters(), dropped + (10 if path == "udp" else 0))
 
 
 @pytest.mark.parametrize(
@@ -98,29 +104,39 @@ def test_an_interface_that_is_removed_and_made_anew(
     [("10.9.0.1", 100), ("0.0.0.0", 100), ("127.0.0.1", 0), ("127.0.0.2", 0)],
 )
 def test_a_socket_counts_the_interface_of_its_address(
-    link: Any, receiver: Callable[..., Config], unwanted: bytes, local: str, counted: int
+    link: Any,
+    receiver: Callable[..., Config],
+    unwanted: bytes,
+    unwanted_only: Any,
+    local: str,
+    counted: int,
 ) -> None:
     """A wildcard counts all interfaces of the host."""
     with opened(link, receiver("udp", local)) as port:
         link.flood(unwanted, 100)
         assert eventually(lambda: link.counts()["dropped"] == 100)
-        assert port.counters() == PortCounters(0, 0, 0, 0, counted)
+        assert unwanted_only(port.counters(), counted)
 
 
 @pytest.mark.parametrize(("interface", "counted"), [("far", 100), ("near", 0)])
 def test_a_group_is_received_on_its_interface(
-    link: Any, receiver: Callable[..., Config], unwanted: bytes, interface: str, counted: int
+    link: Any,
+    receiver: Callable[..., Config],
+    unwanted: bytes,
+    unwanted_only: Any,
+    interface: str,
+    counted: int,
 ) -> None:
     config = receiver("udp", "239.1.2.3")
     config["interfaces"][0]["address"] = interface
     with opened(link, config) as port:
         link.flood(unwanted, 100)
         assert eventually(lambda: link.counts()["dropped"] == 100)
-        assert port.counters() == PortCounters(0, 0, 0, 0, counted)
+        assert unwanted_only(port.counters(), counted)
 
 
 def test_a_client_counts_the_interface_of_its_route(
-    link: Any, receiver: Callable[..., Config], unwanted: bytes
+    link: Any, receiver: Callable[..., Config], unwanted: bytes, unwanted_only: Any
 ) -> None:
     config = receiver("udp")
     port = config["interfaces"][0]
@@ -128,7 +144,7 @@ def test_a_client_counts_the_interface_of_its_route(
     with opened(link, config) as opened_port:
         link.flood(unwanted, 100)
         assert eventually(lambda: link.counts()["dropped"] == 100)
-        assert opened_port.counters() == PortCounters(0, 0, 0, 0, 100)
+        assert unwanted_only(opened_port.counters(), 100)
 
 
 def test_tcp_loses_nothing(
@@ -149,17 +165,16 @@ def test_tcp_loses_nothing(
 
 
 def test_every_view_of_an_engine_has_the_counters(
-    link: Any, receiver: Callable[..., Config], unwanted: bytes
+    link: Any, receiver: Callable[..., Config], unwanted: bytes, unwanted_only: Any
 ) -> None:
     with link.call(Engine.open, receiver("udp")) as engine:
         link.flood(unwanted, 100)
         assert eventually(lambda: link.counts()["dropped"] == 100)
-        expected = PortCounters(0, 0, 0, 0, 100)
         # The copies are renewed without a call of `Port.counters`.
-        assert eventually(lambda: engine.snapshot().ports[0].counters == expected)
+        assert eventually(lambda: unwanted_only(engine.snapshot().ports[0].counters, 100))
         assert engine.snapshot().ports[0].port == "receiver"
         copied = engine.counters["ports"]["receiver"]
         assert eventually(
-            lambda: PortCounters.of_row(engine.counters["ports"]["receiver"]) == expected
+            lambda: unwanted_only(PortCounters.of_row(engine.counters["ports"]["receiver"]), 100)
         ), copied
-        assert engine.ports[0].counters() == expected
+        assert unwanted_only(engine.ports[0].counters(), 100)
