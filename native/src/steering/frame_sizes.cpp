@@ -22,14 +22,14 @@ std::uint64_t buffers_of(const NetworkConfig& config, const CommonQueueConfig& q
                          });
 }
 
-std::uint32_t mtu_of_frames(std::uint64_t frame, std::uint32_t added) {
+/// `overhead`: bytes of a frame that the MTU does not include.
+std::uint32_t mtu_of_frames(std::uint64_t frame, std::uint32_t overhead, std::uint32_t added) {
   if (frame <= USUAL_BUFFER) {
     if (added == 0) return 0;
     frame = std::min<std::uint64_t>(frame, STANDARD_FRAME);
   }
-  frame = std::max<std::uint64_t>(frame, ETHERNET_SIZE);
-  return static_cast<std::uint32_t>(std::min<std::uint64_t>(frame - ETHERNET_SIZE, JUMBO_MTU)) +
-         added;
+  frame = std::max<std::uint64_t>(frame, overhead);
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(frame - overhead, JUMBO_MTU)) + added;
 }
 
 std::uint32_t mtu_of_datagrams(std::uint64_t payload, const SocketConfig& socket) {
@@ -88,13 +88,16 @@ std::uint32_t mtu_needed(const NetworkConfig& config, const InterfaceConfig& int
   for (const FlowConfig& flow : interface.tx_.flows_) added = std::max(added, added_by(flow));
   const bool datagrams = interface.socket_.mode_ != SocketMode::INVALID;
   std::uint32_t needed = 0;
-  const auto need = [&](const CommonQueueConfig& queue, std::uint32_t more) {
+  const auto need = [&](const CommonQueueConfig& queue, std::uint32_t overhead,
+                        std::uint32_t more) {
     const std::uint64_t bytes = buffers_of(config, queue);
     needed = std::max(needed, datagrams ? mtu_of_datagrams(bytes, interface.socket_)
-                                        : mtu_of_frames(bytes, more));
+                                        : mtu_of_frames(bytes, overhead, more));
   };
-  for (const RxQueueConfig& queue : interface.rx_.queues_) need(queue.common_, 0);
-  for (const TxQueueConfig& queue : interface.tx_.queues_) need(queue.common_, added);
+  // Receive buffers have space for all tags; frames to send may have none.
+  for (const RxQueueConfig& queue : interface.rx_.queues_) need(queue.common_, FRAME_OVERHEAD, 0);
+  for (const TxQueueConfig& queue : interface.tx_.queues_)
+    need(queue.common_, ETHERNET_SIZE, added);
   return needed;
 }
 

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <ifaddrs.h>
+#include <poll.h>
 
 #include <cstdio>
 #include <fstream>
@@ -60,6 +61,25 @@ TEST_CASE("An address that is not this host's is an error", "[udp][errors]") {
   config.ifs_[0].socket_.local_addr_ = udp_at("::1", 5001);
   std::tie(status, text) = error_of([&] { Session::open(config); });
   REQUIRE(status == Status::INVALID_PARAMETER);
+}
+
+TEST_CASE("Errors of packets that nobody received leave no socket readable", "[udp][errors]") {
+  // The poller of the socket would find it readable again and again.
+  const auto with_error = [] {
+    for (int fd = 3; fd < 200; ++fd) {
+      pollfd socket{fd, 0, 0};
+      if (poll(&socket, 1, 0) > 0 && (socket.revents & POLLERR) != 0) return true;
+    }
+    return false;
+  };
+  const std::string host = GENERATE("127.0.0.1", "::1");
+  const auto session = Session::open(udp_client(host, free_port(host)));
+  for (int round = 0; round < 20; ++round) {
+    REQUIRE(send_packets(session->tx_queue(0, 0), std::vector<Bytes>(7, Bytes(10, 1))));
+    REQUIRE(session->tx_queue(0, 0).wait_idle(10'000'000'000));
+    REQUIRE(eventually([&] { return !with_error(); }));
+  }
+  CHECK(session->tx_queue(0, 0).counters().sent == 140);
 }
 
 TEST_CASE("Queues that cannot share a socket are refused", "[udp][errors]") {

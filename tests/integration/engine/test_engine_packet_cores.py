@@ -98,6 +98,44 @@ def test_each_queue_gets_its_own_in_order(
             assert flow.counters().packets == 1500
 
 
+def test_a_closed_engine_leaves_nothing_on_the_interface(
+    cable: Any, packet: Build, made_frames: Frames, receive_all: Receive
+) -> None:
+    """Also while bursts are held, whose frames were copied to buffers."""
+
+    def hooks() -> list[str]:
+        lines = cable.call(Path("/proc/thread-self/net/ptype").read_text).splitlines()
+        return [line for line in lines if "packet_rcv" in line or "tpacket" in line]
+
+    before = hooks()
+    config = packet(2)
+    with cable.call(Engine.open, config) as engine:
+        receiver, sender = engine.ports
+        sender.tx[0].send(made_frames(50, 200, PORT + 1))
+        held = receive_all(receiver.rx[1], 50)
+        if config["interfaces"][0]["rx"]["receive_path"] == "af_packet":
+            assert len(hooks()) > len(before)
+    assert hooks() == before
+    assert packets_of(held) == rows(made_frames(50, 200, PORT + 1))
+
+
+def test_what_this_host_sends_is_not_received(
+    cable: Any, packet: Build, made_frames: Frames, receive_all: Receive
+) -> None:
+    config = packet(2)
+    receiving, sending = config["interfaces"]
+    receiving["tx"] = {"queues": [sending["tx"]["queues"][0] | {"name": "own", "id": 0}]}
+    with cable.call(Engine.open, config) as engine:
+        receiver, sender = engine.ports
+        for i in range(2):
+            receiver.tx[0].send(made_frames(100, 1400, PORT + i))
+            sender.tx[0].send(made_frames(50, 200, PORT + i))
+        assert receiver.tx[0].wait_sent(TIMEOUT)
+        for i, queue in enumerate(receiver.rx):
+            assert packets_of(receive_all(queue, 50)) == rows(made_frames(50, 200, PORT + i))
+    assert [queue.counters().received for queue in receiver.rx] == [50, 50]
+
+
 def test_segments_and_tags(
     cable: Any, packet: Build, made_frames: Frames, receive_all: Receive
 ) -> None:

@@ -1,9 +1,12 @@
 """Devices and queueing disciplines that refuse packets: each is sent once, none is lost."""
 
+import contextlib
 import fcntl
 import json
 import os
+import select
 import socket
+import stat
 import struct
 import subprocess
 import threading
@@ -243,6 +246,54 @@ def test_a_server_sends_single_datagrams_where_a_discipline_would_cut_messages(
         counters = queue.counters()
     assert (counters.sent, any(counters.dropped.values())) == (COUNT, False)
     arrive_once(network, far, COUNT)
+
+
+def test_errors_of_a_dead_peer_are_read(networks: Callable[[], Network], network: Network):
+    """The far host limits its errors, so that one is read with none behind it."""
+    far = networks()
+    network.run("ip link add near type veth peer name far")
+    network.run(f"ip link set far netns /proc/{os.getpid()}/task/{far.thread_id}/ns/net")
+    network.run("ip address add 10.9.0.1/24 dev near")
+    far.run("ip address add 10.9.0.2/24 dev far")
+    far.run("ip link set far up")
+    network.run("ip link set near up")
+    network.up("near")
+    config = sender("udp", "10.9.0.1")
+    port = config["interfaces"][0]
+    port["rx"] = {"queues": [port["tx"]["queues"][0] | {"name": "rx0"}]}
+    with network.call(Engine.open, config) as engine:
+        queue = engine.ports[0].tx[0]
+        for _ in range(5):
+            queue.send([bytes(100 + n) for n in range(20)])
+            assert queue.wait_sent(60)
+        # A socket with an unread error would wake the poller again and again.
+        wait_for(lambda: not sockets_with_errors())
+        counters = queue.counters()
+    assert (counters.sent, any(counters.dropped.values())) == (100, False)
+
+
+def sockets_with_errors() -> list[int]:
+    """Descriptors of this process with an unread error."""
+    poll = select.poll()
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            if stat.S_ISSOCK(os.stat(int(name)).st_mode):
+                poll.register(int(name), 0)
+    return [fd for fd, events in poll.poll(0) if events & select.POLLERR]
+
+
+def test_datagrams_that_a_discipline_never_takes_are_counted(network: Network, far: Taken):
+    """A shaper refuses what is longer than its burst: after a while, it is no full device."""
+    network.run("tc qdisc replace dev near root tbf rate 400mbit burst 1000 limit 100kb")
+    short, long = packets_of("udp", 20, SIZE), packets_of("udp", 20, 1400)
+    with network.call(Engine.open, sender("udp", "10.9.0.1")) as engine:
+        queue = engine.ports[0].tx[0]
+        queue.send(long)
+        queue.send(short)
+        assert queue.wait_sent(60)
+        counters = queue.counters()
+    assert (counters.sent, counters.dropped["send_error"]) == (20, 20)
+    arrive_once(network, far, 20)
 
 
 @pytest.mark.parametrize("path", ["packet", "udp"])

@@ -466,7 +466,7 @@ def test_jumbo_regions_on_ports_of_1500_bytes_fail(result_of, describe, profile)
     host["net"]["cx7_1"]["mtu"] = 1500
     result = result_of("mtu", host, profile("igx"))
     assert result.status is Status.FAIL
-    assert result.found == "cx7_1: 1500 B; the configuration's packets need 8242 B"
+    assert result.found == "cx7_1: 1500 B; the configuration's packets need 8234 B"
     [remedy] = result.remedies
     assert remedy.now == ("ip link set dev cx7_1 mtu 9000",)
     assert remedy.files == (

@@ -7,6 +7,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
+
+#include "net/headers.h"
 
 namespace daqiri::packet {
 
@@ -20,9 +23,10 @@ constexpr std::uint32_t at(std::uint32_t offset) {
 constexpr std::uint32_t LENGTH = at(2);
 constexpr std::uint32_t FRAGMENT = at(6);
 constexpr std::uint32_t PROTOCOL = at(9);
+constexpr std::uint32_t NEXT_HEADER = at(6);  // of IPv6
 constexpr std::uint32_t SOURCE = at(12);
 constexpr std::uint32_t DESTINATION = at(16);
-/// After the IPv4 header, whose length is in X.
+/// After the IP header, whose length is in X.
 constexpr std::uint32_t SOURCE_PORT = at(0);
 constexpr std::uint32_t DESTINATION_PORT = at(2);
 constexpr std::uint32_t FRAGMENT_OFFSET = 0x1FFF;
@@ -36,6 +40,14 @@ sock_filter load_extra(int what) {
 }
 sock_filter socket_is(std::uint32_t socket) { return {BPF_RET | BPF_K, 0, 0, socket}; }
 
+/// Fields of the headers, in the program's memory.
+enum class Field : std::uint8_t { UDP_SRC, UDP_DST, IPV4_LEN, IPV4_SRC, IPV4_DST };
+
+sock_filter recall(Field field) {
+  return {BPF_LD | BPF_MEM, 0, 0, static_cast<std::uint32_t>(field)};
+}
+sock_filter store(Field field) { return {BPF_ST, 0, 0, static_cast<std::uint32_t>(field)}; }
+
 /// A condition that ends with the next flow if it is not met: jumps to NEXT.
 constexpr std::uint8_t NEXT = 0xFF;
 
@@ -46,9 +58,9 @@ sock_filter require_not(std::uint16_t comparison, std::uint32_t value) {
   return {static_cast<std::uint16_t>(BPF_JMP | comparison | BPF_K), NEXT, 0, value};
 }
 
-void add_ports(std::vector<sock_filter>& code, std::uint32_t from, const PortRange& ports) {
+void add_ports(std::vector<sock_filter>& code, Field field, const PortRange& ports) {
   if (ports.any()) return;
-  code.push_back(load(BPF_H | BPF_IND, from));
+  code.push_back(recall(field));
   if (ports.lo == ports.hi) {
     code.push_back(require(BPF_JEQ, ports.lo));
     return;
@@ -57,9 +69,9 @@ void add_ports(std::vector<sock_filter>& code, std::uint32_t from, const PortRan
   code.push_back(require_not(BPF_JGT, ports.hi));
 }
 
-void add_address(std::vector<sock_filter>& code, std::uint32_t from, in_addr_t address) {
+void add_address(std::vector<sock_filter>& code, Field field, in_addr_t address) {
   if (address == INADDR_ANY) return;
-  code.push_back(load(BPF_W | BPF_ABS, from));
+  code.push_back(recall(field));
   code.push_back(require(BPF_JEQ, ntohl(address)));
 }
 
@@ -89,12 +101,12 @@ std::vector<sock_filter> code_of(const FlowConfig& flow,
                                  const std::map<int, std::uint32_t>& sockets) {
   std::vector<sock_filter> code;
   const FlowMatch& match = flow.match_;
-  add_ports(code, DESTINATION_PORT, match.udp_dst_);
-  add_ports(code, SOURCE_PORT, match.udp_src_);
-  add_address(code, SOURCE, match.ipv4_src_);
-  add_address(code, DESTINATION, match.ipv4_dst_);
+  add_ports(code, Field::UDP_DST, match.udp_dst_);
+  add_ports(code, Field::UDP_SRC, match.udp_src_);
+  add_address(code, Field::IPV4_SRC, match.ipv4_src_);
+  add_address(code, Field::IPV4_DST, match.ipv4_dst_);
   if (match.ipv4_len_ != 0) {
-    code.push_back(load(BPF_H | BPF_ABS, LENGTH));
+    code.push_back(recall(Field::IPV4_LEN));
     code.push_back(require(BPF_JEQ, match.ipv4_len_));
   }
   const std::size_t conditions = code.size();
@@ -125,24 +137,55 @@ std::vector<sock_filter> distribution(const RxConfig& config,
                                       const std::map<int, std::uint32_t>& sockets) {
   const auto others = [](std::vector<sock_filter>& code) { code.push_back(socket_is(0)); };
   std::vector<sock_filter> code;
+  const auto go_on_if = [&](std::uint16_t comparison, std::uint32_t value, bool met) {
+    const std::uint8_t to_others = 0;
+    const std::uint8_t past_them = 1;
+    code.push_back({static_cast<std::uint16_t>(BPF_JMP | comparison | BPF_K),
+                    met ? past_them : to_others, met ? to_others : past_them, value});
+    others(code);
+  };
+  const auto keep = [&](Field field, sock_filter from) {
+    code.push_back(from);
+    code.push_back(store(field));
+  };
   // Frames with a VLAN tag, which the kernel has taken out; a priority tag is none.
   code.push_back(load_extra(SKF_AD_VLAN_TAG));
-  code.push_back({BPF_JMP | BPF_JSET | BPF_K, 0, 1, VLAN_ID});
-  others(code);
-  code.push_back(load_extra(SKF_AD_PROTOCOL));
-  code.push_back({BPF_JMP | BPF_JEQ | BPF_K, 1, 0, ETH_P_IP});
-  others(code);
+  go_on_if(BPF_JSET, VLAN_ID, false);
+  // IPv6 without extension headers. Its addresses and its length are none that a flow names.
+  std::vector<sock_filter> ipv4;
+  std::swap(code, ipv4);
+  code.push_back(load(BPF_B | BPF_ABS, NEXT_HEADER));
+  go_on_if(BPF_JEQ, IPPROTO_UDP, true);
+  code.push_back({BPF_LD | BPF_IMM, 0, 0, 0});
+  for (const Field field : {Field::IPV4_LEN, Field::IPV4_SRC, Field::IPV4_DST})
+    code.push_back(store(field));
+  code.push_back({BPF_LDX | BPF_IMM, 0, 0, IPV6_SIZE});
+  std::vector<sock_filter> ipv6;
+  std::swap(code, ipv6);
   code.push_back(load(BPF_B | BPF_ABS, PROTOCOL));
-  code.push_back({BPF_JMP | BPF_JEQ | BPF_K, 1, 0, IPPROTO_UDP});
-  others(code);
+  go_on_if(BPF_JEQ, IPPROTO_UDP, true);
   code.push_back(load(BPF_H | BPF_ABS, FRAGMENT));
-  code.push_back({BPF_JMP | BPF_JSET | BPF_K, 0, 1, FRAGMENT_OFFSET});
-  others(code);
+  go_on_if(BPF_JSET, FRAGMENT_OFFSET, false);
+  keep(Field::IPV4_LEN, load(BPF_H | BPF_ABS, LENGTH));
+  keep(Field::IPV4_SRC, load(BPF_W | BPF_ABS, SOURCE));
+  keep(Field::IPV4_DST, load(BPF_W | BPF_ABS, DESTINATION));
   code.push_back({BPF_LDX | BPF_B | BPF_MSH, 0, 0, at(0)});
+  std::swap(code, ipv4);
+  code.push_back(load_extra(SKF_AD_PROTOCOL));
+  // To IPv4, which follows IPv6 and the jump at its end.
+  code.push_back(
+      {BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint8_t>(ipv6.size() + 3), 0, ETH_P_IP});
+  go_on_if(BPF_JEQ, ETH_P_IPV6, true);
+  code.insert(code.end(), ipv6.begin(), ipv6.end());
+  code.push_back({BPF_JMP | BPF_JA, 0, 0, static_cast<std::uint32_t>(ipv4.size())});
+  code.insert(code.end(), ipv4.begin(), ipv4.end());
+  keep(Field::UDP_SRC, load(BPF_H | BPF_IND, SOURCE_PORT));
+  keep(Field::UDP_DST, load(BPF_H | BPF_IND, DESTINATION_PORT));
+  std::size_t told = 0;
   for (const FlowConfig& flow : config.flows_) {
     if (!can_tell(flow)) continue;
     const std::vector<sock_filter> more = code_of(flow, sockets);
-    if (code.size() + more.size() + 1 > MOST_CODE) break;
+    if (++told > MOST_FLOWS || code.size() + more.size() + 1 > MOST_CODE) break;
     code.insert(code.end(), more.begin(), more.end());
   }
   others(code);
@@ -156,8 +199,20 @@ void join_fanout(const NetworkInterface& interface, std::span<const int> sockets
     const bool first = socket == sockets.front();
     // The kernel finds a free number for the first one (since 4.12).
     const std::uint32_t asked = first ? group | PACKET_FANOUT_FLAG_UNIQUEID << 16U : group;
-    if (setsockopt(socket, SOL_PACKET, PACKET_FANOUT, &asked, sizeof asked) != 0)
-      throw packet_error(interface, "distribute frames among several sockets", errno);
+    if (setsockopt(socket, SOL_PACKET, PACKET_FANOUT, &asked, sizeof asked) != 0) {
+      const int error = errno;
+      // Until Linux 6.12, a socket joins only while it receives.
+      if (error == EINVAL && !interface.up) {
+        throw Error(Status::NOT_READY,
+                    "'" + interface.name +
+                        "' is down, and this kernel distributes frames among several cores only "
+                        "for an interface that is up; `ip link set " +
+                        interface.name +
+                        " up` before the engine is opened, or give its receive queues the same "
+                        "cpu_core");
+      }
+      throw packet_error(interface, "distribute frames among several sockets", error);
+    }
     socklen_t length = sizeof group;
     if (first && getsockopt(socket, SOL_PACKET, PACKET_FANOUT, &group, &length) != 0)
       throw packet_error(interface, "distribute frames among several sockets", errno);

@@ -16,13 +16,15 @@ namespace daqiri::packet {
 /// Classic BPF that returns, for a frame, the number of the socket that should get it.
 ///
 /// A frame goes to the socket of the queue of the first flow that matches it, among flows by
-/// addresses, ports and length; one of a flow with several queues, by its hash, to that of any of
-/// them. Other frames go to the first socket. The frame's queue is determined later, by the
-/// classifier: the program only saves a hand-over to the right thread.
+/// addresses, ports and length; one of a flow with several queues, by its hash if it has one, to
+/// that of any of them. Other frames go to the first socket. The frame's queue is determined later,
+/// by the classifier: the program only saves a hand-over to the right thread.
 ///
-/// `sockets`: by queue id. At most MOST_CODE instructions: later flows count as others.
+/// `sockets`: by queue id. The kernel tries the flows one by one for each frame, so only the first
+/// MOST_FLOWS are told apart.
 [[nodiscard]] std::vector<sock_filter> distribution(const RxConfig& config,
                                                     const std::map<int, std::uint32_t>& sockets);
+inline constexpr std::size_t MOST_FLOWS = 64;
 /// Limit of the kernel (BPF_MAXINSNS).
 inline constexpr std::size_t MOST_CODE = 4096;
 

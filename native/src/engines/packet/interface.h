@@ -16,9 +16,6 @@ namespace daqiri::packet {
 /// Link types with Ethernet frames.
 inline constexpr std::uint16_t LINK_TYPES[] = {ARPHRD_ETHER, ARPHRD_LOOPBACK};
 
-/// Most bytes of a frame that the MTU does not include: the header with two VLAN tags (QinQ).
-inline constexpr std::uint32_t FRAME_OVERHEAD = 22;
-
 /// Properties of an Ethernet interface, as reported by the kernel.
 struct NetworkInterface {
   std::string name;
@@ -41,8 +38,8 @@ Error packet_error(const NetworkInterface& interface, const std::string& what, i
 /// Open a packet socket that receives nothing yet. Throws Error.
 File open_packet_socket(const NetworkInterface& interface);
 
-/// Bind it to the interface. `protocol` as in socket(2), host order; 0: only for sending. Throws
-/// Error.
+/// Bind it to the interface. `protocol` as in socket(2), host order; 0: the present one, that of a
+/// new socket receives nothing. Throws Error.
 void bind_packet_socket(const File& socket, const NetworkInterface& interface,
                         std::uint16_t protocol);
 /// Like `bind_packet_socket`. Returns errno, 0: done.

@@ -159,8 +159,8 @@ class PacketPort final : public PortIo {
           interface_.name + " mtu " + std::to_string(wanted) + "`, also at the other end");
     }
     for (const auto& queue : port_.rx) {
-      const std::uint32_t longest = interface_.mtu + packet::FRAME_OVERHEAD -
-                                    steering::least_removed(port_.config, queue->id());
+      const std::uint32_t longest =
+          interface_.mtu + FRAME_OVERHEAD - steering::least_removed(port_.config, queue->id());
       if (queue->max_packet_size() >= longest) continue;
       tell("queue '" + queue->config().common_.name_ + "' has buffers for packets of " +
            std::to_string(queue->max_packet_size()) + " bytes, and frames of '" + interface_.name +

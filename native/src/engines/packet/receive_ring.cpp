@@ -104,8 +104,11 @@ void ReceiveRing::stop_arrivals() noexcept {
   let_nothing_through(fd());
 }
 
-ReceiveRing::~ReceiveRing() {
-  if (getpid() == process_) munmap(ring_, bytes());
+ReceiveRing::~ReceiveRing() { unmap(); }
+
+void ReceiveRing::unmap() noexcept {
+  if (ring_ != nullptr && getpid() == process_) munmap(ring_, bytes());
+  ring_ = nullptr;
 }
 
 tpacket_hdr_v1& ReceiveRing::header(std::uint32_t block) const noexcept {
@@ -136,15 +139,25 @@ bool ReceiveRing::open_block() noexcept {
   return true;
 }
 
-Frame ReceiveRing::peek() noexcept {
-  while (!reading_ || left_ == 0) {
-    if (reading_) {
-      reading_ = false;
-      let_go(block_, 1);
-      block_ = block_ + 1 == blocks_ ? 0 : block_ + 1;
+bool ReceiveRing::find_frame() noexcept {
+  for (;; advance()) {
+    while (!reading_ || left_ == 0) {
+      if (reading_) {
+        reading_ = false;
+        let_go(block_, 1);
+        block_ = block_ + 1 == blocks_ ? 0 : block_ + 1;
+      }
+      if (!open_block()) return false;
     }
-    if (!open_block()) return {};
+    // In a group, PACKET_IGNORE_OUTGOING has no effect.
+    const auto* from =
+        reinterpret_cast<const sockaddr_ll*>(frame_ + TPACKET_ALIGN(sizeof(tpacket3_hdr)));
+    if (from->sll_pkttype != PACKET_OUTGOING) return true;
   }
+}
+
+Frame ReceiveRing::peek() noexcept {
+  if (!find_frame()) return {};
   auto* head = reinterpret_cast<tpacket3_hdr*>(frame_);
   Frame frame;
   frame.data = reinterpret_cast<std::uint8_t*>(frame_ + head->tp_mac);
@@ -208,12 +221,17 @@ int ReceiveRing::take_error() noexcept {
 }
 
 void ReceiveRing::stop() noexcept {
-  // Unbind first, because the mapping keeps the socket open. An error means that the interface was
-  // removed, and no frames arrive anyway, or that the socket is in a group, and its filter remains.
+  // First, because a mapping keeps the socket open. Bound to a protocol that nobody has, it costs
+  // other programs' frames nothing (0 would keep the present one). An error means that the
+  // interface was removed, and no frames arrive anyway, or that the socket is in a group, and its
+  // filter remains.
   stop_arrivals();
-  rebind_packet_socket(socket_, interface_, 0);
+  constexpr std::uint16_t RESERVED = 0xFFFF;  // RFC 1701
+  rebind_packet_socket(socket_, interface_, RESERVED);
   end_promiscuous(socket_, interface_);
   socket_.close();
+  // Frames that are kept need the mapping, and with it the socket.
+  if (used_.load(std::memory_order_acquire) == 0) unmap();
 }
 
 }  // namespace daqiri::packet

@@ -71,6 +71,9 @@ class ReceiveRing final : public FrameRing {
   /// Remove one or more uses of the block.
   void let_go(std::uint32_t block, std::uint32_t times) noexcept;
   bool open_block() noexcept;
+  /// Go on to the next frame that arrived from elsewhere. Returns false if there is none.
+  bool find_frame() noexcept;
+  void unmap() noexcept;
 
   NetworkInterface interface_;
   /// A child made by fork(2) has no access to the ring.

@@ -55,7 +55,7 @@ std::vector<Reader> readers_of(const Port& port) {
     for (const auto& [region, firsts] : users)
       if (firsts.contains(reader.first))
         reader.ring_bytes += region->num_bufs_ * region->buf_size_ / firsts.size();
-    reader.ring_bytes = std::min(reader.ring_bytes, MOST_RING_BYTES);
+    reader.ring_bytes = std::min(reader.ring_bytes, MOST_RING_BYTES / readers.size());
   }
   return readers;
 }
@@ -90,6 +90,7 @@ std::vector<std::unique_ptr<Receiver>> Receiver::open(const Port& port,
   const std::uint32_t patience = patience_ms(port);
   std::vector<std::unique_ptr<Receiver>> receivers;
   const auto rings = open_receive_path(port, interface, readers, patience);
+  receivers.reserve(rings.size());
   for (std::size_t i = 0; i < rings.size(); ++i) {
     receivers.push_back(std::make_unique<Receiver>(port, interface, rings[i], *readers[i].first,
                                                    rings.size() == 1, patience));

@@ -89,10 +89,7 @@ TransmitResult Sender::send(Burst& burst, std::uint32_t first, std::uint32_t cou
     // Either the socket's buffer or the queue of the network card is full. An unplugged cable has
     // the same effect.
     const bool unplugged = error == ENOBUFS && link_is_down();
-    if (error == EAGAIN || (error == ENOBUFS && !unplugged)) {
-      result.device_full = result.sent == 0;
-      break;
-    }
+    if (error == EAGAIN || (error == ENOBUFS && !unplugged)) break;
     result.error = unplugged ? ENETDOWN : error;
     // Without an interface, no packet can be sent.
     const bool none = unplugged || error == ENETDOWN || error == ENXIO || error == ENODEV;

@@ -13,6 +13,7 @@
 #include <exception>
 #include <utility>
 
+#include "net/headers.h"
 #include "timing/clock.h"
 
 // Linux defines this, but the headers of some distributions do not.

@@ -134,8 +134,8 @@ class UdpEndpoint final : public Endpoint {
     return launch_ == nullptr ? Endpoint::launch_times(queue) : launch_->kept_by();
   }
   void close() noexcept override {
-    const std::lock_guard lock(options_);
     for (const auto& receiver : receivers_) receiver->close();
+    const std::lock_guard lock(options_);
     for (const auto& socket : sockets_) socket->close();
     claim_.close();
   }

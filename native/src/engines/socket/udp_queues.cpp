@@ -19,6 +19,13 @@ namespace {
 /// that cannot be read counts as lost only after this time.
 constexpr std::uint64_t QUEUEING_NS = 20'000;
 
+/// Packets that are refused for longer than this, and those after them until one is accepted,
+/// cannot be sent.
+constexpr std::uint64_t MOST_REFUSED_NS = 2'000'000'000;
+
+/// An error that is returned as often as this is that of the packet.
+constexpr int MOST_ATTEMPTS = 8;
+
 /// Longest payload of an IP packet (without IPv6 jumbograms).
 constexpr std::uint32_t MAX_IPV4_PAYLOAD = 65507;
 constexpr std::uint32_t MAX_IPV6_PAYLOAD = 65527;
@@ -149,8 +156,10 @@ std::uint32_t UdpReceiver::read(std::uint32_t slots) noexcept {
     const int n =
         recvmmsg(socket_.fd(), slots_.messages(), slots, MSG_DONTWAIT | MSG_TRUNC, nullptr);
     if (n > 0) return static_cast<std::uint32_t>(n);
-    if (n == 0 || errno == EAGAIN || errno == EWOULDBLOCK) return 0;
+    const bool nothing = n == 0 || errno == EAGAIN || errno == EWOULDBLOCK;
+    // A report whose error the sender was told would keep the socket readable.
     socket_.discard_reports();
+    if (nothing) return 0;
   }
   return 0;
 }
@@ -349,8 +358,7 @@ TransmitResult UdpSender::send(const Burst& burst, std::uint32_t first,
     }
     return result;
   }
-  bool retried = false;
-  for (;;) {
+  for (int attempt = 1;; ++attempt) {
     const int n = sendmmsg(socket_.fd(), messages_.data(), gathered_, MSG_DONTWAIT);
     if (n > 0) return count_sent(static_cast<std::size_t>(n));
     if (errno == EINTR) continue;
@@ -358,21 +366,30 @@ TransmitResult UdpSender::send(const Burst& burst, std::uint32_t first,
       waiting_ = events_.watch(socket_.fd(), EPOLLOUT | EPOLLONESHOT) == 0;
       return {};
     }
-    if (stop_segmenting(errno)) {
-      gather(burst, first, count);
-      continue;
-    }
-    // The queueing discipline, or a device without one, is full.
-    if (errno == ENOBUFS) return {.device_full = true};
-    if (retried) return {.failed = packets_[0], .error = errno};
-    // The error of an earlier packet (ECONNREFUSED: no socket received it) is returned by the next
-    // call, which sends nothing.
+    if (errno == ENOBUFS) return refused();
+    const int error = errno;
+    // The error of an earlier packet (ECONNREFUSED: no socket received it), also one of another
+    // queue, is returned by the next call, which sends nothing.
     socket_.discard_reports();
-    retried = true;
+    if (attempt < MOST_ATTEMPTS) continue;
+    if (!stop_segmenting(error)) return {.failed = packets_[0], .error = error};
+    gather(burst, first, count);
   }
 }
 
+TransmitResult UdpSender::refused() noexcept {
+  // The queueing discipline, or a device without one, is full. Or it never takes such a packet: tbf
+  // refuses one that is longer than its burst.
+  const std::uint64_t now = monotonic_ns();
+  if (refused_since_ == 0) refused_since_ = now;
+  if (now - refused_since_ < MOST_REFUSED_NS) return {.device_full = true};
+  return {.failed = packets_[0], .error = ENOBUFS};
+}
+
 TransmitResult UdpSender::count_sent(std::size_t messages) noexcept {
+  refused_since_ = 0;
+  // The call was ended by the error of an earlier packet.
+  if (messages < gathered_) socket_.discard_reports();
   TransmitResult result;
   for (std::size_t i = 0; i < messages; ++i) {
     if (launch_ != nullptr) {

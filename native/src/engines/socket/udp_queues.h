@@ -266,6 +266,8 @@ class UdpSender {
                                          std::uint32_t count, std::uint64_t stamp) const noexcept;
   void set_controls(std::uint32_t message, std::uint64_t stamp) noexcept;
   bool stop_segmenting(int error) noexcept;
+  /// The kernel has accepted nothing for want of space.
+  TransmitResult refused() noexcept;
   /// The kernel has accepted this many messages.
   TransmitResult count_sent(std::size_t messages) noexcept;
 
@@ -284,6 +286,8 @@ class UdpSender {
   SocketAddress latest_address_;
   SocketEvents events_;
   bool waiting_{false};
+  /// CLOCK_MONOTONIC ns since when packets are refused; 0: the last one was accepted.
+  std::uint64_t refused_since_{0};
   /// The first `gathered_` messages, and the packets, the segment length and the stamp of each.
   std::uint32_t gathered_{0};
   std::array<mmsghdr, MESSAGES> messages_{};
