@@ -1,6 +1,5 @@
 """Reports on pcap files, and their repair."""
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from socket import AF_INET, AF_INET6, inet_ntop
