@@ -15,8 +15,8 @@
 #include <charconv>
 #include <cstddef>
 #include <cstring>
-#include <new>
 
+#include "net/ethtool.h"
 #include "net/netlink.h"
 
 namespace daqiri {
@@ -47,62 +47,6 @@ bool of_queue(std::string_view name) noexcept {
   }
   return form == "rx_queue_N_drops" || form == "rxN_drops" || form == "rx_N_drops" ||
          form == "rx-N.drops" || form == "queue_N_rx_drops";
-}
-
-/// The ioctl's structure `T` with `count` elements of `element` bytes after it. The kernel writes
-/// as many as the driver has, which may have become more since they were counted; hence the spare
-/// ones.
-template <typename T>
-class EthtoolBuffer {
- public:
-  EthtoolBuffer(std::uint32_t command, std::size_t count, std::size_t element)
-      : words_((sizeof(T) + (2 * count + 64) * element) / sizeof(std::uint64_t) + 1) {
-    new (words_.data()) T{};
-    head().cmd = command;
-  }
-  T& head() noexcept { return *reinterpret_cast<T*>(words_.data()); }
-  [[nodiscard]] const char* data() const noexcept {
-    return reinterpret_cast<const char*>(words_.data()) + sizeof(T);
-  }
-
- private:
-  std::vector<std::uint64_t> words_;
-};
-
-bool ask_ethtool(int fd, ifreq& request, void* data) noexcept {
-  request.ifr_data = static_cast<char*>(data);
-  return ioctl(fd, SIOCETHTOOL, &request) == 0;
-}
-
-std::uint32_t count_of(int fd, ifreq& request) {
-  EthtoolBuffer<ethtool_sset_info> info(ETHTOOL_GSSET_INFO, 1, sizeof(std::uint32_t));
-  info.head().sset_mask = 1U << ETH_SS_STATS;
-  std::uint32_t count = 0;
-  if (!ask_ethtool(fd, request, &info.head()) || info.head().sset_mask == 0) return 0;
-  std::memcpy(&count, info.data(), sizeof count);
-  return count;
-}
-
-std::vector<std::string> names_of(int fd, ifreq& request, std::uint32_t count) {
-  EthtoolBuffer<ethtool_gstrings> strings(ETHTOOL_GSTRINGS, count, ETH_GSTRING_LEN);
-  strings.head().string_set = ETH_SS_STATS;
-  strings.head().len = count;
-  if (!ask_ethtool(fd, request, &strings.head()) || strings.head().len != count) return {};
-  std::vector<std::string> names;
-  for (std::uint32_t i = 0; i < count; ++i) {
-    const char* name = strings.data() + std::size_t{i} * ETH_GSTRING_LEN;
-    names.emplace_back(name, strnlen(name, ETH_GSTRING_LEN));
-  }
-  return names;
-}
-
-std::vector<std::uint64_t> values_of(int fd, ifreq& request, std::uint32_t count) {
-  EthtoolBuffer<ethtool_stats> stats(ETHTOOL_GSTATS, count, sizeof(std::uint64_t));
-  stats.head().n_stats = count;
-  if (!ask_ethtool(fd, request, &stats.head()) || stats.head().n_stats != count) return {};
-  std::vector<std::uint64_t> values(count);
-  std::memcpy(values.data(), stats.data(), count * sizeof(std::uint64_t));
-  return values;
 }
 
 }  // namespace
@@ -173,16 +117,17 @@ void LinkReader::read_driver(int index, LinkCounters& counters) {
   ifreq request{};
   request.ifr_ifindex = index;
   if (ioctl(socket_.fd(), SIOCGIFNAME, &request) != 0) return;
-  const std::uint32_t count = count_of(socket_.fd(), request);
+  Ethtool ethtool(socket_.fd(), request.ifr_name);
+  const std::uint32_t count = ethtool.count(ETH_SS_STATS);
   const auto [known, first] = drivers_.try_emplace(index);
   Driver& driver = known->second;
   if (first || driver.counters != count) {
-    driver = {count, names_of(socket_.fd(), request, count)};
+    driver = {count, ethtool.names(ETH_SS_STATS, count)};
     if (!has_card_losses(driver.names)) driver.names.clear();
     if (!first) return;
   }
   if (driver.names.empty()) return;
-  const std::vector<std::uint64_t> values = values_of(socket_.fd(), request, count);
+  const std::vector<std::uint64_t> values = ethtool.statistics(count);
   if (values.size() == driver.names.size()) counters.driver = card_losses(driver.names, values);
 }
 

@@ -11,7 +11,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 #include <system_error>
+
+#include "net/ethtool.h"
 
 namespace daqiri::packet {
 
@@ -88,6 +91,11 @@ NetworkInterface NetworkInterface::of(const InterfaceConfig& config) {
   offloads.ifr_data = reinterpret_cast<char*>(&flags);
   found.takes_tags_out =
       ioctl(question.fd(), SIOCETHTOOL, &offloads) == 0 && (flags.data & ETH_FLAG_RXVLAN) != 0;
+  // GRO of the kernel merges datagrams for these even where no program asks for it (since 5.12).
+  constexpr std::string_view MERGING[] = {"rx-udp-gro-forwarding", "rx-gro-list"};
+  for (const std::string& feature : Ethtool(question.fd(), request.ifr_name).features())
+    if (std::ranges::find(MERGING, feature) != std::ranges::end(MERGING))
+      found.merging.push_back(feature);
   const std::uint16_t type = request.ifr_hwaddr.sa_family;
   if (std::ranges::find(LINK_TYPES, type) == std::ranges::end(LINK_TYPES)) {
     refuse("address: '" + config.address_ + "' has no Ethernet frames (link type " +
@@ -95,6 +103,20 @@ NetworkInterface NetworkInterface::of(const InterfaceConfig& config) {
   }
   std::copy_n(request.ifr_hwaddr.sa_data, found.mac.size(), found.mac.begin());
   return found;
+}
+
+void refuse_merging(const InterfaceConfig& config, const NetworkInterface& interface) {
+  if (interface.merging.empty()) return;
+  std::string names;
+  std::string off;
+  for (const std::string& name : interface.merging) {
+    names += (names.empty() ? "" : ", ") + name;
+    off += " " + name + " off";
+  }
+  throw Error(Status::NOT_SUPPORTED, "interface '" + config.name_ + "': '" + interface.name +
+                                         "' merges datagrams into frames of up to 64 KiB (" +
+                                         names + "), which are not what arrived; run `ethtool -K " +
+                                         interface.name + off + "`");
 }
 
 Error packet_error(const NetworkInterface& interface, const std::string& what, int error) {

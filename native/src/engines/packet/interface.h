@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "daqiri/config.h"
 #include "daqiri/error.h"
@@ -25,11 +26,17 @@ struct NetworkInterface {
   /// Whether it removes VLAN tags from received frames (rxvlan of ethtool).
   bool takes_tags_out{false};
   std::array<std::uint8_t, 6> mac{};
+  /// Its offloads that merge UDP datagrams of other hosts ("rx-gro-list"), as far as they are on.
+  std::vector<std::string> merging;
 
   /// The interface of `address` in a configuration. Throws Error INVALID_PARAMETER if this host
   /// does not have it, or if it is not an Ethernet interface.
   static NetworkInterface of(const InterfaceConfig& config);
 };
+
+/// Throws Error NOT_SUPPORTED if the interface merges datagrams: frames would arrive that nobody
+/// has sent, of up to 64 KiB.
+void refuse_merging(const InterfaceConfig& config, const NetworkInterface& interface);
 
 /// Status and text for an errno of a packet socket; the text names the interface, the failed action
 /// and the remedy.

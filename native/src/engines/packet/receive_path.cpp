@@ -134,6 +134,7 @@ std::vector<std::shared_ptr<FrameRing>> open_receive_path(const Port& port,
       }
     }
   }
+  refuse_merging(port.config, interface);
   auto rings = open_rings(port, interface, readers, patience_ms);
   const std::string by =
       rings.size() == 1 ? "" : " in " + std::to_string(rings.size()) + " threads";

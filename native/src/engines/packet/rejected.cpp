@@ -76,7 +76,7 @@ void find_rejected(const NetworkConfig& config, std::vector<Error>& found) {
 
 void find_rejected_here(const NetworkConfig& config, std::vector<Error>& found) {
   for (const InterfaceConfig& interface : config.ifs_) {
-    if (interface.rx_.queues_.empty() || interface.rx_.filter_.empty()) continue;
+    if (interface.rx_.queues_.empty()) continue;
     std::optional<NetworkInterface> network;
     File socket;
     try {
@@ -84,13 +84,18 @@ void find_rejected_here(const NetworkConfig& config, std::vector<Error>& found) 
       socket = open_packet_socket(*network);
     } catch (const Error&) {
       // Of an interface, or a privilege, that is absent.
-      continue;
     }
-    try {
-      attach_filter(socket, *network, interface.rx_.filter_);
-    } catch (const Error& error) {
-      found.push_back(error);
-    }
+    const auto try_to = [&](auto&& act) {
+      try {
+        act();
+      } catch (const Error& error) {
+        found.push_back(error);
+      }
+    };
+    if (network && interface.rx_.receive_path_ == ReceivePath::PACKET)
+      try_to([&] { refuse_merging(interface, *network); });
+    if (socket.is_open() && !interface.rx_.filter_.empty())
+      try_to([&] { attach_filter(socket, *network, interface.rx_.filter_); });
   }
 }
 

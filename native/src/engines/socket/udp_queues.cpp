@@ -23,6 +23,9 @@ constexpr std::uint64_t QUEUEING_NS = 20'000;
 /// cannot be sent.
 constexpr std::uint64_t MOST_REFUSED_NS = 2'000'000'000;
 
+/// A refused packet is tried again within this time.
+constexpr std::uint64_t RETRIED_NS = 500'000'000;
+
 /// An error that is returned as often as this is that of the packet.
 constexpr int MOST_ATTEMPTS = 8;
 
@@ -381,13 +384,15 @@ TransmitResult UdpSender::refused() noexcept {
   // The queueing discipline, or a device without one, is full. Or it never takes such a packet: tbf
   // refuses one that is longer than its burst.
   const std::uint64_t now = monotonic_ns();
-  if (refused_since_ == 0) refused_since_ = now;
+  // What was refused long ago may have been flushed.
+  if (now - refused_at_ > RETRIED_NS) refused_since_ = now;
+  refused_at_ = now;
   if (now - refused_since_ < MOST_REFUSED_NS) return {.device_full = true};
   return {.failed = packets_[0], .error = ENOBUFS};
 }
 
 TransmitResult UdpSender::count_sent(std::size_t messages) noexcept {
-  refused_since_ = 0;
+  refused_at_ = 0;
   // The call was ended by the error of an earlier packet.
   if (messages < gathered_) socket_.discard_reports();
   TransmitResult result;

@@ -286,8 +286,10 @@ class UdpSender {
   SocketAddress latest_address_;
   SocketEvents events_;
   bool waiting_{false};
-  /// CLOCK_MONOTONIC ns since when packets are refused; 0: the last one was accepted.
+  /// CLOCK_MONOTONIC ns since when packets are refused, and when the last one was; 0: the last one
+  /// was accepted.
   std::uint64_t refused_since_{0};
+  std::uint64_t refused_at_{0};
   /// The first `gathered_` messages, and the packets, the segment length and the stamp of each.
   std::uint32_t gathered_{0};
   std::array<mmsghdr, MESSAGES> messages_{};

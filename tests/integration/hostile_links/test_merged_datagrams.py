@@ -1,0 +1,54 @@
+"""Interfaces whose offloads merge datagrams of other hosts into one frame."""
+
+from typing import Any
+
+import pytest
+from networks import Network
+
+from daqiri_ophyd.engine import Engine, NotSupportedError
+from daqiri_ophyd.host import Needs
+
+pytestmark = pytest.mark.root
+Config = dict[str, Any]
+
+
+def receiver(path: str) -> Config:
+    queue = {
+        "name": "rx0",
+        "id": 0,
+        "cpu_core": "any",
+        "batch_size": 1,
+        "memory_regions": ["buffers"],
+    }
+    port = {"name": "port0", "address": "near", "rx": {"receive_path": path, "queues": [queue]}}
+    return {
+        "version": 1,
+        "master_core": 0,
+        "stream_type": "raw",
+        "memory_regions": [{"name": "buffers", "kind": "host", "num_bufs": 64, "buf_size": 16384}],
+        "interfaces": [port],
+    }
+
+
+@pytest.mark.parametrize("offload", ["rx-udp-gro-forwarding", "rx-gro-list"])
+def test_an_interface_that_merges_datagrams_is_refused(cable: Network, offload: str):
+    config = receiver("af_packet")
+    cable.call(Engine.open, config).close()
+    cable.run(f"ethtool -K near {offload} on")
+    with pytest.raises(NotSupportedError, match=f"'near' merges.*ethtool -K near {offload} off`"):
+        cable.call(Engine.open, config)
+    cable.run(f"ethtool -K near {offload} off")
+    cable.call(Engine.open, config).close()
+
+
+@pytest.mark.usefixtures("has_af_xdp")
+def test_af_xdp_receives_frames_before_they_could_be_merged(cable: Network):
+    cable.run("ethtool -K near rx-gro-list on")
+    cable.call(Engine.open, receiver("af_xdp")).close()
+
+
+def test_the_host_check_reports_it(cable: Network):
+    cable.run("ethtool -K near rx-gro-list on")
+    needs = Needs.of(receiver("af_packet"))
+    [reason] = cable.call(needs.rejected_here)
+    assert "ethtool -K near rx-gro-list off" in reason
