@@ -136,6 +136,24 @@ def test_what_this_host_sends_is_not_received(
     assert [queue.counters().received for queue in receiver.rx] == [50, 50]
 
 
+def test_two_engines_receive_the_same_frames(
+    cable: Any, packet: Build, made_frames: Frames, receive_all: Receive
+) -> None:
+    config = packet(2)
+    other = config | {"interfaces": config["interfaces"][:1]}
+    if config["interfaces"][0]["rx"]["receive_path"] == "af_xdp":
+        pytest.skip("one program receives from an interface by AF_XDP")
+    sent = [made_frames(200, 1400, PORT + i) for i in range(2)]
+    with cable.call(Engine.open, config) as first, cable.call(Engine.open, other) as second:
+        for frames in sent:
+            first.ports[1].tx[0].send(frames)
+        for engine in (first, second):
+            for i, queue in enumerate(engine.ports[0].rx):
+                assert packets_of(receive_all(queue, 200)) == rows(sent[i])
+        counters = [queue.counters() for e in (first, second) for queue in e.ports[0].rx]
+    assert [(each.received, each.dropped_total) for each in counters] == [(200, 0)] * 4
+
+
 def test_segments_and_tags(
     cable: Any, packet: Build, made_frames: Frames, receive_all: Receive
 ) -> None:

@@ -31,6 +31,10 @@ class XdpProgram {
   void remove_socket(std::uint32_t queue) noexcept;
   /// Send all frames to the kernel.
   void remove_sockets() noexcept;
+  /// Once it is not attached.
+  void close() noexcept {
+    for (File* each : {&sockets_, &tables_, &addresses_, &program_}) each->close();
+  }
 
  private:
   NetworkInterface interface_;

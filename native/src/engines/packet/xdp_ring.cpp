@@ -320,6 +320,8 @@ int XdpRing::take_error() noexcept {
 
 void XdpRing::stop() noexcept {
   link_.reset();
+  program_.close();
+  // Frames that are kept need the memory only.
   sockets_.clear();
   watch_.close();
 }
