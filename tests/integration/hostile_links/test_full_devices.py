@@ -53,10 +53,9 @@ def sender(path: str, address: str, buf_size: int = 2048, batch: int = 64) -> Co
 
 
 def numbered(count: int, size: int) -> np.ndarray:
-    """Payloads that begin with their number and their size."""
+    """Payloads that begin with their number."""
     payloads = np.zeros((count, size), np.uint8)
     payloads[:, :4] = np.arange(count, dtype=">u4").view(np.uint8).reshape(count, 4)
-    payloads[:, 4:8] = np.frombuffer(struct.pack(">I", size), np.uint8)
     return payloads
 
 
@@ -77,11 +76,10 @@ def packets_of(path: str, count: int, size: int) -> np.ndarray:
 
 
 def numbers_in(frame: bytes) -> list[int]:
-    """The numbers of the datagrams in a frame of a test, which veth devices pass on merged."""
+    """The number that a frame of a test carries; none in other frames."""
     if frame[23:24] != b"\x11" or frame[36:38] != PORT.to_bytes(2, "big"):
         return []
-    size = int.from_bytes(frame[46:50], "big")
-    return [int.from_bytes(frame[at : at + 4], "big") for at in range(42, len(frame), size)]
+    return [int.from_bytes(frame[42:46], "big")]
 
 
 class Taken:
@@ -135,8 +133,9 @@ def tap(network: Network) -> Iterator[Taken]:
 
 @pytest.fixture
 def far(network: Network) -> Iterator[Taken]:
-    """The end of a veth pair whose other end is ``near``."""
+    """The end of a veth pair whose other end is ``near``, to which datagrams come one by one."""
     network.run("ip link add near type veth peer name far")
+    network.run("ethtool -K near tx-udp-segmentation off")
     network.call(Path("/proc/sys/net/ipv6/conf/far/disable_ipv6").write_text, "1")
     network.run("ip link set far up")
     _prepare(network, "near")

@@ -25,7 +25,9 @@ def receiver(path: str) -> Config:
         "version": 1,
         "master_core": 0,
         "stream_type": "raw",
-        "memory_regions": [{"name": "buffers", "kind": "host", "num_bufs": 64, "buf_size": 16384}],
+        "memory_regions": [
+            {"name": "buffers", "kind": "host", "affinity": 0, "num_bufs": 64, "buf_size": 16384}
+        ],
         "interfaces": [port],
     }
 

@@ -207,7 +207,7 @@ def writer(path: Path) -> Any:
     ("spoil", "text"),
     [
         (no_json, "is not JSON"),
-        (no_counts, "left_out and left_out_by_reason are not counts"),
+        (no_counts, "left_out_by_reason is \\[\\], expected an object"),
         (part, "json.part exists"),
         (writer, "is being written by a recorder"),
     ],

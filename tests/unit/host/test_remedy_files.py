@@ -356,8 +356,10 @@ print(json.dumps({
 @pytest.mark.root
 @pytest.mark.skipif(not shutil.which("ip"), reason="needs iproute2")
 def test_after_the_script_the_checks_are_content():
-    queue = {"name": "q", "memory_regions": ["m"]}
+    queue = {"name": "q", "id": 0, "cpu_core": "any", "batch_size": 32, "memory_regions": ["m"]}
     config = {
+        "version": 1,
+        "stream_type": "raw",
         "engine": "packet",
         "master_core": 0,
         "memory_regions": [
@@ -379,6 +381,6 @@ def test_after_the_script_the_checks_are_content():
     assert found["after"] == {"carrier": "ok", "mtu": "ok"}, found
     said = [
         "fixed: carrier: v0: switched off",
-        "fixed: mtu: v0: 1500 B; the configuration's packets need 8982 B",
+        "fixed: mtu: v0: 1500 B; the configuration's packets need 8978 B",
     ]
     assert (found["code"], found["said"].splitlines()) == (0, said), found

@@ -27,7 +27,7 @@ struct NetworkInterface {
   bool takes_tags_out{false};
   std::array<std::uint8_t, 6> mac{};
   /// Its offloads that merge UDP datagrams of other hosts ("rx-gro-list"), as far as they are on.
-  std::vector<std::string> merging;
+  std::vector<std::string> merging{};
 
   /// The interface of `address` in a configuration. Throws Error INVALID_PARAMETER if this host
   /// does not have it, or if it is not an Ethernet interface.
