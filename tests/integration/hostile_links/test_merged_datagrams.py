@@ -25,6 +25,7 @@ def receiver(path: str) -> Config:
         "version": 1,
         "master_core": 0,
         "stream_type": "raw",
+        "engine": "packet",
         "memory_regions": [
             {"name": "buffers", "kind": "host", "affinity": 0, "num_bufs": 64, "buf_size": 16384}
         ],
