@@ -83,7 +83,8 @@ void find_rejected_here(const NetworkConfig& config, std::vector<Error>& found) 
       network = NetworkInterface::of(interface);
       socket = open_packet_socket(*network);
     } catch (const Error&) {
-      // Of an interface, or a privilege, that is absent.
+      // Of an interface that is absent, or of a privilege.
+      if (!network) continue;
     }
     const auto try_to = [&](auto&& act) {
       try {
@@ -92,7 +93,7 @@ void find_rejected_here(const NetworkConfig& config, std::vector<Error>& found) 
         found.push_back(error);
       }
     };
-    if (network && interface.rx_.receive_path_ == ReceivePath::PACKET)
+    if (interface.rx_.receive_path_ == ReceivePath::PACKET)
       try_to([&] { refuse_merging(interface, *network); });
     if (socket.is_open() && !interface.rx_.filter_.empty())
       try_to([&] { attach_filter(socket, *network, interface.rx_.filter_); });
