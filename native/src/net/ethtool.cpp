@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <cstring>
-#include <new>
 
 namespace daqiri {
 
@@ -20,7 +19,6 @@ class EthtoolBuffer {
  public:
   EthtoolBuffer(std::uint32_t command, std::size_t count, std::size_t element)
       : words_((sizeof(T) + (2 * count + 64) * element) / sizeof(std::uint64_t) + 1) {
-    new (words_.data()) T{};
     head().cmd = command;
   }
   T& head() noexcept { return *reinterpret_cast<T*>(words_.data()); }
