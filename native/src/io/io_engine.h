@@ -184,6 +184,15 @@ struct Port {
   }
 };
 
+/// Index of a queue in its port.
+template <typename Queue>
+std::size_t position(const std::vector<std::unique_ptr<Queue>>& queues,
+                     const Queue& queue) noexcept {
+  const auto is_it = [&](const auto& each) { return each.get() == &queue; };
+  return static_cast<std::size_t>(std::find_if(queues.begin(), queues.end(), is_it) -
+                                  queues.begin());
+}
+
 enum class ConnectionState : std::uint8_t { LISTENING, CONNECTING, CONNECTED, CLOSED };
 
 /// A connection of a socket stream, as listed. Addresses are "192.0.2.1:5000", "[::1]:5000"; empty:

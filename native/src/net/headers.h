@@ -24,7 +24,7 @@ inline constexpr std::uint32_t ETHERNET_SIZE = 14;
 inline constexpr std::uint32_t VLAN_TAG_SIZE = 4;
 inline constexpr std::uint32_t IPV4_SIZE = 20;
 /// Most bytes of a frame that the MTU does not include: the header with two VLAN tags (QinQ).
-inline constexpr std::uint32_t FRAME_OVERHEAD = ETHERNET_SIZE + 2 * 4;
+inline constexpr std::uint32_t FRAME_OVERHEAD = ETHERNET_SIZE + 2 * VLAN_TAG_SIZE;
 inline constexpr std::uint32_t IPV6_SIZE = 40;
 inline constexpr std::uint32_t UDP_SIZE = 8;
 inline constexpr std::uint32_t TCP_SIZE = 20;

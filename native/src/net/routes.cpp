@@ -2,7 +2,6 @@
 
 #include <arpa/inet.h>
 
-#include <array>
 #include <cstring>
 
 #include "net/netlink.h"

@@ -13,7 +13,6 @@ namespace {
 constexpr std::uint32_t USUAL_BUFFER = 2048;
 constexpr std::uint32_t STANDARD_FRAME = 1514;
 constexpr std::uint32_t JUMBO_MTU = 9000;
-constexpr std::uint32_t TAG_SIZE = 4;
 
 std::uint64_t buffers_of(const NetworkConfig& config, const CommonQueueConfig& queue) {
   return std::accumulate(queue.mrs_.begin(), queue.mrs_.end(), std::uint64_t{0},
@@ -48,7 +47,7 @@ std::uint32_t mtu_of_datagrams(std::uint64_t payload, const SocketConfig& socket
 std::uint32_t added_by(const FlowConfig& flow) {
   const bool tagged = std::ranges::any_of(
       flow.actions_, [](const FlowAction& action) { return action.type_ == FlowType::VLAN_PUSH; });
-  return Prefix(flow.actions_).overhead() - (tagged ? TAG_SIZE : 0);
+  return Prefix(flow.actions_).overhead() - (tagged ? VLAN_TAG_SIZE : 0);
 }
 
 /// Bytes of a tunnel's headers, without options.
@@ -75,7 +74,7 @@ bool receives(const FlowAction& action, int queue) {
 std::uint32_t removed_by(const FlowConfig& flow) {
   std::uint32_t removed = 0;
   for (const FlowAction& action : flow.actions_) {
-    if (action.type_ == FlowType::VLAN_POP) removed += TAG_SIZE;
+    if (action.type_ == FlowType::VLAN_POP) removed += VLAN_TAG_SIZE;
     if (action.type_ == FlowType::TUNNEL_DECAP) removed += tunnel_bytes(action.tunnel_);
   }
   return removed;

@@ -52,7 +52,7 @@ def test_what_a_full_backlog_drops_is_counted(
     assert port.counters() == lost
 
 
-@pytest.mark.parametrize("path", ["af_packet", "af_xdp", "udp"])
+@pytest.mark.parametrize("path", ["af_packet", "af_xdp", "auto", "udp"])
 def test_frames_that_no_program_wants_are_no_loss(
     link: Any,
     receiver: Callable[..., Config],
@@ -62,12 +62,16 @@ def test_frames_that_no_program_wants_are_no_loss(
     request: pytest.FixtureRequest,
 ) -> None:
     """The kernel counts them in rx_dropped, unless a packet socket takes every frame."""
-    if path == "af_xdp":
+    if path in ("af_xdp", "auto"):
         request.getfixturevalue("has_af_xdp")
     config = receiver(path)
-    if path == "af_xdp":
+    if path in ("af_xdp", "auto"):
         config["interfaces"][0]["rx"]["flow_isolation"] = True  # the others go to the kernel
-    with opened(link, config) as port:
+        link.network.run("ethtool -K far rxvlan off")  # else `auto` chooses AF_PACKET
+    with link.call(Engine.open, config) as engine:
+        port = engine.ports[0]
+        if path == "auto":
+            assert engine.snapshot().rx[0].receive_path.startswith("af_xdp")
         before = link.counts()
         assert link.flood(unwanted, 100) == 100
         taken = path == "af_packet"

@@ -1,13 +1,11 @@
 #include "engines/packet/fanout.h"
 
 #include <arpa/inet.h>
-#include <linux/if_ether.h>
 #include <linux/if_packet.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <utility>
 
 #include "net/headers.h"
 
@@ -15,7 +13,7 @@ namespace daqiri::packet {
 
 namespace {
 
-/// Offsets relative to the IPv4 header; the data of a received frame begin there, those of others
+/// Offsets relative to the IP header; the data of a received frame begin there, those of others
 /// with the Ethernet header.
 constexpr std::uint32_t at(std::uint32_t offset) {
   return static_cast<std::uint32_t>(SKF_NET_OFF) + offset;
@@ -30,7 +28,6 @@ constexpr std::uint32_t DESTINATION = at(16);
 constexpr std::uint32_t SOURCE_PORT = at(0);
 constexpr std::uint32_t DESTINATION_PORT = at(2);
 constexpr std::uint32_t FRAGMENT_OFFSET = 0x1FFF;
-constexpr std::uint32_t VLAN_ID = 0x0FFF;
 
 sock_filter load(std::uint16_t size_and_mode, std::uint32_t from) {
   return {static_cast<std::uint16_t>(BPF_LD | size_and_mode), 0, 0, from};
@@ -39,6 +36,9 @@ sock_filter load_extra(int what) {
   return load(BPF_W | BPF_ABS, static_cast<std::uint32_t>(SKF_AD_OFF + what));
 }
 sock_filter socket_is(std::uint32_t socket) { return {BPF_RET | BPF_K, 0, 0, socket}; }
+
+/// The socket of frames that no flow of the program matches.
+constexpr std::uint32_t OTHERS = 0;
 
 /// Fields of the headers, in the program's memory.
 enum class Field : std::uint8_t { UDP_SRC, UDP_DST, IPV4_LEN, IPV4_SRC, IPV4_DST };
@@ -131,56 +131,64 @@ std::vector<sock_filter> code_of(const FlowConfig& flow,
   return code;
 }
 
+using Code = std::vector<sock_filter>;
+
+/// Go on if the comparison gives `met`; otherwise the frame is none that a flow matches.
+void go_on_if(Code& code, std::uint16_t comparison, std::uint32_t value, bool met) {
+  const std::uint8_t past_return = 1;
+  code.push_back({static_cast<std::uint16_t>(BPF_JMP | comparison | BPF_K),
+                  met ? past_return : std::uint8_t{0}, met ? std::uint8_t{0} : past_return, value});
+  code.push_back(socket_is(OTHERS));
+}
+
+void keep(Code& code, Field field, sock_filter from) {
+  code.push_back(from);
+  code.push_back(store(field));
+}
+
+/// Keeps the fields, and sets X to the length of the header.
+Code read_ipv4() {
+  Code code{load(BPF_B | BPF_ABS, PROTOCOL)};
+  go_on_if(code, BPF_JEQ, PROTOCOL_UDP, true);
+  code.push_back(load(BPF_H | BPF_ABS, FRAGMENT));
+  go_on_if(code, BPF_JSET, FRAGMENT_OFFSET, false);
+  keep(code, Field::IPV4_LEN, load(BPF_H | BPF_ABS, LENGTH));
+  keep(code, Field::IPV4_SRC, load(BPF_W | BPF_ABS, SOURCE));
+  keep(code, Field::IPV4_DST, load(BPF_W | BPF_ABS, DESTINATION));
+  code.push_back({BPF_LDX | BPF_B | BPF_MSH, 0, 0, at(0)});
+  return code;
+}
+
+/// The same for IPv6 without extension headers: its fields are none that a flow names.
+Code read_ipv6() {
+  Code code{load(BPF_B | BPF_ABS, NEXT_HEADER)};
+  go_on_if(code, BPF_JEQ, PROTOCOL_UDP, true);
+  for (const Field field : {Field::IPV4_LEN, Field::IPV4_SRC, Field::IPV4_DST})
+    keep(code, field, {BPF_LD | BPF_IMM, 0, 0, 0});
+  code.push_back({BPF_LDX | BPF_IMM, 0, 0, IPV6_SIZE});
+  return code;
+}
+
 }  // namespace
 
 std::vector<sock_filter> distribution(const RxConfig& config,
                                       const std::map<int, std::uint32_t>& sockets) {
-  const auto others = [](std::vector<sock_filter>& code) { code.push_back(socket_is(0)); };
-  std::vector<sock_filter> code;
-  const auto go_on_if = [&](std::uint16_t comparison, std::uint32_t value, bool met) {
-    const std::uint8_t to_others = 0;
-    const std::uint8_t past_them = 1;
-    code.push_back({static_cast<std::uint16_t>(BPF_JMP | comparison | BPF_K),
-                    met ? past_them : to_others, met ? to_others : past_them, value});
-    others(code);
-  };
-  const auto keep = [&](Field field, sock_filter from) {
-    code.push_back(from);
-    code.push_back(store(field));
-  };
+  Code code;
   // Frames with a VLAN tag, which the kernel has taken out; a priority tag is none.
   code.push_back(load_extra(SKF_AD_VLAN_TAG));
-  go_on_if(BPF_JSET, VLAN_ID, false);
-  // IPv6 without extension headers. Its addresses and its length are none that a flow names.
-  std::vector<sock_filter> ipv4;
-  std::swap(code, ipv4);
-  code.push_back(load(BPF_B | BPF_ABS, NEXT_HEADER));
-  go_on_if(BPF_JEQ, IPPROTO_UDP, true);
-  code.push_back({BPF_LD | BPF_IMM, 0, 0, 0});
-  for (const Field field : {Field::IPV4_LEN, Field::IPV4_SRC, Field::IPV4_DST})
-    code.push_back(store(field));
-  code.push_back({BPF_LDX | BPF_IMM, 0, 0, IPV6_SIZE});
-  std::vector<sock_filter> ipv6;
-  std::swap(code, ipv6);
-  code.push_back(load(BPF_B | BPF_ABS, PROTOCOL));
-  go_on_if(BPF_JEQ, IPPROTO_UDP, true);
-  code.push_back(load(BPF_H | BPF_ABS, FRAGMENT));
-  go_on_if(BPF_JSET, FRAGMENT_OFFSET, false);
-  keep(Field::IPV4_LEN, load(BPF_H | BPF_ABS, LENGTH));
-  keep(Field::IPV4_SRC, load(BPF_W | BPF_ABS, SOURCE));
-  keep(Field::IPV4_DST, load(BPF_W | BPF_ABS, DESTINATION));
-  code.push_back({BPF_LDX | BPF_B | BPF_MSH, 0, 0, at(0)});
-  std::swap(code, ipv4);
+  go_on_if(code, BPF_JSET, VLAN_ID, false);
+  const Code ipv4 = read_ipv4();
+  const Code ipv6 = read_ipv6();
   code.push_back(load_extra(SKF_AD_PROTOCOL));
   // To IPv4, which follows IPv6 and the jump at its end.
   code.push_back(
-      {BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint8_t>(ipv6.size() + 3), 0, ETH_P_IP});
-  go_on_if(BPF_JEQ, ETH_P_IPV6, true);
+      {BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint8_t>(ipv6.size() + 3), 0, ETHERTYPE_IPV4});
+  go_on_if(code, BPF_JEQ, ETHERTYPE_IPV6, true);
   code.insert(code.end(), ipv6.begin(), ipv6.end());
   code.push_back({BPF_JMP | BPF_JA, 0, 0, static_cast<std::uint32_t>(ipv4.size())});
   code.insert(code.end(), ipv4.begin(), ipv4.end());
-  keep(Field::UDP_SRC, load(BPF_H | BPF_IND, SOURCE_PORT));
-  keep(Field::UDP_DST, load(BPF_H | BPF_IND, DESTINATION_PORT));
+  keep(code, Field::UDP_SRC, load(BPF_H | BPF_IND, SOURCE_PORT));
+  keep(code, Field::UDP_DST, load(BPF_H | BPF_IND, DESTINATION_PORT));
   std::size_t told = 0;
   for (const FlowConfig& flow : config.flows_) {
     if (!can_tell(flow)) continue;
@@ -188,7 +196,7 @@ std::vector<sock_filter> distribution(const RxConfig& config,
     if (++told > MOST_FLOWS || code.size() + more.size() + 1 > MOST_CODE) break;
     code.insert(code.end(), more.begin(), more.end());
   }
-  others(code);
+  code.push_back(socket_is(OTHERS));
   return code;
 }
 

@@ -25,6 +25,9 @@ class FrameRing : public memory::BufferOwner {
   [[nodiscard]] virtual std::vector<int> fds() const = 0;
   /// How frames are received, for display: "af_packet", "af_xdp native". Any thread.
   [[nodiscard]] virtual std::string path() const = 0;
+  /// Whether every frame of the interface is received, and none goes to the kernel instead. Any
+  /// thread.
+  [[nodiscard]] virtual bool takes_every_frame() const noexcept { return false; }
   /// Why flows that are added later may not receive all their packets; null: they do. Any thread.
   [[nodiscard]] virtual const char* fixed_flows() const noexcept { return nullptr; }
 

@@ -91,11 +91,6 @@ NetworkInterface NetworkInterface::of(const InterfaceConfig& config) {
   offloads.ifr_data = reinterpret_cast<char*>(&flags);
   found.takes_tags_out =
       ioctl(question.fd(), SIOCETHTOOL, &offloads) == 0 && (flags.data & ETH_FLAG_RXVLAN) != 0;
-  // GRO of the kernel merges datagrams for these even where no program asks for it (since 5.12).
-  constexpr std::string_view MERGING[] = {"rx-udp-gro-forwarding", "rx-gro-list"};
-  for (const std::string& feature : Ethtool(question.fd(), request.ifr_name).features())
-    if (std::ranges::find(MERGING, feature) != std::ranges::end(MERGING))
-      found.merging.push_back(feature);
   const std::uint16_t type = request.ifr_hwaddr.sa_family;
   if (std::ranges::find(LINK_TYPES, type) == std::ranges::end(LINK_TYPES)) {
     refuse("address: '" + config.address_ + "' has no Ethernet frames (link type " +
@@ -106,13 +101,17 @@ NetworkInterface NetworkInterface::of(const InterfaceConfig& config) {
 }
 
 void refuse_merging(const InterfaceConfig& config, const NetworkInterface& interface) {
-  if (interface.merging.empty()) return;
+  // GRO of the kernel merges datagrams for these even where no program asks for it (since 5.12).
+  constexpr std::string_view MERGING[] = {"rx-udp-gro-forwarding", "rx-gro-list"};
+  const File question(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   std::string names;
   std::string off;
-  for (const std::string& name : interface.merging) {
+  for (const std::string& name : Ethtool(question.fd(), interface.name.c_str()).features()) {
+    if (std::ranges::find(MERGING, name) == std::ranges::end(MERGING)) continue;
     names += (names.empty() ? "" : ", ") + name;
     off += " " + name + " off";
   }
+  if (names.empty()) return;
   throw Error(Status::NOT_SUPPORTED, "interface '" + config.name_ + "': '" + interface.name +
                                          "' merges datagrams into frames of up to 64 KiB (" +
                                          names + "), which are not what arrived; run `ethtool -K " +

@@ -6,7 +6,6 @@
 #include <array>
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "daqiri/config.h"
 #include "daqiri/error.h"
@@ -26,8 +25,6 @@ struct NetworkInterface {
   /// Whether it removes VLAN tags from received frames (rxvlan of ethtool).
   bool takes_tags_out{false};
   std::array<std::uint8_t, 6> mac{};
-  /// Its offloads that merge UDP datagrams of other hosts ("rx-gro-list"), as far as they are on.
-  std::vector<std::string> merging{};
 
   /// The interface of `address` in a configuration. Throws Error INVALID_PARAMETER if this host
   /// does not have it, or if it is not an Ethernet interface.

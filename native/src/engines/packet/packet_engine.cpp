@@ -46,9 +46,10 @@ class PacketPort final : public PortIo {
     // those that no flow wants to the kernel.
     if (receivers_.empty()) return;
     using Traffic = LinkStatistics::Traffic;
-    losses_.emplace(port.config.name_,
-                    wants_xdp(port.config) ? Traffic::SOME_FRAMES : Traffic::EVERY_FRAME,
-                    [index = interface_.index](const File&) { return index; });
+    losses_.emplace(
+        port.config.name_,
+        receivers_.front()->takes_every_frame() ? Traffic::EVERY_FRAME : Traffic::SOME_FRAMES,
+        [index = interface_.index](const File&) { return index; });
   }
 
   std::uint32_t receive(RxQueue& queue) noexcept override {
@@ -124,18 +125,14 @@ class PacketPort final : public PortIo {
     }
   }
   [[nodiscard]] const Sources& sources_of(const RxQueue& queue) const noexcept {
-    const auto it =
-        std::ranges::find_if(port_.rx, [&](const auto& each) { return each.get() == &queue; });
-    return sources_[static_cast<std::size_t>(it - port_.rx.begin())];
+    return sources_[position(port_.rx, queue)];
   }
   /// A poller reads its ring once a pass.
   static bool is_first(const Sources& sources, const RxQueue& queue) noexcept {
     return sources.ring != nullptr && &sources.ring->first() == &queue;
   }
   [[nodiscard]] Sender& sender_of(const TxQueue& queue) const noexcept {
-    const auto it =
-        std::ranges::find_if(port_.tx, [&](const auto& each) { return each.get() == &queue; });
-    return *senders_[static_cast<std::size_t>(it - port_.tx.begin())];
+    return *senders_[position(port_.tx, queue)];
   }
   void warn(const NetworkConfig& config) const {
     const auto tell = [&](const std::string& text) {
@@ -228,7 +225,6 @@ KernelMemory packet_memory(const NetworkConfig& config, const InterfaceConfig& i
     cores.insert(queue.common_.cpu_core_);
     for (const std::string& name : queue.common_.mrs_) regions.insert(&config.mrs_.at(name));
   }
-  // Queues of several pollers that share a region have rings of its size.
   asked.mapped = std::max(Receiver::ring_bytes(regions), packet::XdpRing::FEWEST_BYTES);
   if (wants_xdp(interface)) {
     // The rings do not count towards the limit.

@@ -67,10 +67,9 @@ std::vector<std::shared_ptr<FrameRing>> open_rings(const Port& port,
   if (rings.size() > 1) {
     std::map<int, std::uint32_t> by_queue;
     for (const auto& queue : port.rx) {
-      const auto reads = std::ranges::find_if(readers, [&](const Reader& reader) {
-        return reader.first->config().common_.cpu_core_ == queue->config().common_.cpu_core_;
-      });
-      by_queue[queue->id()] = static_cast<std::uint32_t>(reads - readers.begin());
+      const auto reader =
+          std::ranges::find_if(readers, [&](const Reader& each) { return each.polls(*queue); });
+      by_queue[queue->id()] = static_cast<std::uint32_t>(reader - readers.begin());
     }
     join_fanout(interface, sockets, distribution(port.config.rx_, by_queue));
   }

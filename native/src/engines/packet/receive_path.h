@@ -11,10 +11,17 @@
 
 namespace daqiri::packet {
 
-/// A thread that reads a ring: its first queue, and the size of its ring.
+/// A poller that reads a ring.
 struct Reader {
+  /// Its first queue.
   RxQueue* first;
   std::uint64_t ring_bytes;
+
+  /// Whether it is the poller of the queue. Queues without a thread are read together.
+  [[nodiscard]] bool polls(const RxQueue& queue) const {
+    return queue.config().poll_mode_ == QueuePollMode::DIRECT ||
+           queue.config().common_.cpu_core_ == first->config().common_.cpu_core_;
+  }
 };
 
 /// Opens rings as configured for the port (rx.receive_path): one for each reader, among which the

@@ -39,6 +39,7 @@ class ReceiveRing final : public FrameRing {
 
   [[nodiscard]] std::vector<int> fds() const override { return {fd()}; }
   [[nodiscard]] std::string path() const override { return "af_packet"; }
+  [[nodiscard]] bool takes_every_frame() const noexcept override { return true; }
   [[nodiscard]] std::uint64_t gathers_ns() const noexcept override { return GATHERS_NS; }
   [[nodiscard]] bool gathered() const noexcept override { return true; }
 

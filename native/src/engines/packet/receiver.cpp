@@ -22,41 +22,23 @@ constexpr std::uint32_t MOST_PER_PASS = 1024;
 /// Largest ring: a larger one would only hide a slow consumer for longer.
 constexpr std::uint64_t MOST_RING_BYTES = 1U << 30U;
 
-/// Queues without a thread are read together.
-bool same_poller(const RxQueue& queue, const RxQueue& other) {
-  return queue.config().poll_mode_ == QueuePollMode::DIRECT ||
-         queue.config().common_.cpu_core_ == other.config().common_.cpu_core_;
-}
-
-/// The first queue of each poller.
-std::vector<RxQueue*> first_queues(const Port& port) {
-  std::vector<RxQueue*> firsts;
-  for (const auto& queue : port.rx) {
-    const bool known = std::ranges::any_of(
-        firsts, [&](const RxQueue* first) { return same_poller(*queue, *first); });
-    if (!known) firsts.push_back(queue.get());
-  }
-  return firsts;
-}
-
 /// The readers of a port's rings. A region whose packets several of them receive counts for each in
 /// part.
 std::vector<Reader> readers_of(const Port& port) {
   std::vector<Reader> readers;
-  std::map<const MemoryRegionConfig*, std::set<const RxQueue*>> users;
-  for (RxQueue* first : first_queues(port)) {
-    readers.push_back({first, 0});
-    for (const auto& queue : port.rx) {
-      for (int s = 0; s < queue->num_segments(); ++s)
-        if (same_poller(*queue, *first)) users[&queue->region(s).config()].insert(first);
-    }
+  std::map<const MemoryRegionConfig*, std::set<std::size_t>> users;
+  for (const auto& queue : port.rx) {
+    auto reader =
+        std::ranges::find_if(readers, [&](const Reader& each) { return each.polls(*queue); });
+    if (reader == readers.end()) reader = readers.insert(reader, {queue.get(), 0});
+    for (int s = 0; s < queue->num_segments(); ++s)
+      users[&queue->region(s).config()].insert(static_cast<std::size_t>(reader - readers.begin()));
   }
-  for (Reader& reader : readers) {
-    for (const auto& [region, firsts] : users)
-      if (firsts.contains(reader.first))
-        reader.ring_bytes += region->num_bufs_ * region->buf_size_ / firsts.size();
+  for (const auto& [region, by] : users)
+    for (const std::size_t i : by)
+      readers[i].ring_bytes += region->num_bufs_ * region->buf_size_ / by.size();
+  for (Reader& reader : readers)
     reader.ring_bytes = std::min(reader.ring_bytes, MOST_RING_BYTES / readers.size());
-  }
   return readers;
 }
 
@@ -92,18 +74,18 @@ std::vector<std::unique_ptr<Receiver>> Receiver::open(const Port& port,
   const auto rings = open_receive_path(port, interface, readers, patience);
   receivers.reserve(rings.size());
   for (std::size_t i = 0; i < rings.size(); ++i) {
-    receivers.push_back(std::make_unique<Receiver>(port, interface, rings[i], *readers[i].first,
+    receivers.push_back(std::make_unique<Receiver>(port, interface, rings[i], readers[i],
                                                    rings.size() == 1, patience));
   }
   return receivers;
 }
 
 Receiver::Receiver(const Port& port, const NetworkInterface& interface,
-                   std::shared_ptr<FrameRing> ring, RxQueue& first, bool alone,
+                   std::shared_ptr<FrameRing> ring, const Reader& reader, bool alone,
                    std::uint32_t patience_ms)
     : interface_(port.config.name_),
       address_(interface.name),
-      first_(first),
+      first_(*reader.first),
       alone_(alone),
       patience_ms_(patience_ms),
       steering_(port.steering),
@@ -117,7 +99,7 @@ Receiver::Receiver(const Port& port, const NetworkInterface& interface,
   for (const auto& queue : port.rx) {
     queue->share_owner(ring_);
     Target& target = targets_.emplace_back(Target{queue.get(), {}, {}});
-    if (same_poller(*queue, first)) {
+    if (reader.polls(*queue)) {
       target.gathering = std::make_unique<Gathering>(*queue, *ring_, late_ns());
     } else {
       target.hand_over = std::make_unique<HandOver>(*queue, *ring_, late_ns());

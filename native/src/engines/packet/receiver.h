@@ -11,6 +11,7 @@
 #include "engines/packet/gathering.h"
 #include "engines/packet/hand_over.h"
 #include "engines/packet/interface.h"
+#include "engines/packet/receive_path.h"
 #include "io/io_engine.h"
 #include "steering/steering.h"
 #include "system/socket_events.h"
@@ -32,13 +33,15 @@ class Receiver {
   static std::vector<std::unique_ptr<Receiver>> open(const Port& port,
                                                      const NetworkInterface& interface);
 
-  /// `first`: the first queue of the poller that reads the ring; `alone`: there is no other ring.
+  /// `alone`: there is no other ring.
   /// Throws Error.
   Receiver(const Port& port, const NetworkInterface& interface, std::shared_ptr<FrameRing> ring,
-           RxQueue& first, bool alone, std::uint32_t patience_ms);
+           const Reader& reader, bool alone, std::uint32_t patience_ms);
 
   /// See PortIo::receive_path.
   [[nodiscard]] std::string path() const { return ring_->path(); }
+  /// See FrameRing::takes_every_frame.
+  [[nodiscard]] bool takes_every_frame() const noexcept { return ring_->takes_every_frame(); }
   /// See PortIo::fixed_flows.
   [[nodiscard]] const char* fixed_flows() const noexcept { return ring_->fixed_flows(); }
   /// See ReceiveTraits::gathers_ns.

@@ -98,14 +98,6 @@ class Endpoint : public PortIo {
     if (!port_.rx.empty()) return port_.rx.front()->id();
     return port_.tx.empty() ? std::uint16_t{0} : port_.tx.front()->id();
   }
-  /// Index of a queue in its port.
-  template <typename Queue>
-  static std::size_t position(const std::vector<std::unique_ptr<Queue>>& queues,
-                              const Queue& queue) noexcept {
-    const auto is_it = [&](const auto& each) { return each.get() == &queue; };
-    return static_cast<std::size_t>(std::find_if(queues.begin(), queues.end(), is_it) -
-                                    queues.begin());
-  }
   /// The list entry for a server's own connection.
   [[nodiscard]] ConnectionInfo listening(bool open) const {
     return {connection_, "", local().text(),
