@@ -644,6 +644,9 @@ class Session:
     def flow_counters(self, port: int, key: int) -> tuple[int, int]:
         """Return packets and bytes of a receive flow."""
 
+    def flow_offload(self, port: int, key: int) -> str:
+        """Return what selects the packets of a receive flow before the engine does."""
+
     def add_flows(self, port: int, flows: str) -> list[tuple[FlowConfig, int, bool]]:
         """Add flows from text in the form of a configuration file; return them as `flows` does."""
 

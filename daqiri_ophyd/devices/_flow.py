@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ophyd import Component as Cpt
 from ophyd.ophydobj import Kind
 
-from daqiri_ophyd.engine import FlowCounters
+from daqiri_ophyd.engine import FlowCounters, InvalidParameterError, NotReadyError
 
 from ._base import CounterDevice, Group
 from ._configuration import find_named, flow_table
@@ -38,9 +38,9 @@ class Flow(CounterDevice):
     `packets` and `bytes` are those of `daqiri_ophyd.engine.FlowCounters`. They begin at 0 whenever
     the engine is opened.
 
-    `offload` names the mechanism that keeps packets of no flow from the engine: ``xdp``, the
-    program of AF_XDP with ``flow_isolation``. With ``none``, all packets of the interface reach the
-    engine, which steers them.
+    `offload` names what selects the flow's packets before the engine does, and keeps those of no
+    flow away: ``xdp``, the program of AF_XDP with ``flow_isolation``. With ``none``, all packets of
+    the interface reach the engine, which steers them.
 
     `queue` and the keys of the match are settable (`FlowKey`). If the engine can change its flows,
     they can be set while packets flow; otherwise only while no plan uses the engine, which is
@@ -63,9 +63,12 @@ class Flow(CounterDevice):
     @property
     def picked_by(self) -> str:
         """See `offload`."""
-        isolated = self.interface.rx.flow_isolation
-        path = self.receive_path_of(self.queue_names[0])
-        return "xdp" if isolated and path.startswith("af_xdp") else "none"
+        # Another thread may close the engine or remove the flow.
+        with contextlib.suppress(NotReadyError, InvalidParameterError):
+            if self.daq.is_open:
+                flow = self.daq.port(self.port_name).flow(self.member_name)
+                return flow.offload or "none"
+        return "none"
 
     @property
     def configured(self) -> dict[str, Any]:

@@ -39,6 +39,17 @@ class Flow:
         """Flow id of its packets."""
         return self.config.id
 
+    @property
+    def offload(self) -> str:
+        """What selects its packets before the engine does, such as ``"xdp"``; empty: nothing.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the flow was removed.
+        """
+        return self._session.flow_offload(*self._place)
+
     def counters(self) -> FlowCounters:
         """Return the current counters; a closed engine keeps its last values.
 

@@ -81,7 +81,7 @@ class Packets final : public memory::BufferOwner {
  public:
   static constexpr std::uint32_t MOST = 256;
 
-  Packets() : BufferOwner("packets", MOST, true), bytes_(MOST) {}
+  Packets() : BufferOwner("packets", MOST, memory::Place::HOST), bytes_(MOST) {}
   void give(const std::uint32_t* buffers, std::uint32_t n) noexcept override {
     for (std::uint32_t i = 0; i < n; ++i) {
       require(bytes_[buffers[i]] != nullptr, "a packet's buffer is given back once");

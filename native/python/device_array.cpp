@@ -24,7 +24,7 @@ bool has_interpreter_lock() noexcept {
 
 const memory::MemoryRegion* region_on_gpu(const Burst& burst) noexcept {
   if (burst.unreadable_segment() != 0) return nullptr;
-  return dynamic_cast<const memory::MemoryRegion*>(burst.owners[0]);
+  return burst.owners[0]->region();
 }
 
 /// kDLInt, kDLUInt, kDLFloat.

@@ -30,11 +30,11 @@ std::shared_ptr<DeviceHold> hold_of(const ReceivedBurst& burst, const Burst& hel
 class DeviceBlock final : public memory::BufferOwner {
  public:
   /// Throws Error NO_FREE_PACKET_BUFFERS.
-  DeviceBlock(std::size_t size, int gpu) : BufferOwner(WHAT, 0, false), gpu_(gpu) {
-    const cuda::Context context(WHAT, gpu_);
+  DeviceBlock(std::size_t size, int gpu) : BufferOwner(WHAT, 0, memory::Place::DEVICE, gpu) {
+    const cuda::Context context(WHAT, gpu);
     const cuda::Driver& driver = context.driver();
     if (const cuda::Result result = driver.call().allocate(base_.out(context), size); result != 0) {
-      throw Error(Status::NO_FREE_PACKET_BUFFERS, "gather: GPU " + std::to_string(gpu_) +
+      throw Error(Status::NO_FREE_PACKET_BUFFERS, "gather: GPU " + std::to_string(gpu) +
                                                       " cannot allocate " + std::to_string(size) +
                                                       " bytes (" + driver.text_of(result) +
                                                       "); gather into an existing array (out)");
@@ -46,7 +46,7 @@ class DeviceBlock final : public memory::BufferOwner {
   [[nodiscard]] bool copy_to_host(const void* data, void* to,
                                   std::size_t bytes) const noexcept override {
     bool copied = false;
-    cuda::with_context(gpu_, [&](const cuda::Functions& call) {
+    cuda::with_context(gpu(), [&](const cuda::Functions& call) {
       void* stream = nullptr;
       if (call.make_stream(&stream, cuda::STREAM_FLAGS) != 0) return;
       copied = call.copy_to_host(to, reinterpret_cast<std::uintptr_t>(data), bytes, stream) == 0 &&
@@ -59,7 +59,6 @@ class DeviceBlock final : public memory::BufferOwner {
  private:
   static constexpr const char* WHAT = "an array of gathered packets";
 
-  int gpu_;
   cuda::DeviceAllocation base_;
 };
 

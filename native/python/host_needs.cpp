@@ -13,6 +13,7 @@
 #include "daqiri/error.h"
 #include "engine/registry.h"
 #include "gil.h"
+#include "io/io_engine.h"
 #include "memory/hugepages.h"
 #include "memory/region.h"
 #include "steering/frame_sizes.h"
@@ -71,10 +72,13 @@ py::dict host_needs(const std::string& text) {
   for (const InterfaceConfig& each : config.ifs_)
     interfaces[py::str(each.name_)] = interface_needs(config, each, entry.traits);
   py::list staged;
-  for (const MemoryRegionConfig* region : memory_regions(config)) {
-    if (region->kind_ == MemoryKind::DEVICE && !entry.traits.device_memory &&
-        holds_packets(config, region->name_))
-      staged.append(region->name_);
+  if (entry.make != nullptr) {
+    const std::unique_ptr<IoEngine> engine = entry.make(config);
+    for (const MemoryRegionConfig* region : memory_regions(config)) {
+      if (region->kind_ == MemoryKind::DEVICE && holds_packets(config, region->name_) &&
+          engine->needs(*region).staged)
+        staged.append(region->name_);
+    }
   }
   py::dict needs;
   needs["engine"] = entry.traits.name;

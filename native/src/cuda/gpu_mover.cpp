@@ -105,7 +105,7 @@ class GpuMover final : public reorder::Mover {
 
   void move(std::span<const reorder::Transfer> copies) noexcept override {
     for (const reorder::Transfer& each : copies) {
-      if (each.owner != nullptr && is_pinned(*each.owner)) {
+      if (each.owner != nullptr && reads(*each.owner)) {
         add(room(0), each.frame, {address_of(each.to), address_of(each.from), each.bytes},
             each.owner, each.buffer);
       } else {
@@ -220,12 +220,10 @@ class GpuMover final : public reorder::Mover {
     changed_.wait(lock, [&] { return done_ >= begun; });
   }
 
-  bool is_pinned(const memory::BufferOwner& owner) noexcept {
-    if (&owner == latest_owner_) return latest_is_pinned_;
-    const auto* const region = dynamic_cast<const memory::MemoryRegion*>(&owner);
-    latest_owner_ = &owner;
-    latest_is_pinned_ = region != nullptr && region->pinned();
-    return latest_is_pinned_;
+  /// Whether this GPU reads the owner's buffers where they are.
+  [[nodiscard]] bool reads(const memory::BufferOwner& owner) const noexcept {
+    return owner.place() == memory::Place::PINNED ||
+           (owner.place() == memory::Place::DEVICE && owner.gpu() == gpu_);
   }
 
   [[nodiscard]] Launch& at(std::uint64_t number) noexcept {
@@ -238,7 +236,11 @@ class GpuMover final : public reorder::Mover {
       const std::size_t bytes = std::min(each.bytes - done, STAGING);
       Launch& launch = room(bytes);
       std::byte* const staged = launch.staging() + launch.staged;
-      std::memcpy(staged, each.from + done, bytes);
+      if (each.owner == nullptr || each.owner->host_readable()) {
+        std::memcpy(staged, each.from + done, bytes);
+      } else if (!each.owner->copy_to_host(each.from + done, staged, bytes)) {
+        fail("packets cannot be read from '" + each.owner->name() + "'");
+      }
       // Align the next one to 16 bytes.
       launch.staged += (bytes + 15) / 16 * 16;
       add(launch, each.frame,
@@ -382,8 +384,6 @@ class GpuMover final : public reorder::Mover {
   /// a frame waits for them.
   std::uint64_t collecting_since_{0};
   bool closes_{false};
-  const memory::BufferOwner* latest_owner_{nullptr};
-  bool latest_is_pinned_{false};
   std::atomic<bool> failed_{false};
 
   std::mutex mutex_;  // for the members below

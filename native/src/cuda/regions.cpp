@@ -45,7 +45,7 @@ PinnedPages pin(const memory::RegionExtent& extent, const std::string& what, int
 class PinnedRegion final : public memory::MemoryRegion {
  public:
   PinnedRegion(const MemoryRegionConfig& config, memory::HostPages&& pages)
-      : MemoryRegion(config, pages.extent(), true),
+      : MemoryRegion(config, pages.extent(), memory::Place::PINNED),
         pages_(std::move(pages)),
         pinned_(pin(extent(), "memory region '" + config.name_ + "'", 0)) {}
 
@@ -207,7 +207,7 @@ Error given_back(const memory::MemoryRegion& region) {
 class DeviceRegion final : public memory::MemoryRegion {
  public:
   DeviceRegion(const MemoryRegionConfig& config, DeviceMemory&& memory)
-      : MemoryRegion(config, memory.extent(), false),
+      : MemoryRegion(config, memory.extent(), memory::Place::DEVICE),
         memory_(std::make_shared<const DeviceMemory>(std::move(memory))) {}
 
   [[nodiscard]] bool copy_to_host(const void* data, void* to,
@@ -242,7 +242,7 @@ class DeviceRegion final : public memory::MemoryRegion {
 class StagedRegion final : public memory::MemoryRegion {
  public:
   StagedRegion(const MemoryRegionConfig& config, memory::HostPages&& pages)
-      : MemoryRegion(config, pages.extent(), true),
+      : MemoryRegion(config, pages.extent(), memory::Place::PINNED),
         memory_(std::make_unique<Memory>(std::move(pages), what(), config.affinity_)),
         copies_(std::make_unique<PacketCopies>(memory_->device.extent().base - extent().base,
                                                what(), config.affinity_)) {}

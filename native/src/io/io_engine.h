@@ -64,6 +64,8 @@ struct TransmitTraits {
   bool keeps_buffers{false};
   /// Largest number of packets worth giving to one `transmit`.
   std::uint32_t most_packets{64};
+  /// Whether the engine keeps within the queue's `pacing_mbps`; false: the worker does.
+  bool paces{false};
   /// L2 bytes on the wire in addition to the packet's own (headers that a socket adds), for pacing.
   std::uint32_t overhead_bytes{0};
   /// How long before its launch time a packet is submitted, ns: the kernel or the hardware waits
@@ -97,8 +99,31 @@ struct LinkState {
   std::uint32_t mtu{0};
 };
 
+/// A port whose packets have receivers that may be absent or slow: streams, and memory of this
+/// process. Threads: the queue's worker calls `cut` and `settle`; any thread calls the others.
+class StreamPort {
+ public:
+  virtual ~StreamPort() = default;
+
+  /// Why packets for `connection` (0: the port's peer) cannot be delivered; null: a peer is
+  /// connected or being connected.
+  [[nodiscard]] virtual const char* unreachable(std::uintptr_t /*connection*/) const noexcept {
+    return nullptr;
+  }
+  /// What else, besides the wire, may prevent packets of the queue from leaving, and how to fix it;
+  /// part of a message, or empty.
+  [[nodiscard]] virtual std::string held_up_by(const TxQueue&) const { return {}; }
+  /// Whether a part of the queue's next packet has left: it must be completed before the queue is
+  /// flushed.
+  [[nodiscard]] virtual bool cut(const TxQueue&) const noexcept { return false; }
+  /// Called while the queue is being flushed. Returns true when nothing that `transmit` accepted
+  /// still waits in this host for its receiver. `last`: the time is over; drop what waits, so that
+  /// the queue's next packet begins a new stream.
+  virtual bool settle(TxQueue&, bool /*last*/) noexcept { return true; }
+};
+
 /// An open port of an engine. Threads: the queue's poller calls `receive`; the queue's worker calls
-/// `transmit`, `cut`, `settle` and `completed`; any thread calls the others.
+/// `transmit` and `completed`; any thread calls the others.
 class PortIo {
  public:
   virtual ~PortIo() = default;
@@ -120,21 +145,6 @@ class PortIo {
   /// Put packets [first, first + count) of `burst` on the wire.
   virtual TransmitResult transmit(TxQueue& queue, Burst& burst, std::uint32_t first,
                                   std::uint32_t count) noexcept = 0;
-  /// Why packets for `connection` (0: the port's peer) cannot be delivered; null: a peer is
-  /// connected or being connected. Any thread.
-  [[nodiscard]] virtual const char* unreachable(std::uintptr_t /*connection*/) const noexcept {
-    return nullptr;
-  }
-  /// What else, besides the wire, may prevent packets of the queue from leaving, and how to fix it;
-  /// part of a message, or empty.
-  [[nodiscard]] virtual std::string held_up_by(const TxQueue&) const { return {}; }
-  /// Whether a part of the queue's next packet has left: it must be completed before the queue is
-  /// flushed.
-  [[nodiscard]] virtual bool cut(const TxQueue&) const noexcept { return false; }
-  /// Called while the queue is being flushed. Returns true when nothing that `transmit` accepted
-  /// still waits in this host for its receiver. `last`: the time is over; drop what waits, so that
-  /// the queue's next packet begins a new stream.
-  virtual bool settle(TxQueue&, bool /*last*/) noexcept { return true; }
   /// What happened to packets that were kept. `last`: the last call; decide on all packets and
   /// release all buffers.
   virtual TransmitCompletion completed(TxQueue&, bool /*last*/) noexcept { return {}; }
@@ -147,9 +157,16 @@ class PortIo {
   [[nodiscard]] virtual std::shared_ptr<const LinkLayer> link_layer() const = 0;
   /// Zeros if the port has none.
   [[nodiscard]] virtual std::array<std::uint8_t, 6> mac_address() const noexcept { return {}; }
+  /// Null: packets wait for nothing but the wire.
+  [[nodiscard]] virtual StreamPort* stream() noexcept { return nullptr; }
   /// Why flows cannot be changed while the port is open, and what to do about it; null: they can be
   /// changed. Any thread.
   [[nodiscard]] virtual const char* fixed_flows() const noexcept { return nullptr; }
+  /// See steering::InstallFlows: called with all flows after the port was opened, and at every
+  /// change. A port that offloads a flow delivers its packets with the flow's id, to the queue that
+  /// the program would choose (steering::RSS_KEY, rss_queue), and counts them at the flow's
+  /// position of a tally. Threads that change flows, one at a time.
+  virtual void install(steering::FlowUpdate& /*update*/) {}
   /// The current state. Any thread.
   [[nodiscard]] virtual LinkState link_state() const noexcept { return {}; }
   /// What this host lost of the port's frames before the engine. `max_age`: how old the numbers may
@@ -236,8 +253,13 @@ class IoEngine {
  public:
   virtual ~IoEngine() = default;
 
-  /// Requirements for a memory region, before it is allocated.
-  [[nodiscard]] virtual memory::RegionNeeds needs(const MemoryRegionConfig&) const { return {}; }
+  /// Requirements for a memory region on this host, before it is allocated: whether its packets are
+  /// staged depends on the GPU, too. By default, they are.
+  [[nodiscard]] virtual memory::RegionNeeds needs(const MemoryRegionConfig&) const {
+    memory::RegionNeeds needs;
+    needs.staged = true;
+    return needs;
+  }
   /// The region was allocated. Throws Error if the engine cannot use it.
   virtual void attach(memory::MemoryRegion&) {}
   /// Acquire resources outside the process (sockets) and set `io` of each port. Throws Error.

@@ -27,7 +27,8 @@ BurstPool* make_pool(const RxQueueConfig& config, std::uint32_t meta_buffers, Se
   return memory.rx_pools
       .emplace_back(
           std::make_unique<BurstPool>(meta_buffers, static_cast<std::uint32_t>(burst_size(config)),
-                                      static_cast<int>(regions.size()), false,
+                                      static_cast<int>(std::max<std::size_t>(regions.size(), 1)),
+                                      false,
                                       static_cast<std::uint32_t>(std::min(small, MOST_SMALL))))
       .get();
 }
@@ -37,6 +38,7 @@ BurstPool* make_pool(const RxQueueConfig& config, std::uint32_t meta_buffers, Se
 RxQueue::RxQueue(const InterfaceConfig& interface, const RxQueueConfig& config,
                  std::uint32_t meta_buffers, std::shared_ptr<SessionMemory> memory, Sources sources)
     : QueueBase(interface, config, std::move(memory)),
+      buffers_(regions_.begin(), regions_.end()),
       staged_(std::ranges::any_of(
           regions_, [](const auto* region) { return region->device_copies() != nullptr; })),
       at_once_((sources == Sources::MANY && config.timeout_us_ == 0) ||
@@ -50,6 +52,12 @@ RxQueue::RxQueue(const InterfaceConfig& interface, const RxQueueConfig& config,
   if (regions_.size() > 1 && split > 0)
     segment_capacity_[0] = std::min(segment_capacity_[0], split);
   max_packet_size_ = std::accumulate(segment_capacity_.begin(), segment_capacity_.end(), 0U);
+}
+
+void RxQueue::receive_into(std::shared_ptr<memory::BufferOwner> owner) {
+  buffers_.assign(std::max<std::size_t>(buffers_.size(), 1), owner.get());
+  if (segment_capacity_.empty()) segment_capacity_ = {max_packet_size_ = owner->buf_size()};
+  share_owner(std::move(owner));
 }
 
 RxQueue::~RxQueue() {
@@ -116,6 +124,7 @@ bool RxQueue::replace_lent(Burst& burst) const noexcept {
   memory::BufferOwner* const owner = burst.owners[0];
   if (owner == nullptr || !owner->wanted_soon()) return true;
   const std::uint32_t n = burst.num_packets();
+  if (regions_.empty()) return false;
   const std::size_t total = n * regions_.size();
   const std::unique_ptr<std::uint32_t[]> buffers(new (std::nothrow) std::uint32_t[total]);
   if (buffers == nullptr) return false;
@@ -216,7 +225,7 @@ bool RxQueue::wait(std::int64_t timeout_ns, std::uintptr_t connection) noexcept 
 
 void RxQueue::set_poller(Doorbell& poller) {
   poller_doorbell = &poller;
-  for (memory::MemoryRegion* region : regions_) region->add_poller(poller);
+  for (memory::BufferOwner* owner : buffers_) owner->add_poller(poller);
 }
 
 void RxQueue::request_flush() {

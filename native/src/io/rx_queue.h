@@ -159,6 +159,13 @@ class RxQueue : public QueueBase<RxQueueConfig> {
   void share_owner(std::shared_ptr<memory::BufferOwner> owner) {
     memory_->owners.push_back(std::move(owner));
   }
+  /// All packets are received in an engine's memory, not in buffers of the queue's regions; it may
+  /// have none. Call while the engine opens.
+  void receive_into(std::shared_ptr<memory::BufferOwner> owner);
+  /// Whether the CPU can read all packets.
+  [[nodiscard]] bool host_readable() const noexcept {
+    return std::ranges::all_of(buffers_, &memory::BufferOwner::host_readable);
+  }
 
   // --- Poller. One thread.
 
@@ -228,6 +235,11 @@ class RxQueue : public QueueBase<RxQueueConfig> {
   RxSource& add_source(std::uintptr_t connection, const BurstEnds& ends = {});
   /// No more packets come from the source; its open burst is delivered to the application. Poller.
   void retire(RxSource& source) noexcept;
+
+  /// Whose buffers segment `s` of a batch is in.
+  [[nodiscard]] memory::BufferOwner* owner_of(const RxBatch& batch, std::size_t s) const noexcept {
+    return batch.segments[s].owner != nullptr ? batch.segments[s].owner : buffers_[s];
+  }
 
   // For a stage between the engine and the bursts.
 
@@ -307,9 +319,6 @@ class RxQueue : public QueueBase<RxQueueConfig> {
                                        std::uint32_t n) const noexcept;
   /// Free the buffers of packets [first, batch.count).
   void give_back(const RxBatch& batch, std::uint32_t first) const noexcept;
-  [[nodiscard]] memory::BufferOwner* owner_of(const RxBatch& batch, std::size_t s) const noexcept {
-    return batch.segments[s].owner != nullptr ? batch.segments[s].owner : regions_[s];
-  }
   void put_into_ring(Burst* burst) noexcept;
   /// Drop packets that were accepted.
   void drop_held(DropReason reason, std::uint64_t n) noexcept;
@@ -327,6 +336,8 @@ class RxQueue : public QueueBase<RxQueueConfig> {
   /// these have too few free buffers.
   bool replace_lent(Burst& burst) const noexcept;
 
+  /// By segment: whose buffers packets are in, unless a batch says otherwise.
+  std::vector<memory::BufferOwner*> buffers_;
   std::vector<std::uint32_t> segment_capacity_;
   bool staged_;
   /// Whether no burst stays open after a pass.

@@ -39,7 +39,7 @@ void RxQueue::pass_on(RxSource& source, const RxBatch& batch) noexcept {
 void RxQueue::put_into_bursts(RxSource& source, const RxBatch& batch,
                               std::uint64_t bytes) noexcept {
   // All buffers of a burst are freed to the same owners.
-  for (std::size_t s = 0; source.open_ != nullptr && s < regions_.size(); ++s)
+  for (std::size_t s = 0; source.open_ != nullptr && s < buffers_.size(); ++s)
     if (source.open_->owners[s] != owner_of(batch, s)) finish(source);
   for (std::uint32_t done = 0; done < batch.count;) {
     Burst* burst = source.open_ != nullptr ? source.open_ : open_burst(source, batch, done);
@@ -60,7 +60,7 @@ void RxQueue::put_into_bursts(RxSource& source, const RxBatch& batch,
 void RxQueue::add(Burst& burst, const RxBatch& batch, std::uint32_t first,
                   std::uint32_t n) const noexcept {
   const std::uint32_t at = burst.num_packets();
-  for (std::size_t s = 0; s < regions_.size(); ++s) {
+  for (std::size_t s = 0; s < buffers_.size(); ++s) {
     const RxBatch::Segment& segment = batch.segments[s];
     const std::uint32_t* numbers = segment.buffers + first;
     std::uint32_t* kept = burst.buffers[s] + at;
@@ -86,13 +86,13 @@ void RxQueue::add(Burst& burst, const RxBatch& batch, std::uint32_t first,
 std::uint64_t RxQueue::bytes_of(const RxBatch& batch, std::uint32_t first,
                                 std::uint32_t n) const noexcept {
   std::uint64_t bytes = 0;
-  for (std::size_t s = 0; s < regions_.size(); ++s)
+  for (std::size_t s = 0; s < buffers_.size(); ++s)
     bytes += batch.segments[s].lengths.sum(first, n);
   return bytes;
 }
 
 void RxQueue::give_back(const RxBatch& batch, std::uint32_t first) const noexcept {
-  for (std::size_t s = 0; s < regions_.size(); ++s)
+  for (std::size_t s = 0; s < buffers_.size(); ++s)
     owner_of(batch, s)->give(batch.segments[s].buffers + first, batch.count - first);
 }
 
@@ -108,7 +108,7 @@ Burst* RxQueue::open_burst(RxSource& source, const RxBatch& batch, std::uint32_t
   burst->stream = source.stream;
   if (source.stream.number != 0) burst->stream.offset += bytes_of(batch, 0, first);
   burst->waiting = &source.waiting;
-  for (std::size_t s = 0; s < regions_.size(); ++s) burst->owners[s] = owner_of(batch, s);
+  for (std::size_t s = 0; s < buffers_.size(); ++s) burst->owners[s] = owner_of(batch, s);
   burst->begun_ns = pass_ns_;
   source.open_ = burst;
   source.older_ = newest_;
@@ -143,20 +143,20 @@ void RxQueue::drop(DropReason reason, std::uint64_t n, std::uint64_t bytes) noex
 }
 
 void RxQueue::note_shortage() noexcept {
-  for (memory::MemoryRegion* region : regions_) {
-    if (region->available() == 0) region->note_shortage();
+  for (memory::BufferOwner* owner : buffers_) {
+    if (owner->levels().free == 0) owner->note_shortage();
   }
 }
 
 void RxQueue::ask_for_buffers() noexcept {
-  for (memory::MemoryRegion* region : regions_) {
-    if (region->available() == 0) region->ask_for_buffers();
+  for (memory::BufferOwner* owner : buffers_) {
+    if (owner->levels().free == 0) owner->ask_for_buffers();
   }
 }
 
 bool RxQueue::starves() noexcept {
   std::uint64_t shortages = 0;
-  for (const memory::MemoryRegion* region : regions_) shortages += region->shortages();
+  for (const memory::BufferOwner* owner : buffers_) shortages += owner->shortages();
   if (shortages == shortages_seen_ || ring_.size() > 0) return false;
   shortages_seen_ = shortages;
   return true;
@@ -168,7 +168,7 @@ std::uint32_t RxQueue::room(RxSource& source) noexcept {
   // Each open burst has its place reserved in the ring, to which only this thread pushes.
   const std::size_t waiting = source.waiting.load(std::memory_order_relaxed);
   const bool to_others =
-      num_sources_.load(std::memory_order_relaxed) > 1 && waiting > regions_.front()->available();
+      num_sources_.load(std::memory_order_relaxed) > 1 && waiting > buffers_.front()->levels().free;
   const bool ring_full = ring_.size() + num_open_ >= ring_.capacity();
   if (spare_ == nullptr && !ring_full && !to_others) spare_ = pool_->take();
   const bool none = ring_full || to_others || spare_ == nullptr;
@@ -181,7 +181,7 @@ void RxQueue::finish(RxSource& source) noexcept {
 }
 
 void RxQueue::finish_unless_of(RxSource& source, const memory::BufferOwner* owner) noexcept {
-  if (owner == nullptr) owner = regions_.front();
+  if (owner == nullptr) owner = buffers_.front();
   if (source.open_ != nullptr && source.open_->owners[0] != owner) finish(source);
 }
 

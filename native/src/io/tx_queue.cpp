@@ -122,10 +122,14 @@ Status TxQueue::send(Burst* burst) noexcept {
 }
 
 const char* TxQueue::unreachable(std::uintptr_t connection) const noexcept {
-  return io_->unreachable(connection);
+  const StreamPort* const stream = io_->stream();
+  return stream == nullptr ? nullptr : stream->unreachable(connection);
 }
 
-std::string TxQueue::held_up_by() const { return io_->held_up_by(*this); }
+std::string TxQueue::held_up_by() const {
+  const StreamPort* const stream = io_->stream();
+  return stream == nullptr ? std::string() : stream->held_up_by(*this);
+}
 
 bool TxQueue::wait_idle(std::int64_t timeout_ns) noexcept {
   const auto idle = [this] { return counters().held == 0; };

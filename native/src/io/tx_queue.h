@@ -46,16 +46,16 @@ class TxQueue : public QueueBase<TxQueueConfig> {
   Status fill(Burst& burst, std::uint32_t num_packets) noexcept;
   /// Queue the burst. On SUCCESS and NO_SPACE_AVAILABLE, the caller no longer owns the burst.
   Status send(Burst* burst) noexcept;
-  /// Like PortIo::unreachable.
+  /// Like StreamPort::unreachable.
   [[nodiscard]] const char* unreachable(std::uintptr_t connection) const noexcept;
-  /// Like PortIo::held_up_by.
+  /// Like StreamPort::held_up_by.
   [[nodiscard]] std::string held_up_by() const;
   /// Wait until all submitted packets have left or were dropped; false on timeout or interruption.
   bool wait_idle(std::int64_t timeout_ns) noexcept;
   /// Wait until a burst may be allocated again; false on timeout or interruption.
   bool wait_free(std::int64_t timeout_ns) noexcept;
   /// Drop packets that were submitted before and have not left, counted as flushed; returns their
-  /// number. The worker drops them, with PortIo::settle. Throws Error NOT_READY, GENERIC_FAILURE.
+  /// number. The worker drops them, with StreamPort::settle. Throws Error NOT_READY, GENERIC_FAILURE.
   std::uint64_t flush();
 
   [[nodiscard]] TxSnapshot counters() const noexcept;
@@ -69,7 +69,7 @@ class TxQueue : public QueueBase<TxQueueConfig> {
   // --- Transmit worker. One thread.
 
   /// Set how packets are sent; call before the worker starts. `keeps_buffers`: like TransmitTraits.
-  void open(const PortIo& io, const Clock& clock, bool keeps_buffers) noexcept {
+  void open(PortIo& io, const Clock& clock, bool keeps_buffers) noexcept {
     io_ = &io;
     clock_ = clock;
     keeps_buffers_ = keeps_buffers;
@@ -122,7 +122,7 @@ class TxQueue : public QueueBase<TxQueueConfig> {
   std::uint32_t most_packets_{0};
   MpmcRing<Burst*> ring_;
 
-  const PortIo* io_{nullptr};
+  PortIo* io_{nullptr};
   Clock clock_;
   bool keeps_buffers_{false};
   Burst* current_{nullptr};

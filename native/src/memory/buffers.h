@@ -1,6 +1,7 @@
 /// Packet buffers by number: their owner, and the list of free buffers.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -8,8 +9,10 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "daqiri/cuda_types.h"
+#include "system/doorbell.h"
 
 namespace daqiri::memory {
 
@@ -61,14 +64,35 @@ class DeviceCopies {
   std::ptrdiff_t distance_;
 };
 
+/// Who can read packets where they are.
+enum class Place : std::uint8_t {
+  /// The CPU; copies go to GPUs by way of pinned memory.
+  HOST,
+  /// The CPU, and GPUs at the same addresses.
+  PINNED,
+  /// One GPU. Access by the CPU would fault.
+  DEVICE
+};
+
+/// Free buffers and all buffers of an owner; zeros: it does not know.
+struct BufferLevels {
+  std::uint64_t free{0};
+  std::uint64_t buffers{0};
+};
+
+class MemoryRegion;
+
 /// Numbered buffers: of a memory region, of a kernel's ring of blocks, of a driver's pool.
 ///
 /// An engine that delivers packets in its own memory implements this, and shares ownership with its
 /// session (SessionMemory::owners), because packets may be held long after the session is closed.
 class BufferOwner {
  public:
-  BufferOwner(std::string name, std::uint32_t buf_size, bool host_readable)
-      : name_(std::move(name)), buf_size_(buf_size), host_readable_(host_readable) {}
+  /// `gpu`: the one that contains the memory; for host memory, the default GPU 0.
+  BufferOwner(std::string name, std::uint32_t buf_size, Place place, int gpu = 0)
+      : name_(std::move(name)), buf_size_(buf_size), place_(place), gpu_(gpu) {}
+  BufferOwner(const BufferOwner&) = delete;
+  BufferOwner& operator=(const BufferOwner&) = delete;
   virtual ~BufferOwner() = default;
 
   /// Free `n` buffers. Any thread.
@@ -85,17 +109,41 @@ class BufferOwner {
 
   /// Null: packets have no copies on a device.
   [[nodiscard]] virtual DeviceCopies* device_copies() const noexcept { return nullptr; }
+  /// The memory region that contains the buffers; null: none.
+  [[nodiscard]] virtual const MemoryRegion* region() const noexcept { return nullptr; }
+  /// Any thread.
+  [[nodiscard]] virtual BufferLevels levels() const noexcept { return {}; }
+
+  /// A queue found no free buffer: queues should deliver open bursts. Any thread.
+  void note_shortage() noexcept { shortages_.fetch_add(1, std::memory_order_relaxed); }
+  /// Like `note_shortage`, and wake sleeping pollers.
+  void ask_for_buffers() noexcept {
+    note_shortage();
+    for (Doorbell* poller : pollers_) poller->ring();
+  }
+  /// Add a poller whose queues take buffers from here. Call before any thread asks for buffers; the
+  /// poller must exist as long as threads ask.
+  void add_poller(Doorbell& poller) {
+    if (std::ranges::find(pollers_, &poller) == pollers_.end()) pollers_.push_back(&poller);
+  }
+  [[nodiscard]] std::uint64_t shortages() const noexcept {
+    return shortages_.load(std::memory_order_relaxed);
+  }
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   /// Most bytes of packet data in a buffer.
   [[nodiscard]] std::uint32_t buf_size() const noexcept { return buf_size_; }
-  /// False: CPU access would fault (GPU memory).
-  [[nodiscard]] bool host_readable() const noexcept { return host_readable_; }
+  [[nodiscard]] Place place() const noexcept { return place_; }
+  [[nodiscard]] bool host_readable() const noexcept { return place_ != Place::DEVICE; }
+  [[nodiscard]] int gpu() const noexcept { return gpu_; }
 
  private:
   std::string name_;
   std::uint32_t buf_size_;
-  bool host_readable_;
+  Place place_;
+  int gpu_;
+  std::atomic<std::uint64_t> shortages_{0};
+  std::vector<Doorbell*> pollers_;
 };
 
 /// A LIFO of the numbers 0..count-1; any thread may take and give.

@@ -124,7 +124,7 @@ void unmap(const RegionExtent& extent) noexcept {
 class HostRegion final : public MemoryRegion {
  public:
   HostRegion(const MemoryRegionConfig& config, HostPages&& pages)
-      : MemoryRegion(config, pages.extent(), true), pages_(std::move(pages)) {}
+      : MemoryRegion(config, pages.extent(), Place::HOST), pages_(std::move(pages)) {}
 
  private:
   void free_memory() noexcept override { pages_.reset(); }

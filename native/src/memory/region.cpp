@@ -97,8 +97,9 @@ RegionExtent MemoryRegion::device_extent() const noexcept {
 }
 
 MemoryRegion::MemoryRegion(const MemoryRegionConfig& config, const RegionExtent& extent,
-                           bool host_readable)
-    : BufferOwner(config.name_, static_cast<std::uint32_t>(config.buf_size_), host_readable),
+                           Place place)
+    : BufferOwner(config.name_, static_cast<std::uint32_t>(config.buf_size_), place,
+                  config.kind_ == MemoryKind::DEVICE ? config.affinity_ : 0),
       config_(config),
       extent_(extent),
       data_(extent.base + extent.headroom),

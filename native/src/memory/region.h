@@ -1,7 +1,6 @@
 /// A memory region: one allocation divided into equal packet buffers.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +11,6 @@
 #include "daqiri/config.h"
 #include "daqiri/error.h"
 #include "memory/buffers.h"
-#include "system/doorbell.h"
 
 namespace daqiri::memory {
 
@@ -24,7 +22,8 @@ struct RegionNeeds {
   std::size_t headroom{0};
   /// Whether the distance of buffers must be a power of two.
   bool power_of_two_stride{false};
-  /// For kind DEVICE: the engine uses host memory, and packets are copied (DeviceCopies).
+  /// For kind DEVICE: the engine cannot access this GPU's memory. It uses host memory, and packets
+  /// are copied (DeviceCopies).
   bool staged{false};
 };
 
@@ -64,14 +63,14 @@ class MemoryRegion : public BufferOwner {
 
   [[nodiscard]] const MemoryRegionConfig& config() const noexcept { return config_; }
   [[nodiscard]] const RegionExtent& extent() const noexcept { return extent_; }
-  /// The GPU that contains the memory; for host memory, the default GPU 0.
-  [[nodiscard]] int gpu() const noexcept {
-    return config_.kind_ == MemoryKind::DEVICE ? config_.affinity_ : 0;
+  [[nodiscard]] const MemoryRegion* region() const noexcept override { return this; }
+  /// Of the owner that was lent the memory, if there is one.
+  [[nodiscard]] BufferLevels levels() const noexcept override {
+    return lent_ != nullptr ? lent_->levels() : BufferLevels{available(), config_.num_bufs_};
   }
-  /// Whether GPUs can read the buffers in host memory.
-  [[nodiscard]] bool pinned() const noexcept {
-    return config_.kind_ == MemoryKind::HOST_PINNED || device_copies() != nullptr;
-  }
+  /// The engine divides the memory in its own way: `to` has all of the region's buffers, and gives
+  /// them back before it is destroyed. Call before the session runs.
+  void lend(const BufferOwner& to) noexcept { lent_ = &to; }
   /// Null: the CPU can read the buffers directly. Throws Error NO_FREE_PACKET_BUFFERS.
   [[nodiscard]] virtual std::unique_ptr<HostMirror> mirror() const { return nullptr; }
   /// Keeps a device's memory from being freed. Throws Error NOT_READY after it was freed.
@@ -101,24 +100,9 @@ class MemoryRegion : public BufferOwner {
     give_memory_back();
   }
   [[nodiscard]] std::uint32_t available() const noexcept { return free_.available(); }
-  /// A queue found no free buffer: queues should deliver open bursts.
-  void note_shortage() noexcept { shortages_.fetch_add(1, std::memory_order_relaxed); }
-  /// Like `note_shortage`, and wake sleeping pollers.
-  void ask_for_buffers() noexcept {
-    note_shortage();
-    for (Doorbell* poller : pollers_) poller->ring();
-  }
-  /// Add a poller whose queues take buffers from this region. Call before any thread asks for
-  /// buffers; the poller must exist as long as threads ask.
-  void add_poller(Doorbell& poller) {
-    if (std::ranges::find(pollers_, &poller) == pollers_.end()) pollers_.push_back(&poller);
-  }
-  [[nodiscard]] std::uint64_t shortages() const noexcept {
-    return shortages_.load(std::memory_order_relaxed);
-  }
 
  protected:
-  MemoryRegion(const MemoryRegionConfig& config, const RegionExtent& extent, bool host_readable);
+  MemoryRegion(const MemoryRegionConfig& config, const RegionExtent& extent, Place place);
   /// Frees the memory. All buffers must be free, and none may be taken later.
   virtual void free_memory() noexcept {}
 
@@ -132,8 +116,7 @@ class MemoryRegion : public BufferOwner {
   std::byte* data_;
   FreeList free_;
   std::atomic<bool> retired_{false};
-  std::atomic<std::uint64_t> shortages_{0};
-  std::vector<Doorbell*> pollers_;
+  const BufferOwner* lent_{nullptr};
 };
 
 /// Why this build or host does not support the kind; empty: it does.

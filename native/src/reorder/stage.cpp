@@ -29,7 +29,7 @@ void ReorderStage::take(RxQueue& queue, RxSource& source, const RxBatch& batch) 
   }
   const bool recorded = queue.recorded();
   const RxBatch::Segment& segment = batch.segments[0];
-  memory::BufferOwner* owner = segment.owner != nullptr ? segment.owner : &queue.region(0);
+  memory::BufferOwner* const owner = queue.owner_of(batch, 0);
   const auto data_of = [&](std::uint32_t i) {
     const void* data =
         segment.data != nullptr ? segment.data[i] : queue.region(0).address(segment.buffers[i]);

@@ -180,7 +180,8 @@ void Session::build() {
   for (const MemoryRegionConfig* each : memory_regions(config_)) {
     MemoryRegionConfig& region = config_.mrs_.at(each->name_);
     memory::RegionNeeds needs = engine_->needs(region);
-    needs.staged = !entry.traits.device_memory && holds_packets(config_, region.name_);
+    // Frames are assembled on the GPU.
+    needs.staged = needs.staged && holds_packets(config_, region.name_);
     auto allocated = memory::MemoryRegion::allocate(region, needs);
     engine_->attach(*allocated);
     region.adj_size_ = allocated->extent().stride;
@@ -217,6 +218,7 @@ void Session::build() {
   engine_->open(ports_);
   for (const auto& port : ports_) {
     require_accurate_send(*port);
+    port->flows->attach([io = port->io](steering::FlowUpdate& update) { io->install(update); });
     memory_->link_layers.push_back(port->io->link_layer());
     memory_->mac_addresses.push_back(port->io->mac_address());
   }
@@ -293,6 +295,7 @@ void Session::close() noexcept {
   for (auto& plans : reorder_) {
     for (reorder::RunningPlan& plan : plans) plan.stop();
   }
+  for (const auto& port : ports_) port->flows->detach();
   if (engine_ != nullptr) engine_->close();
   if (memory_ == nullptr) return;
   for (const auto& [name, region] : memory_->regions) region->retire();

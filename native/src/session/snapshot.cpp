@@ -220,9 +220,8 @@ SessionSnapshot SessionSnapshot::of(const Session& session) {
     }
   }
   for (const MemoryRegionConfig* region : memory_regions(config)) {
-    snapshot.regions.push_back({region->name_,
-                                session.memory()->regions.at(region->name_)->available(),
-                                region->num_bufs_, region->buf_size_});
+    const auto [free, buffers] = session.memory()->regions.at(region->name_)->levels();
+    snapshot.regions.push_back({region->name_, free, buffers, region->buf_size_});
   }
   return snapshot;
 }

@@ -78,9 +78,11 @@ void Transmitter::add(PortIo& io, TxQueue& queue) {
   Served served{.io = &io,
                 .queue = &queue,
                 .traits = io.transmit_traits(queue),
+                .pacing_mbps = queue.config().pacing_mbps_,
                 .packet_cost = FIRST_COST_NS,
                 .retry_ns = FIRST_RETRY_NS / 2,
                 .wait_ns = FIRST_RETRY_NS};
+  if (served.traits.paces) served.pacing_mbps = 0;
   queue.open(io, clock_, served.traits.keeps_buffers);
   queues_.push_back(served);
   fds_.reserve(queues_.size());
@@ -114,13 +116,14 @@ bool Transmitter::flush(Served& served) noexcept {
     served.flush_until = monotonic_ns() + FLUSH_NS;
   }
   const bool last = monotonic_ns() >= served.flush_until;
-  if (!last && served.io->cut(queue)) {
+  StreamPort* const stream = served.io->stream();
+  if (!last && stream != nullptr && stream->cut(queue)) {
     served.burst = queue.current();
     transmit(served, 1);
     queue.end_pass();
   }
-  const bool settled = served.io->settle(queue, last);
-  const bool cut = served.io->cut(queue);
+  const bool settled = stream == nullptr || stream->settle(queue, last);
+  const bool cut = stream != nullptr && stream->cut(queue);
   if (served.ask != NEVER) count_completed(served, false);
   const bool dropped = !cut && queue.drop_flushed();
   // Release bursts of which packets were kept.
@@ -152,7 +155,7 @@ bool Transmitter::serve(Served& served) noexcept {
   }
   const Burst& burst = *served.burst;
   const std::uint32_t first = served.queue->position();
-  const std::uint64_t mbps = served.queue->config().pacing_mbps_;
+  const std::uint64_t mbps = served.pacing_mbps;
   // Not the port's clock: if that were set back, a paced queue would stop for the same time.
   const std::uint64_t steady = mbps == 0 ? 0 : monotonic_ns();
   std::uint64_t paced = mbps == 0 ? 0 : std::max(served.paced_until, steady - PACING_CREDIT_NS);
@@ -180,7 +183,7 @@ void Transmitter::transmit(Served& served, std::uint32_t run) noexcept {
   TxQueue& queue = *served.queue;
   Burst& burst = *served.burst;
   const std::uint32_t first = queue.position();
-  const std::uint64_t mbps = queue.config().pacing_mbps_;
+  const std::uint64_t mbps = served.pacing_mbps;
   const std::uint64_t begun = now_;
   const std::uint64_t steady = mbps == 0 ? 0 : monotonic_ns();
   const TransmitResult result = served.io->transmit(queue, burst, first, run);

@@ -119,6 +119,8 @@ class Transmitter final : public DirectWork {
     PortIo* io;
     TxQueue* queue;
     TransmitTraits traits;
+    /// Rate that the worker keeps, Mb/s; 0: none.
+    std::uint64_t pacing_mbps;
     Burst* burst{nullptr};
     /// When the next packet may leave, ns on the port's clock; 0: now, NEVER: there is none.
     std::uint64_t due{NEVER};

@@ -66,9 +66,8 @@ Program::Program(const InterfaceConfig& config, std::span<const Ranked> flows,
 
 std::uint16_t Program::queue_of(const Rule& rule, const PacketKey& key) const noexcept {
   if (rule.num_queues < 2) return rule.queue;
-  const std::uint32_t hash =
-      toeplitz(key.ipv4_src, key.ipv4_dst, key.udp_src, key.udp_dst) % rule.num_queues;
-  return queues_[rule.first_queue + hash];
+  const std::uint32_t hash = toeplitz(key.ipv4_src, key.ipv4_dst, key.udp_src, key.udp_dst);
+  return queues_[rule.first_queue + rss_queue(hash, rule.num_queues)];
 }
 
 Verdict Program::classify(const PacketView& packet) const noexcept {

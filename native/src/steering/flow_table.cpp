@@ -28,6 +28,15 @@ bool same_work(const FlowConfig& one, const FlowConfig& other) {
          one.actions_ == other.actions_;
 }
 
+/// Throws an Error that says why the engine refuses flows.
+[[noreturn]] void refuse_all(const InterfaceConfig& interface,
+                             const std::vector<std::pair<std::size_t, Error>>& refused) {
+  std::string text;
+  for (const auto& [flow, error] : refused)
+    text += (text.empty() ? "interface '" : "\ninterface '") + interface.name_ + "': " + error.what();
+  throw Error(refused.front().second.status(), text);
+}
+
 FlowSnapshot difference(FlowSnapshot counts, const FlowSnapshot& before) {
   counts.packets -= before.packets;
   counts.bytes -= before.bytes;
@@ -39,6 +48,46 @@ FlowSnapshot difference(FlowSnapshot counts, const FlowSnapshot& before) {
 FlowTable::FlowTable(const InterfaceConfig& config, Steering& steering)
     : config_(config), steering_(steering) {
   configure(config.rx_.flows_);
+}
+
+void FlowTable::attach(InstallFlows install) {
+  const std::lock_guard one(changing_);
+  install_ = std::move(install);
+  Flows next;
+  {
+    // None of them is installed yet.
+    const std::lock_guard lock(mutex_);
+    next.swap(flows_);
+  }
+  const auto refused = this->install(next);
+  use(std::move(next), positions_);
+  if (!refused.empty()) refuse_all(config_, refused);
+}
+
+void FlowTable::detach() noexcept {
+  const std::lock_guard one(changing_);
+  install_ = nullptr;
+}
+
+std::vector<std::pair<std::size_t, Error>> FlowTable::install(Flows& next) const {
+  if (!install_) return {};
+  FlowUpdate update{.flows = next};
+  std::unordered_map<std::uint64_t, const InstalledFlow*> before;
+  for (const InstalledFlow& flow : flows_) before.emplace(flow.key, &flow);
+  for (std::size_t i = 0; i < next.size(); ++i) {
+    const auto found = before.find(next[i].key);
+    const bool same = found != before.end() && same_work(*found->second->config, *next[i].config);
+    if (same) {
+      before.erase(found);
+    } else {
+      next[i].offload = {};
+      update.added.push_back(i);
+    }
+  }
+  for (const InstalledFlow& flow : flows_)
+    if (before.contains(flow.key)) update.removed.push_back(flow);
+  install_(update);
+  return std::move(update.refused);
 }
 
 void FlowTable::take_position(InstalledFlow& flow, Positions& positions) const {
@@ -164,6 +213,18 @@ void FlowTable::change(std::span<const FlowId> removed, std::span<Addition> adde
     if (whole == Whole::ALL_OR_NOTHING &&
         std::ranges::any_of(added, [](const Addition& each) { return each.refused.has_value(); }))
       return;
+    steering_.grow(*program);
+    const auto refused = install(next);
+    for (const auto& [flow, error] : refused) {
+      const auto addition = std::ranges::find(added, next[flow].key, &Addition::key);
+      // Not one of the change: repeating it without the flow would remove that.
+      if (addition == added.end()) refuse_all(config_, refused);
+      addition->refused.emplace(error.status(), "interface '" + config_.name_ +
+                                                    "': " + named(addition->flow) + ": " +
+                                                    error.what());
+    }
+    if (!refused.empty() && whole == Whole::ALL_OR_NOTHING) return;
+    if (!refused.empty()) continue;
     steering_.publish(std::move(program));
     return use(std::move(next), std::move(positions));
   }
@@ -227,7 +288,10 @@ void FlowTable::configure(const std::vector<FlowConfig>& flows) {
   for (const auto& [name, flow] : before) positions.free.push_back(flow.position);
   for (InstalledFlow& entry : std::span(next).subspan(first))
     if (entry.position == NO_FLOW) take_position(entry, positions);
-  steering_.publish(compile(next, nullptr));
+  std::shared_ptr<const Program> program = compile(next, nullptr);
+  steering_.grow(*program);
+  if (const auto refused = install(next); !refused.empty()) refuse_all(config_, refused);
+  steering_.publish(std::move(program));
   use(std::move(next), std::move(positions));
 }
 
@@ -255,14 +319,21 @@ FlowSnapshot FlowTable::counts(const InstalledFlow& flow) const {
   return difference(steering_.counts(flow.position), flow.before);
 }
 
+const InstalledFlow& FlowTable::locate(std::uint64_t key) const {
+  const auto found = std::ranges::find(flows_, key, &InstalledFlow::key);
+  if (found != flows_.end()) return *found;
+  throw Error(Status::INVALID_PARAMETER,
+              "interface '" + config_.name_ + "': the flow was removed and has no counters");
+}
+
+InstalledFlow FlowTable::find(std::uint64_t key) const {
+  const std::lock_guard lock(mutex_);
+  return locate(key);
+}
+
 FlowSnapshot FlowTable::counts(std::uint64_t key) const {
   const std::lock_guard lock(mutex_);
-  const auto found = std::ranges::find(flows_, key, &InstalledFlow::key);
-  if (found == flows_.end()) {
-    throw Error(Status::INVALID_PARAMETER,
-                "interface '" + config_.name_ + "': the flow was removed and has no counters");
-  }
-  return counts(*found);
+  return counts(locate(key));
 }
 
 std::optional<FlowSnapshot> FlowTable::removed() const {

@@ -5,11 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -43,7 +45,28 @@ struct InstalledFlow {
   std::uint64_t key{0};
   /// Counts of earlier flows at the same position.
   FlowSnapshot before{};
+  /// What, apart from the program, selects its packets, such as "xdp"; empty: nothing does. Set by
+  /// the engine.
+  std::string_view offload{};
 };
+
+/// A change of a port's flows, for an engine whose hardware, or kernel, steers too.
+struct FlowUpdate {
+  /// All flows after the change, in their order: the first one that matches a packet is used. The
+  /// engine sets `offload`.
+  std::span<InstalledFlow> flows;
+  /// Those that are new or changed, as indices of `flows`.
+  std::vector<std::size_t> added{};
+  /// Those that end or are changed, as they were.
+  std::vector<InstalledFlow> removed{};
+  /// Set by the engine: the flows that it cannot have, as indices of `flows`, and why. The update
+  /// is then repeated without them.
+  std::vector<std::pair<std::size_t, Error>> refused{};
+};
+
+/// Makes an update take effect before the program that steers by it is published. An engine that
+/// refuses flows, or throws, has changed nothing. May block.
+using InstallFlows = std::function<void(FlowUpdate& update)>;
 
 /// Added flows are first, the newest at the front, followed by those of the configuration in file
 /// order. A change is compiled and published as a whole: each packet is steered either by the flows
@@ -55,6 +78,11 @@ class FlowTable {
  public:
   /// Publishes the flows of the configuration.
   FlowTable(const InterfaceConfig& config, Steering& steering);
+
+  /// Installs the flows, and those of every change from now on. Throws Error if a flow is refused.
+  void attach(InstallFlows install);
+  /// The engine closes: wait for a change in progress, and install no more.
+  void detach() noexcept;
 
   /// What to do with a change if one of its flows is rejected.
   enum class Whole : std::uint8_t { ALL_OR_NOTHING, ALL_THAT_ARE_ACCEPTED };
@@ -76,7 +104,8 @@ class FlowTable {
   /// The current flows of the configuration.
   [[nodiscard]] std::vector<FlowConfig> configured() const;
   [[nodiscard]] FlowSnapshot counts(const InstalledFlow& flow) const;
-  /// By InstalledFlow::key. Throws Error INVALID_PARAMETER if the flow was removed.
+  /// By InstalledFlow::key. Throw Error INVALID_PARAMETER if the flow was removed.
+  [[nodiscard]] InstalledFlow find(std::uint64_t key) const;
   [[nodiscard]] FlowSnapshot counts(std::uint64_t key) const;
   /// Sum over all removed flows; none: no flow was removed.
   [[nodiscard]] std::optional<FlowSnapshot> removed() const;
@@ -92,10 +121,14 @@ class FlowTable {
     std::uint64_t next_key{0};
   };
 
+  /// Called with the lock held.
+  [[nodiscard]] const InstalledFlow& locate(std::uint64_t key) const;
   void take_position(InstalledFlow& flow, Positions& positions) const;
   /// Stores the flows and positions of a published change.
   void use(Flows flows, Positions positions);
   void accept(Flows& flows, Positions& positions, std::span<Addition> added) const;
+  /// Returns the flows that the engine refuses, as indices of `next`, and why.
+  std::vector<std::pair<std::size_t, Error>> install(Flows& next) const;
   void refuse_taken_names(const Flows& flows, std::span<Addition> added) const;
   /// Rejects those of `added` that are duplicates of another added flow. Returns true if there are
   /// none.
@@ -108,6 +141,7 @@ class FlowTable {
   Steering& steering_;
   /// Held during a change; locked before `mutex_`. Only a change writes the members below.
   std::mutex changing_;
+  InstallFlows install_;
   mutable std::mutex mutex_;
   Flows flows_;
   Positions positions_;

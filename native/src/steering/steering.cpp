@@ -18,6 +18,11 @@ void Steering::publish(std::shared_ptr<const Program> program) {
   wait_for_passes();
 }
 
+void Steering::grow(const Program& program) {
+  const std::lock_guard lock(mutex_);
+  for (FlowTally& tally : tallies_) tally.grow(program.num_positions());
+}
+
 void Steering::wait_for_passes() const {
   constexpr std::chrono::microseconds PAUSE{20};
   const std::lock_guard lock(readers_mutex_);

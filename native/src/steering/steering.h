@@ -24,6 +24,9 @@ class Steering {
   /// Replace the program, and wait until no pass uses the previous one. Any thread that is not in a
   /// pass. Throws std::bad_alloc.
   void publish(std::shared_ptr<const Program> program);
+  /// Make space in the tallies for the counters of a program's flows, before it is published.
+  /// Throws std::bad_alloc.
+  void grow(const Program& program);
   [[nodiscard]] std::shared_ptr<const Program> program() const;
 
   /// Add a tally for a thread that steers; lives as long as this object. Throws std::bad_alloc.

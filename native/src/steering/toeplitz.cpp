@@ -10,10 +10,6 @@ namespace {
 /// Two addresses and two ports.
 constexpr std::size_t TUPLE_SIZE = 12;
 
-/// The part of the key that a tuple needs.
-constexpr std::uint8_t KEY[TUPLE_SIZE + 4] = {0x6D, 0x5A, 0x56, 0xDA, 0x25, 0x5B, 0x0E, 0xC2,
-                                              0x41, 0x67, 0x25, 0x3D, 0x43, 0xA3, 0x8F, 0xB0};
-
 /// Contribution of each value of each byte of the tuple.
 using Table = std::array<std::array<std::uint32_t, 256>, TUPLE_SIZE>;
 
@@ -21,7 +17,7 @@ constexpr Table make_table() {
   Table table{};
   for (std::size_t byte = 0; byte < TUPLE_SIZE; ++byte) {
     std::uint64_t window = 0;
-    for (std::size_t i = 0; i < 5; ++i) window = window << 8U | KEY[byte + i];
+    for (std::size_t i = 0; i < 5; ++i) window = window << 8U | RSS_KEY[byte + i];
     for (unsigned value = 0; value < 256; ++value) {
       for (unsigned bit = 0; bit < 8; ++bit) {
         if ((value & 0x80U >> bit) != 0)

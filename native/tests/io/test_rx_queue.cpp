@@ -73,7 +73,7 @@ std::uint64_t dropped(const RxQueue& queue, DropReason reason) {
 /// External memory in which packets begin anywhere.
 class Foreign final : public memory::BufferOwner {
  public:
-  Foreign() : BufferOwner("foreign", 100, false) {}
+  Foreign() : BufferOwner("foreign", 100, memory::Place::DEVICE) {}
   void give(const std::uint32_t*, std::uint32_t n) noexcept override { given += n; }
   std::uint32_t given{0};
 };
@@ -81,7 +81,7 @@ class Foreign final : public memory::BufferOwner {
 /// Memory that must be returned soon.
 class Lender final : public memory::BufferOwner {
  public:
-  Lender() : BufferOwner("lender", 100, true) {}
+  Lender() : BufferOwner("lender", 100, memory::Place::HOST) {}
   void give(const std::uint32_t* buffers, std::uint32_t n) noexcept override {
     given.insert(given.end(), buffers, buffers + n);
   }
@@ -190,7 +190,7 @@ namespace {
 class Staged final : public memory::MemoryRegion {
  public:
   Staged(const MemoryRegionConfig& config, const memory::RegionExtent& extent)
-      : MemoryRegion(config, extent, true), pages_(extent.base) {}
+      : MemoryRegion(config, extent, memory::Place::HOST), pages_(extent.base) {}
 
   static std::unique_ptr<MemoryRegion> allocate(const MemoryRegionConfig& config,
                                                 const memory::RegionNeeds& needs) {

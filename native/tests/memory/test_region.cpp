@@ -124,7 +124,7 @@ namespace {
 class Unreadable final : public MemoryRegion {
  public:
   Unreadable(const MemoryRegionConfig& config, const memory::RegionExtent& extent)
-      : MemoryRegion(config, extent, false) {}
+      : MemoryRegion(config, extent, memory::Place::DEVICE) {}
   ~Unreadable() override { Unreadable::free_memory(); }
 
   static std::unique_ptr<MemoryRegion> allocate(const MemoryRegionConfig& config,

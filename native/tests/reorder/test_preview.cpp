@@ -224,7 +224,7 @@ TEST_CASE("no frame is held when buffers are short", "[preview]") {
 TEST_CASE("a device that fails makes no copies", "[preview]") {
   class Failing final : public memory::MemoryRegion {
    public:
-    Failing() : MemoryRegion(config_of(8), {}, false) {}
+    Failing() : MemoryRegion(config_of(8), {}, memory::Place::DEVICE) {}
     [[nodiscard]] bool copy_to_host(const void* /*data*/, void* /*to*/,
                                     std::size_t /*bytes*/) const noexcept override {
       return false;

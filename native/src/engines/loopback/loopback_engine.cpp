@@ -54,7 +54,7 @@ bool share_region(const RxQueue& rx, const TxQueue& tx) {
   return std::ranges::find_first_of(regions, tx.config().common_.mrs_) != regions.end();
 }
 
-class LoopbackPort final : public PortIo {
+class LoopbackPort final : public PortIo, public StreamPort {
  public:
   LoopbackPort(const Port& port, Full full) : full_(full), flows_(port.config) {
     mac_[0] = 0x02;  // locally administered
@@ -132,6 +132,7 @@ class LoopbackPort final : public PortIo {
     if (full != nullptr) full->rx.ask_for_buffers();
     return result;
   }
+  [[nodiscard]] StreamPort* stream() noexcept override { return this; }
   bool settle(TxQueue& queue, bool /*last*/) noexcept override {
     senders_.find(&queue)->second.waits_for.store(nullptr, std::memory_order_relaxed);
     return true;

@@ -96,6 +96,11 @@ class PacketPort final : public PortIo {
   [[nodiscard]] const char* fixed_flows() const noexcept override {
     return receivers_.empty() ? nullptr : receivers_.front()->fixed_flows();
   }
+  void install(steering::FlowUpdate& update) override {
+    // Otherwise frames of no flow are received too.
+    if (receivers_.empty() || !port_.config.rx_.flow_isolation_) return;
+    for (steering::InstalledFlow& flow : update.flows) flow.offload = receivers_.front()->offload();
+  }
   void close() noexcept {
     if (losses_) losses_->stop();
     for (const auto& receiver : receivers_) receiver->stop();

@@ -56,7 +56,7 @@ std::atomic_ref<std::uint32_t> status_of(tpacket_hdr_v1& header) noexcept {
 
 ReceiveRing::ReceiveRing(const NetworkInterface& interface, std::uint64_t bytes,
                          std::uint32_t patience_ms)
-    : FrameRing("packets of " + interface.name, block_bytes(bytes), true),
+    : FrameRing("packets of " + interface.name, block_bytes(bytes), memory::Place::HOST),
       interface_(interface),
       socket_(open_packet_socket(interface)),
       blocks_(static_cast<std::uint32_t>(

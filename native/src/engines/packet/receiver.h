@@ -42,6 +42,8 @@ class Receiver {
   [[nodiscard]] std::string path() const { return ring_->path(); }
   /// See FrameRing::takes_every_frame.
   [[nodiscard]] bool takes_every_frame() const noexcept { return ring_->takes_every_frame(); }
+  /// See steering::InstalledFlow::offload.
+  [[nodiscard]] std::string_view offload() const noexcept { return ring_->offload(); }
   /// See PortIo::fixed_flows.
   [[nodiscard]] const char* fixed_flows() const noexcept { return ring_->fixed_flows(); }
   /// See ReceiveTraits::gathers_ns.

@@ -13,7 +13,7 @@
 namespace daqiri::packet {
 
 Umem::Umem(const std::string& interface, std::uint64_t bytes, std::uint32_t chunk_bytes)
-    : BufferOwner("packets of " + interface, chunk_bytes, true),
+    : BufferOwner("packets of " + interface, chunk_bytes, memory::Place::HOST),
       chunk_bytes_(chunk_bytes),
       chunks_(static_cast<std::uint32_t>(bytes / chunk_bytes)),
       free_(chunks_),

@@ -57,7 +57,7 @@ std::uint32_t num_queues(const NetworkInterface& interface, const File& socket) 
 }  // namespace
 
 XdpRing::XdpRing(const NetworkInterface& interface, const Options& options)
-    : FrameRing("packets of " + interface.name, chunk_bytes(interface), true),
+    : FrameRing("packets of " + interface.name, chunk_bytes(interface), memory::Place::HOST),
       interface_(interface),
       watch_(watch(interface)),
       umem_(interface.name, std::max(options.bytes, FEWEST_BYTES), chunk_bytes(interface)),

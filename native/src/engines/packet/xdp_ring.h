@@ -55,6 +55,7 @@ class XdpRing final : public FrameRing {
   [[nodiscard]] std::vector<int> fds() const override;
   [[nodiscard]] std::string path() const override;
   [[nodiscard]] const char* fixed_flows() const noexcept override;
+  [[nodiscard]] std::string_view offload() const noexcept override { return "xdp"; }
 
   [[nodiscard]] std::uint64_t gathers_ns() const noexcept override {
     return std::max(GATHERS_NS, shares_.floor() * GATHERS_NS_A_CHUNK);

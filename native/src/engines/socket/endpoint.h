@@ -22,7 +22,7 @@ namespace daqiri::sockets {
 ///
 /// Threads as for PortIo; functions for connections may be called by any thread, also after
 /// `close`.
-class Endpoint : public PortIo {
+class Endpoint : public PortIo, public StreamPort {
  public:
   /// Throws Error like addresses_of. The port must outlive it.
   Endpoint(const Port& port, Transport transport)
@@ -31,6 +31,7 @@ class Endpoint : public PortIo {
         addresses_(addresses_of(port.config)),
         connection_(next_connection_id()) {}
 
+  [[nodiscard]] StreamPort* stream() noexcept override { return this; }
   [[nodiscard]] const std::string& name() const noexcept { return port_.config.name_; }
   [[nodiscard]] std::uint16_t port_id() const noexcept { return port_.id; }
   [[nodiscard]] Transport transport() const noexcept { return transport_; }

@@ -24,7 +24,7 @@ std::uint64_t odd_clock(const void* ahead) noexcept {
 /// Cells in which packets begin at any byte.
 class Cells final : public memory::BufferOwner {
  public:
-  Cells() : BufferOwner("cells", CELL_SIZE - 256, true) {}
+  Cells() : BufferOwner("cells", CELL_SIZE - 256, memory::Place::HOST) {}
   void give(const std::uint32_t* cells, std::uint32_t n) noexcept override { free_.give(cells, n); }
   std::uint32_t take(std::uint32_t* cell) noexcept { return free_.take(cell, 1); }
   std::byte* data(std::uint32_t cell) noexcept {

@@ -20,7 +20,7 @@ class Slots final : public packet::FrameRing {
  public:
   static constexpr std::uint32_t COUNT = 1024;
 
-  Slots() : FrameRing("slots", 64, true) {}
+  Slots() : FrameRing("slots", 64, memory::Place::HOST) {}
 
   /// A new frame, when its slot is free.
   Frame next() {
