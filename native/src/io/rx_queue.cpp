@@ -25,11 +25,10 @@ BurstPool* make_pool(const RxQueueConfig& config, std::uint32_t meta_buffers, Se
     for (const auto* region : regions) small = std::max(small, region->config().num_bufs_);
   }
   return memory.rx_pools
-      .emplace_back(
-          std::make_unique<BurstPool>(meta_buffers, static_cast<std::uint32_t>(burst_size(config)),
-                                      static_cast<int>(std::max<std::size_t>(regions.size(), 1)),
-                                      false,
-                                      static_cast<std::uint32_t>(std::min(small, MOST_SMALL))))
+      .emplace_back(std::make_unique<BurstPool>(
+          meta_buffers, static_cast<std::uint32_t>(burst_size(config)),
+          static_cast<int>(std::max<std::size_t>(regions.size(), 1)), false,
+          static_cast<std::uint32_t>(std::min(small, MOST_SMALL))))
       .get();
 }
 

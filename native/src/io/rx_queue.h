@@ -162,6 +162,10 @@ class RxQueue : public QueueBase<RxQueueConfig> {
   /// All packets are received in an engine's memory, not in buffers of the queue's regions; it may
   /// have none. Call while the engine opens.
   void receive_into(std::shared_ptr<memory::BufferOwner> owner);
+  /// Whose buffers packets are in, unless a batch says otherwise.
+  [[nodiscard]] const memory::BufferOwner& buffers(int segment) const noexcept {
+    return *buffers_[static_cast<std::size_t>(segment)];
+  }
   /// Whether the CPU can read all packets.
   [[nodiscard]] bool host_readable() const noexcept {
     return std::ranges::all_of(buffers_, &memory::BufferOwner::host_readable);

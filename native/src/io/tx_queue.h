@@ -55,7 +55,8 @@ class TxQueue : public QueueBase<TxQueueConfig> {
   /// Wait until a burst may be allocated again; false on timeout or interruption.
   bool wait_free(std::int64_t timeout_ns) noexcept;
   /// Drop packets that were submitted before and have not left, counted as flushed; returns their
-  /// number. The worker drops them, with StreamPort::settle. Throws Error NOT_READY, GENERIC_FAILURE.
+  /// number. The worker drops them, with StreamPort::settle. Throws Error NOT_READY,
+  /// GENERIC_FAILURE.
   std::uint64_t flush();
 
   [[nodiscard]] TxSnapshot counters() const noexcept;

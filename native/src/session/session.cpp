@@ -34,6 +34,19 @@ void require_accurate_send(const Port& port) {
   }
 }
 
+/// Call after the engine was opened.
+void require_readable(const Port& port) {
+  for (const auto& queue : port.rx) {
+    if (!queue->has_stage() || queue->host_readable()) continue;
+    throw Error(Status::NOT_SUPPORTED,
+                "receive queue '" + queue->config().common_.name_ + "' of interface '" +
+                    port.config.name_ + "' has reorder configs, and receives into '" +
+                    queue->buffers(0).name() +
+                    "', which the CPU cannot read; use memory regions of kind 'host', 'huge' or "
+                    "'host_pinned'");
+  }
+}
+
 /// Checks for cores that queues name and this process may not use. For sockets, whose threads share
 /// cores with others anyway, it logs a warning. Otherwise it throws an Error that names all of
 /// them.
@@ -218,6 +231,7 @@ void Session::build() {
   engine_->open(ports_);
   for (const auto& port : ports_) {
     require_accurate_send(*port);
+    require_readable(*port);
     port->flows->attach([io = port->io](steering::FlowUpdate& update) { io->install(update); });
     memory_->link_layers.push_back(port->io->link_layer());
     memory_->mac_addresses.push_back(port->io->mac_address());

@@ -29,11 +29,10 @@ bool same_work(const FlowConfig& one, const FlowConfig& other) {
 }
 
 /// Throws an Error that says why the engine refuses flows.
-[[noreturn]] void refuse_all(const InterfaceConfig& interface,
-                             const std::vector<std::pair<std::size_t, Error>>& refused) {
+[[noreturn]] void refuse_all(const std::vector<std::pair<std::size_t, Error>>& refused) {
   std::string text;
   for (const auto& [flow, error] : refused)
-    text += (text.empty() ? "interface '" : "\ninterface '") + interface.name_ + "': " + error.what();
+    text += (text.empty() ? "" : "\n") + std::string(error.what());
   throw Error(refused.front().second.status(), text);
 }
 
@@ -61,7 +60,7 @@ void FlowTable::attach(InstallFlows install) {
   }
   const auto refused = this->install(next);
   use(std::move(next), positions_);
-  if (!refused.empty()) refuse_all(config_, refused);
+  if (!refused.empty()) refuse_all(refused);
 }
 
 void FlowTable::detach() noexcept {
@@ -87,6 +86,10 @@ std::vector<std::pair<std::size_t, Error>> FlowTable::install(Flows& next) const
   for (const InstalledFlow& flow : flows_)
     if (before.contains(flow.key)) update.removed.push_back(flow);
   install_(update);
+  for (auto& [flow, error] : update.refused) {
+    error = Error(error.status(), "interface '" + config_.name_ +
+                                      "': " + named(*next[flow].config) + ": " + error.what());
+  }
   return std::move(update.refused);
 }
 
@@ -218,10 +221,8 @@ void FlowTable::change(std::span<const FlowId> removed, std::span<Addition> adde
     for (const auto& [flow, error] : refused) {
       const auto addition = std::ranges::find(added, next[flow].key, &Addition::key);
       // Not one of the change: repeating it without the flow would remove that.
-      if (addition == added.end()) refuse_all(config_, refused);
-      addition->refused.emplace(error.status(), "interface '" + config_.name_ +
-                                                    "': " + named(addition->flow) + ": " +
-                                                    error.what());
+      if (addition == added.end()) refuse_all(refused);
+      addition->refused.emplace(error);
     }
     if (!refused.empty() && whole == Whole::ALL_OR_NOTHING) return;
     if (!refused.empty()) continue;
@@ -290,7 +291,7 @@ void FlowTable::configure(const std::vector<FlowConfig>& flows) {
     if (entry.position == NO_FLOW) take_position(entry, positions);
   std::shared_ptr<const Program> program = compile(next, nullptr);
   steering_.grow(*program);
-  if (const auto refused = install(next); !refused.empty()) refuse_all(config_, refused);
+  if (const auto refused = install(next); !refused.empty()) refuse_all(refused);
   steering_.publish(std::move(program));
   use(std::move(next), std::move(positions));
 }

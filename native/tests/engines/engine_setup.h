@@ -14,6 +14,7 @@ struct SuiteOptions {
   std::uint32_t timeout_us{500};
   std::uint64_t rx_bufs{4096};
   std::uint64_t tx_bufs{1024};
+  std::uint64_t pacing_mbps{0};
   /// Bytes of the first of two segments; 0 for one segment.
   std::uint32_t split{0};
 };
@@ -76,6 +77,7 @@ inline NetworkConfig suite_config(const SuiteOptions& options, bool two_ports) {
   tx.common_.cpu_core_ = "any";
   tx.common_.batch_size_ = options.batch;
   tx.common_.mrs_ = {"tx_data"};
+  tx.pacing_mbps_ = options.pacing_mbps;
   config.ifs_.resize(two_ports ? 2 : 1);
   config.ifs_.front().name_ = "sender";
   config.ifs_.back().name_ = "receiver";

@@ -1,6 +1,7 @@
 // A receive queue without a session.
 #include <catch2/catch.hpp>
 
+#include <array>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -341,6 +342,48 @@ TEST_CASE("a queue starves when buffers were wanted and the application has all 
   CHECK(queue.starves());
   bench.region().give(rest.data(), taken);
   burst->release();
+}
+
+TEST_CASE("a queue without regions receives into an engine's buffers, and asks these for more",
+          "[io]") {
+  struct Strides final : memory::BufferOwner {
+    Strides() : BufferOwner("strides", 100, memory::Place::HOST) {}
+    void give(const std::uint32_t*, std::uint32_t n) noexcept override { free += n; }
+    [[nodiscard]] memory::BufferLevels levels() const noexcept override { return {free, 4}; }
+    std::uint32_t free{4};
+    std::array<std::array<std::byte, 100>, 4> bytes{};
+  };
+  auto memory = std::make_shared<SessionMemory>();
+  RxQueueConfig config;
+  config.common_.name_ = "rx0";
+  config.common_.batch_size_ = 4;
+  RxQueue queue(InterfaceConfig{}, config, 8, memory);
+  const auto strides = std::make_shared<Strides>();
+  queue.receive_into(strides);
+  CHECK(queue.max_packet_size() == 100);
+  CHECK(queue.host_readable());
+  const std::uint32_t numbers[] = {0, 1, 2, 3};
+  void* const data[] = {&strides->bytes[0], &strides->bytes[1], &strides->bytes[2],
+                        &strides->bytes[3]};
+  RxBatch batch;
+  batch.count = 4;
+  batch.segments[0] = {numbers, data, {nullptr, 10}, nullptr};
+  strides->free = 0;
+  queue.begin_pass(0);
+  queue.deliver(batch);
+  queue.drop(DropReason::NO_PACKET_BUFFER, 1);
+  queue.end_pass();
+  CHECK(strides->shortages() == 1);
+  Burst* const burst = queue.receive();
+  REQUIRE(burst != nullptr);
+  CHECK(queue.starves());
+  CHECK(burst->hdr.hdr.num_segs == 1);
+  CHECK(burst->pkts[0][2] == &strides->bytes[2]);
+  CHECK(burst->owners[0] == strides.get());
+  burst->release();
+  CHECK(strides->free == 4);
+  queue.drop(DropReason::NO_PACKET_BUFFER, 1);
+  CHECK(strides->shortages() == 1);
 }
 
 TEST_CASE("what a closed source left is delivered, and its place is used again", "[io]") {

@@ -153,6 +153,35 @@ TEST_CASE("A kind of memory can be registered, and says that the CPU cannot read
   const memory::RegisteredMemoryKind forgotten(MemoryKind::DEVICE, nullptr);
 }
 
+TEST_CASE("A region that an engine divides in its own way tells what is free of that", "[memory]") {
+  struct Strides final : memory::BufferOwner {
+    explicit Strides(MemoryRegion& whole)
+        : BufferOwner("strides", 16, memory::Place::HOST), whole_(whole) {
+      REQUIRE(whole.take(taken_, 4) == 4);
+      whole.lend(*this);
+    }
+    ~Strides() override { whole_.give(taken_, 4); }
+    void give(const std::uint32_t*, std::uint32_t) noexcept override {}
+    [[nodiscard]] const MemoryRegion* region() const noexcept override { return &whole_; }
+    [[nodiscard]] memory::BufferLevels levels() const noexcept override { return {15, 16}; }
+
+   private:
+    MemoryRegion& whole_;
+    std::uint32_t taken_[4]{};
+  };
+  const auto region = MemoryRegion::allocate(region_config(MemoryKind::HOST, 4, 64));
+  CHECK(region->levels().free == 4);
+  CHECK(region->levels().buffers == 4);
+  CHECK(region->region() == region.get());
+  {
+    const Strides strides(*region);
+    CHECK(strides.region() == region.get());
+    CHECK(region->levels().free == 15);
+    CHECK(region->levels().buffers == 16);
+  }
+  CHECK(region->available() == 4);
+}
+
 TEST_CASE("A retired region is given back with the last buffer, and has none any more",
           "[memory]") {
   const auto config = region_config(MemoryKind::DEVICE, 4, 64);
