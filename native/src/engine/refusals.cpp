@@ -113,9 +113,9 @@ std::string direct_queue(const Queues& queues) {
   return {};
 }
 
-/// Checks what the interfaces require of the engine, on any host.
-std::vector<Error> find_unsupported(const NetworkConfig& config, const EngineTraits& traits) {
-  std::vector<Error> found;
+/// What the interfaces require of the engine, and it does not have or rejects.
+void find_missing(const NetworkConfig& config, const EngineTraits& traits,
+                  std::vector<Error>& found) {
   for (const InterfaceConfig& interface : config.ifs_) {
     const RxConfig& rx = interface.rx_;
     const TxConfig& tx = interface.tx_;
@@ -165,12 +165,10 @@ std::vector<Error> find_unsupported(const NetworkConfig& config, const EngineTra
     need(engine, traits.direct_mode, direct_queue(tx.queues_), "use indirect");
   }
   if (traits.find_rejected != nullptr) traits.find_rejected(config, found);
-  return found;
 }
 
 /// Reorder plans for which this host has no GPU.
-std::vector<Error> find_absent_gpu(const NetworkConfig& config) {
-  std::vector<Error> found;
+void find_absent_gpu(const NetworkConfig& config, std::vector<Error>& found) {
   for (const InterfaceConfig& interface : config.ifs_) {
     const std::string plan = gpu_plan(interface.rx_);
     if (plan.empty()) continue;
@@ -180,15 +178,6 @@ std::vector<Error> find_absent_gpu(const NetworkConfig& config) {
     text.append("': ").append(plan).append(" needs CUDA, and ").append(why);
     found.emplace_back(Status::NOT_SUPPORTED, text.append("; set reorder_type: cpu"));
   }
-  return found;
-}
-
-/// Throws one Error with all problems, one line each.
-void refuse(const std::vector<Error>& found) {
-  if (found.empty()) return;
-  std::string text;
-  for (const Error& each : found) text += (text.empty() ? "" : "\n") + std::string(each.what());
-  throw Error(found.front().status(), text);
 }
 
 /// Host memory that a configuration needs.
@@ -253,16 +242,29 @@ bool holds_packets(const NetworkConfig& config, const std::string& region) {
   });
 }
 
-void refuse_unsupported(const NetworkConfig& config, const EngineTraits& traits) {
-  std::vector<Error> found = find_unsupported(config, traits);
-  for (const Error& each : find_absent_gpu(config)) found.push_back(each);
-  refuse(found);
+Error joined(const std::vector<Error>& found) {
+  std::string text;
+  for (const Error& each : found) text += (text.empty() ? "" : "\n") + std::string(each.what());
+  return {found.front().status(), text};
+}
+
+void refuse(const std::vector<Error>& found) {
+  if (!found.empty()) throw joined(found);
+}
+
+std::vector<Error> find_unsupported(const NetworkConfig& config, const EngineTraits& traits) {
+  std::vector<Error> found;
+  find_missing(config, traits, found);
+  find_absent_gpu(config, found);
+  return found;
 }
 
 std::vector<Error> find_absent(const NetworkConfig& config, const EngineEntry& entry) {
   const std::string missing = entry.missing();
-  if (missing.empty()) return find_unsupported(config, entry.traits);
-  return {{Status::NOT_SUPPORTED, missing}};
+  if (!missing.empty()) return {{Status::NOT_SUPPORTED, missing}};
+  std::vector<Error> found;
+  find_missing(config, entry.traits, found);
+  return found;
 }
 
 std::vector<Error> find_rejected_here(const NetworkConfig& config, const EngineEntry& entry) {
@@ -272,11 +274,13 @@ std::vector<Error> find_rejected_here(const NetworkConfig& config, const EngineE
   return found;
 }
 
-void refuse_absent(const NetworkConfig& config, const EngineEntry& entry) {
+std::vector<Error> find_refused(const NetworkConfig& config, const EngineEntry& entry) {
   std::vector<Error> found = find_absent(config, entry);
-  for (const Error& each : find_absent_gpu(config)) found.push_back(each);
+  find_absent_gpu(config, found);
   for (const Error& each : memory::find_absent(memory_regions(config))) found.push_back(each);
-  refuse(found);
+  find_oversized(config, 0, found);
+  find_unmappable(config, entry.traits, found);
+  return found;
 }
 
 std::uint64_t memory_needed(const NetworkConfig& config) {
@@ -302,7 +306,8 @@ std::uint64_t address_space_needed(const NetworkConfig& config, const EngineTrai
   return memory_needed(config) + rings + threads * (limited ? stack.rlim_cur : USUAL_STACK);
 }
 
-void refuse_unmappable(const NetworkConfig& config, const EngineTraits& traits) {
+void find_unmappable(const NetworkConfig& config, const EngineTraits& traits,
+                     std::vector<Error>& found) {
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
   std::uint64_t pages = 0;
@@ -311,27 +316,29 @@ void refuse_unmappable(const NetworkConfig& config, const EngineTraits& traits) 
   const std::uint64_t left = limit.rlim_cur - std::min<std::uint64_t>(used, limit.rlim_cur);
   const std::uint64_t needed = address_space_needed(config, traits);
   if (needed <= left) return;
-  throw Error(Status::NO_FREE_PACKET_BUFFERS,
-              "memory regions, bursts, rings and threads need " + std::to_string(needed) +
-                  " bytes of address space, and this process may map " + std::to_string(left) +
-                  " more (RLIMIT_AS); raise the limit (`ulimit -v unlimited`, LimitAS= of "
-                  "systemd), or lower num_bufs, buf_size or batch_size");
+  found.emplace_back(Status::NO_FREE_PACKET_BUFFERS,
+                     "memory regions, bursts, rings and threads need " + std::to_string(needed) +
+                         " bytes of address space, and this process may map " +
+                         std::to_string(left) +
+                         " more (RLIMIT_AS); raise the limit (`ulimit -v unlimited`, LimitAS= of "
+                         "systemd), or lower num_bufs, buf_size or batch_size");
 }
 
-void refuse_oversized(const NetworkConfig& config, std::uint64_t memory) {
+void find_oversized(const NetworkConfig& config, std::uint64_t memory, std::vector<Error>& found) {
   if (memory == 0) {
     memory = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
              static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   }
   std::uint64_t needed = 0;
   for_each_allocation(config, [&](const Allocation& each) {
+    const bool told = needed > memory;
     needed += each.bytes;
-    if (needed <= memory) return;
+    if (told || needed <= memory) return;
     const std::string others =
         needed > each.bytes ? ", together with the items before it " + std::to_string(needed) : "";
-    throw Error(each.status, each.item + " needs " + std::to_string(each.bytes) +
-                                 " bytes of memory" + others + ", and this machine has " +
-                                 std::to_string(memory) + "; lower " + each.remedy);
+    found.emplace_back(each.status, each.item + " needs " + std::to_string(each.bytes) +
+                                        " bytes of memory" + others + ", and this machine has " +
+                                        std::to_string(memory) + "; lower " + each.remedy);
   });
 }
 

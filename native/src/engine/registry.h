@@ -41,9 +41,9 @@ std::vector<Error> find_absent(const NetworkConfig& config, const EngineEntry& e
 /// What the engine rejects on this host as it is now; nothing where this build lacks the engine.
 std::vector<Error> find_rejected_here(const NetworkConfig& config, const EngineEntry& entry);
 
-/// Throws Error for everything that the configuration requests and this build, the engine or this
-/// host does not have, one line each: the engine itself, its features, kinds of memory, hugepages.
-void refuse_absent(const NetworkConfig& config, const EngineEntry& entry);
+/// Everything that the configuration requests and this build, the engine or this host does not
+/// have: the engine itself, its features, kinds of memory, hugepages, enough memory.
+std::vector<Error> find_refused(const NetworkConfig& config, const EngineEntry& entry);
 
 /// The engine for a configuration. Throws Error INTERNAL_ERROR if it was not validated.
 EngineEntry engine_for(const NetworkConfig& config);

@@ -106,9 +106,15 @@ struct EngineTraits {
 /// Whether queues have packets in a memory region.
 [[nodiscard]] bool holds_packets(const NetworkConfig& config, const std::string& region);
 
-/// Throws Error for what the engine cannot do and for what it rejects: it names the interface, the
-/// item, the value and what to do. `config` is validated.
-void refuse_unsupported(const NetworkConfig& config, const EngineTraits& traits);
+/// One Error with all problems, of which there must be one, a line each.
+[[nodiscard]] Error joined(const std::vector<Error>& found);
+/// Throws `joined`, unless there is none.
+void refuse(const std::vector<Error>& found);
+
+/// What the engine cannot do, what it rejects, and plans without a GPU. Each names the interface,
+/// the item, the value and what to do. `config` is validated.
+[[nodiscard]] std::vector<Error> find_unsupported(const NetworkConfig& config,
+                                                  const EngineTraits& traits);
 
 /// Bytes of host memory for regions and bursts.
 [[nodiscard]] std::uint64_t memory_needed(const NetworkConfig& config);
@@ -116,10 +122,11 @@ void refuse_unsupported(const NetworkConfig& config, const EngineTraits& traits)
 [[nodiscard]] std::uint64_t address_space_needed(const NetworkConfig& config,
                                                  const EngineTraits& traits);
 
-/// Throws Error NO_FREE_PACKET_BUFFERS or NO_FREE_BURST_BUFFERS if memory regions and bursts need
+/// Adds an Error NO_FREE_PACKET_BUFFERS or NO_FREE_BURST_BUFFERS if memory regions and bursts need
 /// more than `memory` bytes (0: this machine's main memory), with the keys and their values.
-void refuse_oversized(const NetworkConfig& config, std::uint64_t memory = 0);
-/// Throws Error NO_FREE_PACKET_BUFFERS when this process may not map as much as the engine takes.
-void refuse_unmappable(const NetworkConfig& config, const EngineTraits& traits);
+void find_oversized(const NetworkConfig& config, std::uint64_t memory, std::vector<Error>& found);
+/// Adds an Error NO_FREE_PACKET_BUFFERS when this process may not map as much as the engine takes.
+void find_unmappable(const NetworkConfig& config, const EngineTraits& traits,
+                     std::vector<Error>& found);
 
 }  // namespace daqiri

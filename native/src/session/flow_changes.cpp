@@ -276,7 +276,7 @@ NetworkConfig FlowChanges::checked(NetworkConfig wanted) const {
   }
   if (const ConfigReport report = validate_config(wanted); !report.ok())
     throw Error(Status::INVALID_PARAMETER, report.text());
-  refuse_unsupported(wanted, traits_);
+  refuse(find_unsupported(wanted, traits_));
   const NetworkConfig& config = session_.config();
   NetworkConfig same = wanted;
   for (std::size_t i = 0; i < std::min(same.ifs_.size(), config.ifs_.size()); ++i)

@@ -68,26 +68,17 @@ void share_out(const ConfigReport& report, const Port& port, std::span<Addition*
 
 /// Rejects the flows that use a feature which the engine does not have. `config`: that of their
 /// port.
-void refuse_unsupported_of(NetworkConfig config, const EngineTraits& traits,
-                           std::span<Addition> additions) {
-  const auto check = [&](std::span<Addition* const> some) {
+void reject_unsupported(NetworkConfig config, const EngineTraits& traits,
+                        std::span<Addition> additions) {
+  const auto find = [&](std::span<Addition* const> some) {
     put_flows(config, some);
-    refuse_unsupported(config, traits);
+    return find_unsupported(config, traits);
   };
   std::vector<Addition*> good = good_ones(additions);
-  bool all_good = true;
-  try {
-    check(good);
-  } catch (const Error&) {
-    all_good = false;
-  }
-  if (all_good) return;
+  if (find(good).empty()) return;
   for (Addition*& addition : good) {
-    try {
-      check(std::span(&addition, 1));
-    } catch (const Error& error) {
-      addition->refused.emplace(error);
-    }
+    const std::vector<Error> found = find(std::span(&addition, 1));
+    if (!found.empty()) addition->refused.emplace(joined(found));
   }
 }
 
@@ -119,7 +110,7 @@ void check_additions(const NetworkConfig& config, const EngineTraits& traits, co
     }
     break;
   }
-  refuse_unsupported_of(around, traits, additions);
+  reject_unsupported(around, traits, additions);
 }
 
 }  // namespace daqiri

@@ -174,9 +174,7 @@ std::shared_ptr<Session> Session::open(NetworkConfig config, ConfigReport read) 
 
 void Session::build() {
   const EngineEntry entry = engine_for(config_);
-  refuse_absent(config_, entry);
-  refuse_oversized(config_);
-  refuse_unmappable(config_, entry.traits);
+  refuse(find_refused(config_, entry));
   check_cores(config_);
   // One pool for all transmit queues, with the largest batch size among them.
   int tx_batch = 0;

@@ -15,6 +15,12 @@ using namespace daqiri;
 
 namespace {
 
+std::vector<Error> oversized(const NetworkConfig& config, std::uint64_t memory = 0) {
+  std::vector<Error> found;
+  find_oversized(config, memory, found);
+  return found;
+}
+
 RxQueueConfig rx_queue(int id) {
   RxQueueConfig queue;
   queue.common_.name_ = "q" + std::to_string(id);
@@ -110,15 +116,15 @@ TEST_CASE("what an engine cannot do is refused with item, value and what to do",
     const NetworkConfig config = with_flow(each.change);
     EngineTraits traits;
     traits.name = "plain";
-    const auto [status, text] = refusal([&] { refuse_unsupported(config, traits); });
+    const auto [status, text] = refusal([&] { refuse(find_unsupported(config, traits)); });
     INFO(text);
     CHECK(status == Status::NOT_SUPPORTED);
     CHECK_THAT(text, Catch::Contains("interface 'port0': " + each.text) && Catch::Contains("; "));
     CHECK_THAT(text, Catch::Contains("which engine 'plain' does not have"));
     traits.*each.trait = true;
-    CHECK_NOTHROW(refuse_unsupported(config, traits));
+    CHECK_NOTHROW(refuse(find_unsupported(config, traits)));
   }
-  CHECK_NOTHROW(refuse_unsupported(with_flow([](auto&, auto&) {}), {}));
+  CHECK_NOTHROW(refuse(find_unsupported(with_flow([](auto&, auto&) {}), {})));
 }
 
 TEST_CASE("a plan on a GPU is refused where there is none", "[engine]") {
@@ -129,10 +135,10 @@ TEST_CASE("a plan on a GPU is refused where there is none", "[engine]") {
   });
   const std::string why = memory::why_absent(MemoryKind::HOST_PINNED);
   if (why.empty()) {
-    CHECK_NOTHROW(refuse_unsupported(config, {}));
+    CHECK_NOTHROW(refuse(find_unsupported(config, {})));
     return;
   }
-  const auto [status, text] = refusal([&] { refuse_unsupported(config, {}); });
+  const auto [status, text] = refusal([&] { refuse(find_unsupported(config, {})); });
   CHECK(status == Status::NOT_SUPPORTED);
   CHECK(text == "interface 'port0': reorder config 'frames' on a GPU needs CUDA, and " + why +
                     "; set reorder_type: cpu");
@@ -152,7 +158,7 @@ TEST_CASE("transforms that no engine makes are refused", "[engine]") {
       port.tx_.flows_ = {flow};
       port.rx_.flows_.clear();
     });
-    const auto [status, text] = refusal([&] { refuse_unsupported(config, traits); });
+    const auto [status, text] = refusal([&] { refuse(find_unsupported(config, traits)); });
     INFO(text);
     CHECK(status == (*part == '\0' ? Status::SUCCESS : Status::NOT_SUPPORTED));
     CHECK_THAT(text, Catch::Contains(part));
@@ -176,16 +182,16 @@ TEST_CASE("transforms that no engine makes are refused", "[engine]") {
 
 TEST_CASE("memory regions beyond the machine's memory are refused by their keys", "[engine]") {
   NetworkConfig config = with_flow([](auto&, auto&) {});
-  CHECK_NOTHROW(refuse_oversized(config));
+  CHECK_NOTHROW(refuse(oversized(config)));
   MemoryRegionConfig& second = config.mrs_["second"];
   second = {.name_ = "huge", .num_bufs_ = 2147483648, .buf_size_ = 4294967295, .position_ = 1};
-  auto [status, text] = refusal([&] { refuse_oversized(config); });
+  auto [status, text] = refusal([&] { refuse(oversized(config)); });
   CHECK(status == Status::NO_FREE_PACKET_BUFFERS);
   CHECK_THAT(text, Catch::Contains("memory region 'huge' of num_bufs 2147483648 x buf_size "
                                    "4294967295 needs 9223372034707292160 bytes") &&
                        Catch::Contains("lower num_bufs or buf_size"));
   second = {.name_ = "second", .num_bufs_ = 1024, .buf_size_ = 2048, .position_ = 1};
-  std::tie(status, text) = refusal([&] { refuse_oversized(config, std::uint64_t{3} << 20U); });
+  std::tie(status, text) = refusal([&] { refuse(oversized(config, std::uint64_t{3} << 20U)); });
   CHECK(status == Status::NO_FREE_PACKET_BUFFERS);
   CHECK_THAT(text, Catch::Contains("'second'") &&
                        Catch::Contains("together with the items before it 4194304") &&
@@ -195,7 +201,7 @@ TEST_CASE("memory regions beyond the machine's memory are refused by their keys"
             .kind_ = MemoryKind::DEVICE,
             .num_bufs_ = 2147483648,
             .buf_size_ = 4294967295};
-  CHECK_NOTHROW(refuse_oversized(config));
+  CHECK_NOTHROW(refuse(oversized(config)));
 }
 
 TEST_CASE("bursts beyond the machine's memory are refused by their keys", "[engine]") {
@@ -203,7 +209,8 @@ TEST_CASE("bursts beyond the machine's memory are refused by their keys", "[engi
                           const std::string& part) {
     NetworkConfig config = with_flow([](auto&, auto&) {});
     change(config);
-    const auto [status, text] = refusal([&] { refuse_oversized(config, std::uint64_t{1} << 40U); });
+    const auto [status, text] =
+        refusal([&] { refuse(oversized(config, std::uint64_t{1} << 40U)); });
     CHECK(status == Status::NO_FREE_BURST_BUFFERS);
     CHECK_THAT(text, Catch::Contains(part) && Catch::Contains("lower"));
   };
@@ -238,14 +245,15 @@ TEST_CASE("everything that is absent is named at once", "[engine]") {
                          .buf_size_ = std::size_t{1} << 31U,
                          .position_ = 3};
   }
-  const auto [status, text] = refusal([&] { refuse_absent(config, engine_for(config)); });
+  const auto [status, text] = refusal([&] { refuse(find_refused(config, engine_for(config))); });
   CHECK(status == Status::NOT_SUPPORTED);
   for (const char* part :
        {"engine 'dpdk' is not part of this build", "reorder config 'plan'",
         "memory region 'pinned': kind 'host_pinned' needs CUDA",
-        "memory regions 'gpu0', 'gpu1': kind 'device' needs CUDA", "memory regions 'huge0' ("})
+        "memory regions 'gpu0', 'gpu1': kind 'device' needs CUDA", "memory regions 'huge0' (",
+        "bytes of memory"})
     CHECK_THAT(text, Catch::Contains(part));
-  CHECK(std::count(text.begin(), text.end(), '\n') == 4);
+  CHECK(std::count(text.begin(), text.end(), '\n') == 5);
 
   // Both regions are in the sum and in the proposed fix.
   std::uint64_t own = 0;

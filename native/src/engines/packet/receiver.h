@@ -18,6 +18,20 @@
 
 namespace daqiri::packet {
 
+/// How a frame gets from the kernel to the application:
+///
+///     kernel          its program chooses a ring (fanout.h) or passes the frame by (xdp_program.h)
+///       FrameRing     one per core that reads: ReceiveRing (AF_PACKET), or XdpRing (AF_XDP)
+///     Receiver        thread: the poller of the ring's first queue
+///       Program         chooses the queue and the flow, and what is removed
+///       Gathering       keeps the frame in the ring, or copies it to buffers of a region
+///       HandOver        instead, for a queue of another poller, whose thread goes on from here
+///     RxQueue::deliver
+///       RxStage         reorder plans take the packets of their flows
+///       burst           all others, until it is full or its timeout has passed
+///     RxQueue::receive  thread: the application's, or a recorder's
+///     Burst::release    BufferOwner::give: the buffer is free again
+///
 /// Steers the frames of a ring to the receive queues of a port. A poller of these queues reads the
 /// ring, and passes frames to queues of other pollers. Frames for recorders and reorder plans stay
 /// in the ring if that is worth it; others are copied to buffers of the queue's regions.
