@@ -7,133 +7,18 @@
 #include <deque>
 #include <memory>
 #include <mutex>
-#include <numeric>
 #include <string>
 #include <vector>
 
 #include "burst/burst.h"
+#include "io/rx_batch.h"
+#include "io/rx_stage.h"
 #include "io/session_memory.h"
 #include "metrics/counters.h"
 #include "system/doorbell.h"
 #include "system/ring.h"
 
 namespace daqiri {
-
-class RxQueue;
-
-/// One value per packet of a batch, or one value for all packets.
-template <typename T>
-struct Column {
-  /// Null: use `constant`.
-  const T* values{nullptr};
-  T constant{};
-
-  [[nodiscard]] std::uint64_t sum(std::uint32_t first, std::uint32_t n) const noexcept {
-    if (values == nullptr) return std::uint64_t{constant} * n;
-    return std::accumulate(values + first, values + first + n, std::uint64_t{0});
-  }
-  [[nodiscard]] T operator[](std::uint32_t i) const noexcept {
-    return values != nullptr ? values[i] : constant;
-  }
-  void copy(std::uint32_t first, std::uint32_t n, T* to) const noexcept {
-    if (n == 1) {
-      *to = (*this)[first];
-    } else if (values != nullptr) {
-      std::copy_n(values + first, n, to);
-    } else {
-      std::fill_n(to, n, constant);
-    }
-  }
-};
-
-/// Packets of one source, in the order of arrival.
-struct RxBatch {
-  struct Segment {
-    /// Buffer numbers of the packets, as numbered by the owner.
-    const std::uint32_t* buffers{nullptr};
-    /// Addresses of the packets' data; null: the region, which is then the owner, computes them.
-    void* const* data{nullptr};
-    Column<std::uint32_t> lengths;
-    /// Null: the queue's memory region.
-    memory::BufferOwner* owner{nullptr};
-  };
-
-  std::uint32_t count{0};
-  /// As many segments as the queue's packets have.
-  Segment segments[MAX_NUM_SEGS];
-  Column<FlowId> flows;
-  /// Arrival, ns on the port's clock; 0: unknown.
-  Column<std::uint64_t> times;
-
-  /// Packets [first, first + n).
-  [[nodiscard]] RxBatch part(std::uint32_t first, std::uint32_t n) const noexcept {
-    RxBatch some = *this;
-    some.count = n;
-    for (Segment& segment : some.segments) {
-      if (segment.buffers != nullptr) segment.buffers += first;
-      if (segment.data != nullptr) segment.data += first;
-      if (segment.lengths.values != nullptr) segment.lengths.values += first;
-    }
-    if (some.flows.values != nullptr) some.flows.values += first;
-    if (some.times.values != nullptr) some.times.values += first;
-    return some;
-  }
-};
-
-/// A source of packets: the whole queue, or one of its peers. A burst contains packets of one
-/// source.
-///
-/// Owned by the queue; the engine sets `ends` and `stream`.
-struct RxSource {
-  /// 0: none.
-  std::uintptr_t connection{0};
-  /// Datagrams: the sender's addresses.
-  BurstEnds ends;
-  /// Byte streams: position of the next packet.
-  StreamPosition stream;
-  /// Number of its packets that wait in the ring.
-  std::atomic<std::uint32_t> waiting{0};
-
- private:
-  friend class RxQueue;
-  Burst* open_{nullptr};
-  /// Neighbours in the list of sources with an open burst, ordered by the age of the burst.
-  RxSource* older_{nullptr};
-  RxSource* newer_{nullptr};
-};
-
-/// Accepts packets that the engine delivers (reorder) and makes its own bursts from them. The
-/// counters of the queue count these packets as delivered.
-class RxStage {
- public:
-  virtual ~RxStage() = default;
-
-  // --- Poller.
-
-  /// The stage owns the batch: it calls `queue.pass_on` with packets that it does not accept, and
-  /// `queue.count_taken` for the others.
-  virtual void take(RxQueue& queue, RxSource& source, const RxBatch& batch) noexcept = 0;
-  /// Make bursts of what has waited long enough at `now_ns` (CLOCK_MONOTONIC). Returns when to call
-  /// it again; 0: not needed for the packets it has now.
-  virtual std::uint64_t expire(std::uint64_t now_ns) noexcept = 0;
-  /// The queue closes: no more packets come from it.
-  virtual void finish() noexcept = 0;
-  /// Discard everything, except frames of plans that a receiver is attached to.
-  virtual void discard() noexcept = 0;
-  /// Whether a receiver is attached: its packets are accepted while others are discarded.
-  [[nodiscard]] virtual bool taken() const noexcept = 0;
-
-  /// Whether the stage accepts the packets of the flow, and does not pass them on. Poller.
-  [[nodiscard]] virtual bool claims(FlowId flow) noexcept = 0;
-
-  // --- Application. Any thread.
-
-  /// The next of its bursts in state APPLICATION, or null.
-  virtual Burst* receive() noexcept = 0;
-  /// Whether a burst may be ready; whether no more bursts will follow.
-  [[nodiscard]] virtual bool ready() const noexcept = 0;
-  [[nodiscard]] virtual bool finished() const noexcept = 0;
-};
 
 class RxQueue : public QueueBase<RxQueueConfig> {
  public:
