@@ -10,6 +10,7 @@
 
 #include "config/schema.h"
 #include "daqiri/error.h"
+#include "engine/modules.h"
 
 namespace daqiri::config {
 namespace {
@@ -233,6 +234,8 @@ void resolve_engine(Subject& subject) {
   if (subject.root["stream_type"].bad() || at.bad()) return;
   const std::string_view name = engine_of(subject, at);
   if (name.empty()) return;
+  // Of an inferred engine; what is wrong with its module is reported when it is opened.
+  static_cast<void>(load_engine(name));
   common.engine_type = engine_type_of(name, common);
   subject.traits = traits_of(subject.config);
   if (common.engine_type == EngineType::OTHER && subject.traits.name != word)

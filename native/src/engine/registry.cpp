@@ -5,6 +5,7 @@
 #include <string>
 
 #include "daqiri/error.h"
+#include "engine/modules.h"
 
 namespace daqiri {
 
@@ -25,6 +26,8 @@ std::vector<EngineEntry>& entries() {
 
 std::string EngineEntry::missing() const {
   if (make != nullptr) return {};
+  if (const std::string problem = load_engine(traits.name); !problem.empty())
+    return "engine '" + std::string(traits.name) + "': " + problem;
   return "engine '" + std::string(traits.name) +
          "' is not part of this build; use engine 'packet', a socket stream or `loopback: sw`";
 }

@@ -35,7 +35,8 @@ struct RegisteredEngine {
   explicit RegisteredEngine(const EngineEntry& entry) noexcept;
 };
 
-/// All engines, the last registered first. Engines of this build are registered from the start.
+/// All engines, the last registered first. Engines of this build are registered from the start,
+/// those of modules after they are loaded (engine/modules.h).
 std::vector<EngineEntry> engines();
 
 /// Of the engine with this name; none: there is no such engine.

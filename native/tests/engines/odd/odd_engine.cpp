@@ -1,12 +1,12 @@
-/// An engine that uses everything the core supports: it keeps transmit buffers until the receiver
-/// has read them, delivers packets from its own memory at odd offsets, and has its own clock.
+/// An engine that uses everything the core supports, in a module: it keeps transmit buffers until
+/// the receiver has read them, delivers packets from its own memory at odd offsets, and has its own
+/// clock.
 #include <array>
 #include <atomic>
 #include <cstring>
 #include <vector>
 
 #include "engine/registry.h"
-#include "engines/engine_setup.h"
 #include "io/io_engine.h"
 #include "memory/buffers.h"
 #include "system/ring.h"
@@ -137,15 +137,5 @@ const RegisteredEngine engine{
      [](const NetworkConfig&) -> std::unique_ptr<IoEngine> {
        return std::make_unique<OddEngine>();
      }}};
-
-NetworkConfig odd_config(const test::SuiteOptions& options) {
-  NetworkConfig config = test::suite_config(options, false);
-  config.common_.engine = EngineType::OTHER;
-  config.common_.engine_name_ = "odd";
-  config.ifs_[0].address_ = "odd0";
-  return config;
-}
-
-const test::RegisteredSetup setup{{.name = "odd", .config = odd_config, .whole_packets = true}};
 
 }  // namespace
