@@ -156,7 +156,7 @@ def prefix(
     prefix = tmp_path_factory.mktemp("prefix")
     with alone_in_build():
         for step in (
-            ["--build", BUILD, "--target", "daqiri"],
+            ["--build", BUILD, "--target", "daqiri", "daqiri_engines"],
             ["--install", BUILD, "--component", "cpp", "--prefix", prefix],
         ):
             subprocess.run(["cmake", *step], cwd=ROOT, check=True)

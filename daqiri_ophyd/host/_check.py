@@ -152,7 +152,7 @@ class Context:
 
     @property
     def _without_details(self) -> list[PortNeeds]:
-        if self.needs.engine == "loopback":
+        if self.needs.traits.in_memory:
             return []
         return [
             port

@@ -10,8 +10,9 @@ from daqiri_ophyd import _native
 
 from ._root import FactError
 
-__all__ = ["HostNeeds", "InterfaceNeeds", "Privilege", "available_cores", "default_hugepages"]
-__all__ += ["gpu_refusals", "host_needs", "hugepages_needed", "rejected_here", "writes_to_gpu"]
+__all__ = ["EngineTraits", "HostNeeds", "InterfaceNeeds", "Privilege", "available_cores"]
+__all__ += ["default_hugepages", "engine_traits", "gpu_refusals", "host_needs", "hugepages_needed"]
+__all__ += ["rejected_here"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,31 @@ class Privilege:
     capability: str
     use: str
     required: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EngineTraits:
+    """What an engine declares about itself.
+
+    Parameters
+    ----------
+    in_memory : bool
+        Whether packets stay in the memory of the process.
+    has_sockets : bool
+        Whether it has socket streams.
+    kernel_bypass : bool
+        Whether it drives the NIC itself.
+    hugetlbfs : bool
+        Whether it needs a mounted hugetlbfs.
+    device_memory : bool
+        Whether NICs write to the memory of a GPU.
+    """
+
+    in_memory: bool
+    has_sockets: bool
+    kernel_bypass: bool
+    hugetlbfs: bool
+    device_memory: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +188,6 @@ def gpu_refusals() -> tuple[str, str]:
     return _native.gpu_refusals()
 
 
-def writes_to_gpu(engine: str) -> bool:
-    """Return whether the NICs of an engine write to the memory of GPUs."""
-    return any(name == engine and to_gpu for name, _, to_gpu in _native.known_engines())
+def engine_traits(engine: str) -> EngineTraits:
+    """Return what the engine with this name declares; nothing where there is none."""
+    return EngineTraits(**_native.engine_traits(engine))

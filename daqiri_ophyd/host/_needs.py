@@ -9,7 +9,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ._addresses import is_multicast, pci_address
-from ._engine_rules import HostNeeds, host_needs, hugepages_needed, rejected_here, writes_to_gpu
+from ._engine_rules import (
+    EngineTraits,
+    HostNeeds,
+    engine_traits,
+    host_needs,
+    hugepages_needed,
+    rejected_here,
+)
 
 __all__ = ["Needs", "Poller", "PortNeeds", "Region"]
 
@@ -106,7 +113,9 @@ class Needs:
     given : bool
         Whether there is a configuration.
     engine : str
-        ``loopback``, ``socket``, ``packet``, ``dpdk`` or ``ibverbs``; empty: no configuration.
+        Its name; empty: no configuration.
+    sockets : bool
+        Whether the stream is one of sockets.
     master_core : int or None
         Core of the housekeeping threads.
     ports : tuple of PortNeeds
@@ -123,6 +132,7 @@ class Needs:
 
     given: bool = False
     engine: str = ""
+    sockets: bool = False
     master_core: int | None = None
     ports: tuple[PortNeeds, ...] = ()
     regions: tuple[Region, ...] = ()
@@ -152,6 +162,7 @@ class Needs:
         return cls(
             given=True,
             engine=engine,
+            sockets=cfg.get("stream_type") == "socket",
             master_core=cfg.get("master_core"),
             ports=ports,
             regions=regions,
@@ -167,14 +178,19 @@ class Needs:
         return tuple(poller for port in self.ports for poller in port.pollers)
 
     @property
-    def past_kernel(self) -> bool:
-        """Whether the engine drives the NIC itself, past the kernel."""
-        return self.engine in ("dpdk", "ibverbs")
+    def traits(self) -> EngineTraits:
+        """What the engine declares about itself."""
+        return engine_traits(self.engine)
+
+    @property
+    def kernel_sockets(self) -> bool:
+        """Whether packets go through sockets of the kernel."""
+        return self.sockets and not self.traits.kernel_bypass
 
     @property
     def nic_writes_to_gpu(self) -> bool:
         """Whether NICs write to the memory of a GPU; otherwise packets are copied there."""
-        return bool(self.memory("device")) and writes_to_gpu(self.engine)
+        return bool(self.memory("device")) and self.traits.device_memory
 
     def memory(self, *kinds: str) -> int:
         """Return the bytes of all regions of these kinds."""

@@ -3,8 +3,10 @@ file(GLOB python_sources CONFIGURE_DEPENDS python/*.cpp)
 find_package(Python 3.11 REQUIRED COMPONENTS Interpreter Development.Module)
 find_package(pybind11 3 CONFIG REQUIRED)
 pybind11_add_module(_native MODULE NO_EXTRAS ${python_sources})
-target_link_libraries(_native PRIVATE daqiri_static)
+target_link_libraries(_native PRIVATE daqiri_internal)
 compile_rooms_together(_native ${python_sources})
-# Keep the engine's symbols apart from any other copy in the process.
-target_link_options(_native PRIVATE -Wl,--exclude-libs,ALL)
+# The library beside it, whatever LD_LIBRARY_PATH says: RPATH comes before that, RUNPATH after it.
+set_target_properties(_native PROPERTIES INSTALL_RPATH "$ORIGIN")
+target_link_options(_native PRIVATE -Wl,--disable-new-dtags)
 install(TARGETS _native LIBRARY DESTINATION daqiri_ophyd COMPONENT python)
+install(TARGETS daqiri LIBRARY DESTINATION daqiri_ophyd COMPONENT python NAMELINK_SKIP)

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -55,12 +56,15 @@ py::dict interface_needs(const NetworkConfig& config, const InterfaceConfig& int
   return needs;
 }
 
-/// (name, why this build does not have it, whether its NICs write to GPU memory)
-py::list known_engines() {
-  py::list known;
-  for (const EngineEntry& each : engines())
-    known.append(py::make_tuple(each.traits.name, each.missing(), each.traits.device_memory));
-  return known;
+py::dict engine_traits(std::string_view name) {
+  const EngineTraits traits = traits_named(name).value_or(EngineTraits{});
+  py::dict made;
+  made["in_memory"] = traits.in_memory;
+  made["has_sockets"] = !traits.transports.empty();
+  made["kernel_bypass"] = traits.kernel_bypass;
+  made["hugetlbfs"] = traits.hugetlbfs;
+  made["device_memory"] = traits.device_memory;
+  return made;
 }
 
 py::dict host_needs(const std::string& text) {
@@ -123,9 +127,8 @@ py::tuple hugepages_of(const std::string& meminfo, const std::string& overcommit
 }  // namespace
 
 void bind_host_needs(py::module_& m) {
-  m.def("known_engines", &known_engines,
-        "Return the name of each engine, why this build does not have it, and whether its NICs "
-        "write to GPU memory.");
+  m.def("engine_traits", &engine_traits, py::arg("name"),
+        "Return traits of an engine; false where no engine has this name.");
   m.def("host_needs", &host_needs, py::arg("text"),
         "Return what a configuration requires of the host. Raises ValueError if it has errors.");
   m.def("rejected_here", &rejected_here, py::arg("text"),

@@ -4,9 +4,16 @@
 
 #include "bindings.h"
 #include "daqiri/version.h"
+#include "system/library.h"
 
 // State shared between threads is atomic or guarded by a mutex.
 PYBIND11_MODULE(_native, m, pybind11::mod_gil_not_used()) {
+  // A program that has loaded a library of this name, and then Python, shares it with us.
+  if (std::string(daqiri::library_version()) != DAQIRI_VERSION)
+    throw pybind11::import_error("daqiri_ophyd is version " DAQIRI_VERSION
+                                 ", and this process uses version " +
+                                 std::string(daqiri::library_version()) + " of libdaqiri, from " +
+                                 daqiri::library_path() + "; install the same version of both");
   m.doc() = "The packet engine. Private: import daqiri_ophyd.engine or daqiri_ophyd.compat.";
   using namespace daqiri::python;
   bind_errors(m);

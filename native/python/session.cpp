@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdio>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "bindings.h"
 #include "connections.h"
 #include "daqiri/error.h"
+#include "engine/modules.h"
 #include "engine/registry.h"
 #include "flow_rules.h"
 #include "frames.h"
@@ -100,11 +102,14 @@ void set_drop_all(const OpenSession& open, int port, bool on) {
 
 /// For each io engine, "available" or the reason why it is not.
 py::dict capabilities() {
+  const std::map<std::string, std::string> problems = load_engines();
   py::dict states;
   for (const EngineEntry& engine : engines()) {
     const std::string missing = engine.missing();
     states[py::str(std::string(engine.traits.name))] = missing.empty() ? "available" : missing;
   }
+  for (const auto& [name, problem] : problems)
+    states[py::str(name)] = "engine '" + name + "': " + problem;
   return states;
 }
 

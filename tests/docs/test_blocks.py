@@ -44,6 +44,7 @@ TESTED = {
         "yaml": "integration/services/conftest.py",
     },
     "docs/how-to/send-on-a-schedule.md": {"python": "integration/test_how_to.py"},
+    "CONTRIBUTING.md": {"cmake": "packaging/test_engine_targets.py"},
     "docs/how-to/use-the-cpp-library.md": {"cmake": "packaging/test_cpp_package.py"},
     "docs/how-to/write-a-configuration.md": {"python": "integration/test_how_to.py"},
     "docs/index.md": {"python": "integration/test_readme.py"},

@@ -79,11 +79,17 @@ def test_contents(wheel: Path) -> None:
     }
 
 
-def test_the_extension_needs_no_library_of_ours(wheel: Path, tmp_path: Path) -> None:
+def libraries_of(file: Path) -> set[str]:
+    needed = subprocess.check_output(["objdump", "-p", file], text=True)
+    return set(re.findall(r"NEEDED\s+(\S+)\.so", needed))
+
+
+def test_the_extension_needs_the_library_beside_it(wheel: Path, tmp_path: Path) -> None:
     zipfile.ZipFile(wheel).extractall(tmp_path)
-    (extension,) = (tmp_path / "daqiri_ophyd").glob("_native.*.so")
-    needed = subprocess.check_output(["objdump", "-p", extension], text=True)
-    libraries = re.findall(r"NEEDED\s+(\S+)\.so", needed)
+    package = tmp_path / "daqiri_ophyd"
+    (extension,) = package.glob("_native.*.so")
+    (library,) = package.glob("libdaqiri.so*")
+    assert re.fullmatch(r"libdaqiri\.so\.[0-9]+", library.name)
     system = {
         "libyaml-cpp",
         "libhdf5",
@@ -94,7 +100,10 @@ def test_the_extension_needs_no_library_of_ours(wheel: Path, tmp_path: Path) -> 
         "libc",
         "ld-linux-x86-64",
     }
-    assert set(libraries) <= system
+    assert libraries_of(extension) <= system | {"libdaqiri"}
+    assert libraries_of(library) <= system
+    paths = subprocess.check_output(["objdump", "-p", extension], text=True)
+    assert re.findall(r"(RPATH|RUNPATH)\s+(\S+)", paths) == [("RPATH", "$ORIGIN")]
 
 
 def test_the_package_is_the_wheels(environment: Path, tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def queue_cores(context: Context) -> Iterator[Finding]:
                 note = f"Use {cpu_ranges(allowed)}, or let the process use more: taskset, cpuset."
                 found = f"core {poller.core} is not available to this process"
             # As the engine has it: threads of sockets run all the same, not pinned.
-            status = Status.WARN if needs.engine == "socket" else Status.FAIL
+            status = Status.WARN if needs.sockets else Status.FAIL
             yield Finding(status, found, poller.queue, Remedy(note=note))
         else:
             placed[cpus[poller.core].siblings].append(poller)

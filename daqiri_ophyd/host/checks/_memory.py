@@ -93,7 +93,7 @@ def _size(size: int) -> str:
 def hugepages(context: Context) -> Iterator[Finding]:
     needs, pages = context.needs, context.facts.default_pages
     regions = needs.hugepages(pages.size) if needs.given else []
-    if needs.given and not regions and not needs.past_kernel:
+    if needs.given and not regions and not needs.traits.kernel_bypass:
         yield skip("the configuration has no region of kind huge")
         return
     if not needs.given and not _has_nvidia_nic(context):
@@ -125,7 +125,7 @@ def hugepages(context: Context) -> Iterator[Finding]:
         yield Finding(
             status, f"{found} (need {wanted})", "", _reserve(context, pages, wanted, not regions)
         )
-    if needs.engine == "dpdk":
+    if needs.traits.hugetlbfs:
         yield _mounted(context)
 
 

@@ -116,12 +116,12 @@ def _no_frames(context: Context, interface: NetDevice) -> Finding | None:
 
 def _lossy(context: Context) -> Status:
     """Status of what costs packets: engines on the kernel's interfaces open all the same."""
-    return Status.FAIL if context.needs.past_kernel else Status.WARN
+    return Status.FAIL if context.needs.traits.kernel_bypass else Status.WARN
 
 
 def _needs_address(context: Context, port: PortNeeds) -> bool:
     """Return whether the engine opens only if this host has the port's address."""
-    return context.needs.engine != "socket" or port.joins_group
+    return not context.needs.kernel_sockets or port.joins_group
 
 
 def _why_hidden(context: Context, port: PortNeeds) -> str:
@@ -155,11 +155,11 @@ def _linked(context: Context, interface: NetDevice) -> Finding:
 )
 def ip_address(context: Context) -> Iterator[Finding]:
     needs = context.needs
-    if needs.given and needs.engine not in ("socket", "ibverbs"):
+    if needs.given and not needs.traits.has_sockets:
         yield skip(f"engine {needs.engine} uses none")
         return
     addresses = context.facts.addresses
-    if needs.engine == "socket":
+    if needs.kernel_sockets:
         yield from _without_ipv6(context)
         yield from _cannot_bind(context)
     for n, interface in enumerate(_fast(context)):

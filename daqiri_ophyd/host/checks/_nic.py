@@ -60,12 +60,12 @@ _SPELLINGS = {
 def nic_driver(context: Context) -> Iterator[Finding]:
     needs = context.needs
     if not any(nic.is_nvidia_nic for nic in context.facts.pci.values()):
-        if not needs.past_kernel:
+        if not needs.traits.kernel_bypass:
             raise DoesNotApplyError("no ConnectX or BlueField on the PCI bus")
-    elif needs.given and not needs.past_kernel and not context.missing_ports:
+    elif needs.given and not needs.traits.kernel_bypass and not context.missing_ports:
         yield skip(f"engine {needs.engine} has its interfaces")
         return
-    wanted = _RDMA_DRIVERS if needs.past_kernel or not needs.given else ("mlx5_core",)
+    wanted = _RDMA_DRIVERS if needs.traits.kernel_bypass or not needs.given else ("mlx5_core",)
     missing = [name for name in wanted if name not in context.facts.modules]
     if not missing:
         yield ok("loaded")
@@ -107,7 +107,7 @@ def _unknown_to_rdma(context: Context) -> Iterator[Finding]:
 )
 def connectx(context: Context) -> Iterator[Finding]:
     needs = context.needs
-    if needs.given and not needs.past_kernel:
+    if needs.given and not needs.traits.kernel_bypass:
         yield skip(f"engine {needs.engine} works with any NIC")
         return
     nics = [nic for nic in context.nics if nic.is_nvidia_nic]
@@ -180,10 +180,11 @@ def link_layer(context: Context) -> Iterator[Finding]:
     why="A short ring overflows while the kernel is busy; LRO merges packets that belong apart.",
 )
 def nic_settings(context: Context) -> Iterator[Finding]:
-    engine = context.needs.engine
-    if engine == "loopback" or context.needs.past_kernel:
-        yield skip(f"engine {engine} does not use the kernel's NIC settings")
+    needs = context.needs
+    if needs.traits.in_memory or needs.traits.kernel_bypass:
+        yield skip(f"engine {needs.engine} does not use the kernel's NIC settings")
         return
+    takes_frames = needs.given and not needs.sockets
     for interface in context.interfaces:
         if not interface.pci_address:
             continue
@@ -207,7 +208,7 @@ def nic_settings(context: Context) -> Iterator[Finding]:
             )
         queues = sum(port.rx_queues for port in context.ports_of(interface))
         most = settings.max_channels or 0
-        if settings.channels and engine == "packet" and settings.channels < min(queues, most):
+        if settings.channels and takes_frames and settings.channels < min(queues, most):
             add(
                 f"{settings.channels} NIC queues for {queues} receive queues",
                 f"ethtool -L {name} combined {min(queues, most)}",
@@ -220,7 +221,7 @@ def nic_settings(context: Context) -> Iterator[Finding]:
                 f"ethtool -K {name} lro off",
                 f"ethtool -k {name} | grep -q '^large-receive-offload: off'",
             )
-        if offloads is not None and engine != "packet" and "rx-gro" not in offloads:
+        if offloads is not None and not takes_frames and "rx-gro" not in offloads:
             add(
                 "GRO is off",
                 f"ethtool -K {name} gro on",
@@ -252,7 +253,7 @@ def _set_to(command: str, name: str, value: int) -> str:
     why="Engines dpdk and ibverbs depend on functions and settings of the firmware.",
 )
 def nic_firmware(context: Context) -> Iterator[Finding]:
-    if context.needs.given and not context.needs.past_kernel:
+    if context.needs.given and not context.needs.traits.kernel_bypass:
         yield skip(f"engine {context.needs.engine} works with any firmware")
         return
     cards: dict[str, PciDevice] = {}

@@ -83,7 +83,7 @@ def capabilities(context: Context) -> Iterator[Finding]:
     if not needs.given:
         yield skip(f"no configuration; has {', '.join(sorted(process.capabilities)) or 'none'}")
         return
-    if needs.past_kernel:
+    if needs.traits.kernel_bypass:
         yield skip(f"what engine {needs.engine} needs is known to a build that has it")
         return
     wanted = _wanted(context)
@@ -153,7 +153,7 @@ def socket_buffers(context: Context) -> Iterator[Finding]:
         "rmem_max": max((own.receive_buffer for own in each), default=0),
         "wmem_max": max((own.send_buffer for own in each), default=0),
     }
-    if needs.engine == "socket" and any(map(_receives, needs.ports)):
+    if needs.kernel_sockets and any(map(_receives, needs.ports)):
         wanted["netdev_max_backlog"] = _BACKLOG
     wanted = {name: least for name, least in wanted.items() if least}
     if not wanted:

@@ -125,6 +125,21 @@ std::string engine_word(const CommonConfig& common) {
   return common.stream_type == StreamType::SOCKET ? "ibverbs" : "rdma";
 }
 
+EngineType engine_type_of(std::string_view name, const CommonConfig& common) noexcept {
+  const Name* found = find_name(ENGINES, name);
+  if (found == nullptr) return EngineType::OTHER;
+  const auto type = static_cast<EngineType>(found->value);
+  const bool sockets = common.stream_type == StreamType::SOCKET;
+  return type == EngineType::IBVERBS && sockets ? EngineType::RDMA : type;
+}
+
+bool same_engine(EngineType configured, EngineType resolved) noexcept {
+  // A socket engine leaves roce:// endpoints to RDMA.
+  return configured == resolved ||
+         (resolved == EngineType::RDMA &&
+          (configured == EngineType::SOCKET || configured == EngineType::IBVERBS));
+}
+
 std::string lower(std::string_view text) {
   std::string result(text);
   for (char& c : result) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;

@@ -104,10 +104,16 @@ constexpr std::string_view key_of(ReorderMethod method) noexcept {
   }
 }
 
-/// Engine of a validated configuration.
+/// Engine of a validated configuration, as a file names it.
 std::string engine_name(const CommonConfig& common);
 /// Text of CommonConfig::engine in a file; empty: the engine is inferred.
 std::string engine_word(const CommonConfig& common);
+/// Enumerator of the engine with this name for a stream; OTHER: it has none.
+EngineType engine_type_of(std::string_view name, const CommonConfig& common) noexcept;
+/// Whether one engine serves both: CommonConfig::engine and engine_type.
+bool same_engine(EngineType configured, EngineType resolved) noexcept;
+/// What a configuration with `loopback: sw` reports: DAQIRI's loopback is one of DPDK.
+inline constexpr std::string_view LOOPBACK_ENGINE = "dpdk";
 
 /// Converts ASCII letters to lower case.
 std::string lower(std::string_view text);

@@ -8,10 +8,9 @@
 
 #include <net/if.h>
 
-#include "config/formats.h"
 #include "config/schema.h"
 #include "daqiri/error.h"
-#include "engine/registry.h"
+#include "engine/modules.h"
 
 namespace daqiri::config {
 namespace {
@@ -108,7 +107,8 @@ void resolve_transport(Subject& subject) {
       }
     }
   }
-  if (!transport && common.engine == EngineType::IBVERBS) transport = SocketProtocol::ROCE;
+  const auto named = traits_named(engine_word(common));
+  if (!transport && named && named->transports.size() == 1) transport = named->transports.front();
   // For a file with the former key `protocol`, an error about schemes was already reported.
   if (!transport && !subject.root["protocol"].bad()) {
     for (const GivenEndpoint& endpoint : without_scheme)
@@ -136,13 +136,35 @@ bool is_interface_name(std::string_view text) {
          !is_ip_address(text) && std::ranges::none_of(text, forbidden);
 }
 
-/// Engine for the addresses of a raw stream. DEFAULT if one of them is wrong.
-EngineType engine_of_addresses(const Subject& subject) {
+bool accepts(const EngineTraits& engine, AddressForm form) {
+  const AddressForm accepted = engine.addresses;
+  return accepted == form || accepted == AddressForm::PCI_OR_INTERFACE_NAME ||
+         accepted == AddressForm::OWN;
+}
+
+bool has_transport(const EngineTraits& engine, SocketProtocol transport) {
+  return std::ranges::find(engine.transports, transport) != engine.transports.end();
+}
+
+/// The first documented engine for which this holds; only those are inferred.
+template <class Holds>
+EngineTraits documented_engine(Holds holds) {
+  const std::vector<EngineTraits> found = documented_engines(holds);
+  return found.empty() ? EngineTraits{} : found.front();
+}
+
+/// Engine for the addresses of a raw stream. Without a name if it is inferred and one of them is
+/// wrong.
+EngineTraits engine_of_addresses(const Subject& subject, const EngineTraits& named) {
   constexpr std::string_view PCI = "a PCI address such as 0000:05:00.0";
   constexpr std::string_view LINUX = "a Linux interface name";
-  const EngineType engine = subject.config.common_.engine;
-  if (subject.in_memory()) return EngineType::DPDK;
-  EngineType inferred = EngineType::DEFAULT;
+  const auto engine_with = [](AddressForm form) {
+    return documented_engine([&](const EngineTraits& each) { return each.addresses == form; });
+  };
+  const EngineTraits by_pci = engine_with(AddressForm::PCI);
+  const EngineTraits by_name = engine_with(AddressForm::INTERFACE_NAME);
+  const bool is_named = !named.name.empty();
+  EngineTraits inferred;
   std::string inferred_from;
   bool all_good = true;
   for (const auto& [interface, place] : subject.interfaces()) {
@@ -150,66 +172,74 @@ EngineType engine_of_addresses(const Subject& subject) {
     const std::string found = "found " + quoted(interface.address_);
     const bool pci = is_pci_address(interface.address_);
     const bool wire = interface.address_ == "loopback";
-    const EngineType wanted = pci ? EngineType::DPDK : EngineType::PACKET;
+    const EngineTraits& wanted = pci ? by_pci : by_name;
     if (wire && subject.root["loopback"].bad()) {
       all_good = false;
     } else if (wire || (!pci && !is_interface_name(interface.address_))) {
       at.error(found, wire ? ", the in-memory wire, without loopback: sw" : "", "; accepts ", PCI,
                " or ", LINUX);
-    } else if (engine == (pci ? EngineType::PACKET : EngineType::DPDK)) {
-      at.error(found, " with engine: ", text_of(ENGINES, engine), "; accepts ", pci ? LINUX : PCI,
-               " (engine: ", text_of(ENGINES, wanted), " accepts ", pci ? PCI : LINUX, ")");
-    } else if (inferred == EngineType::DEFAULT) {
+    } else if (is_named && !accepts(named, wanted.addresses)) {
+      at.error(found, " with engine: ", named.name, "; accepts ", pci ? LINUX : PCI,
+               " (engine: ", wanted.name, " accepts ", pci ? PCI : LINUX, ")");
+    } else if (inferred.name.empty()) {
       inferred = wanted;
       inferred_from = at.path();
-    } else if (wanted != inferred && engine == EngineType::DEFAULT) {
-      at.error(found, ", for engine ", text_of(ENGINES, wanted), ", while ", inferred_from,
-               " is for engine ", text_of(ENGINES, inferred),
-               "; accepts addresses of one kind, or engine: ibverbs");
+    } else if (wanted.name != inferred.name && !is_named) {
+      at.error(found, ", for engine ", wanted.name, ", while ", inferred_from, " is for engine ",
+               inferred.name, "; accepts addresses of one kind, or engine: ",
+               engine_with(AddressForm::PCI_OR_INTERFACE_NAME).name);
     }
     all_good = all_good && !at.bad();
   }
-  return all_good ? inferred : EngineType::DEFAULT;
+  if (is_named) return named;
+  return all_good ? inferred : EngineTraits{};
 }
 
-EngineType engine_of(const Subject& subject, const Place& at) {
-  const CommonConfig& common = subject.config.common_;
-  const EngineType named = common.engine;
-  if (named == EngineType::OTHER) return named;
-  EngineType inferred = EngineType::DEFAULT;
-  if (!subject.raw()) {
-    const bool roce = common.protocol == SocketProtocol::ROCE;
-    inferred = roce ? EngineType::RDMA : EngineType::SOCKET;
-    const EngineType accepted = roce ? EngineType::IBVERBS : EngineType::SOCKET;
-    // A socket engine leaves roce:// endpoints to the RDMA engine.
-    if (subject.transport_known && named != EngineType::DEFAULT && named != accepted &&
-        named != EngineType::SOCKET)
-      at.error("found ", quoted(engine_word(common)), " with stream_type: socket and ",
-               text_of(SCHEMES, common.protocol), ":// endpoints; accepts '",
-               text_of(ENGINES, accepted), "'");
-    if (at.bad()) return EngineType::DEFAULT;
-    return inferred;
+/// Engine for the endpoints of a socket stream. Without a name if the configuration names another.
+EngineTraits engine_of_endpoints(const Subject& subject, const EngineTraits& named,
+                                 const Place& at) {
+  const SocketProtocol transport = subject.config.common_.protocol;
+  EngineTraits inferred =
+      documented_engine([&](const EngineTraits& each) { return has_transport(each, transport); });
+  // An engine of sockets leaves other transports to the engine that has them.
+  if (subject.transport_known && !named.name.empty() && named.raw &&
+      !has_transport(named, transport))
+    at.error("found ", quoted(named.name), " with stream_type: socket and ",
+             text_of(SCHEMES, transport), ":// endpoints; accepts ", quoted(inferred.name));
+  return at.bad() ? EngineTraits{} : inferred;
+}
+
+/// Name of the engine; empty: it is not known, because of an error.
+std::string_view engine_of(const Subject& subject, const Place& at) {
+  const EngineTraits named =
+      traits_named(engine_word(subject.config.common_)).value_or(EngineTraits{});
+  if (!named.name.empty() && find_name(ENGINES, named.name) == nullptr) return named.name;
+  if (!subject.raw()) return engine_of_endpoints(subject, named, at).name;
+  if (!named.name.empty() && !named.raw) {
+    at.error("found ", quoted(named.name), " with stream_type: raw; accepts ",
+             alternatives(documented_engines([](const EngineTraits& each) { return each.raw; })));
+    return {};
   }
-  if (named == EngineType::SOCKET) {
-    at.error("found 'socket' with stream_type: raw; accepts 'dpdk', 'ibverbs' or 'packet'");
-  } else {
-    inferred = engine_of_addresses(subject);
-  }
-  if (at.bad()) return EngineType::DEFAULT;
-  return named == EngineType::DEFAULT ? inferred : named;
+  if (subject.in_memory()) return named.name.empty() ? LOOPBACK_ENGINE : named.name;
+  return engine_of_addresses(subject, named).name;
 }
 
 /// Sets CommonConfig::engine_type and the engine's traits.
 void resolve_engine(Subject& subject) {
   CommonConfig& common = subject.config.common_;
   const Place at = subject.root["engine"];
+  const std::string word = engine_word(common);
   common.engine_type = EngineType::DEFAULT;
-  common.engine_inferred_ = common.engine == EngineType::DEFAULT;
+  common.engine_inferred_ = word.empty();
   if (subject.root["stream_type"].bad() || at.bad()) return;
-  common.engine_type = engine_of(subject, at);
+  const std::string_view name = engine_of(subject, at);
+  if (name.empty()) return;
+  // Of an inferred engine; what is wrong with its module is reported when it is opened.
+  static_cast<void>(load_engine(name));
+  common.engine_type = engine_type_of(name, common);
   subject.traits = traits_of(subject.config);
-  if (common.engine_type == EngineType::OTHER && subject.traits.name != common.engine_name_)
-    at.error("found ", quoted(common.engine_name_),
+  if (common.engine_type == EngineType::OTHER && subject.traits.name != word)
+    at.error("found ", quoted(word),
              ", an engine that does not accept this configuration; accepts ",
              alternatives(ENGINES));
 }
@@ -260,8 +290,7 @@ void check_endpoints(const Subject& subject, InterfaceConfig& interface, const P
 }
 
 void check_socket(const Subject& subject, InterfaceConfig& interface, const Place& at) {
-  // A registered engine checks the addresses itself.
-  if (subject.config.common_.engine_type == EngineType::OTHER) return;
+  if (subject.engine_known() && subject.traits.addresses == AddressForm::OWN) return;
   const Place socket = at["socket_config"];
   if (subject.sockets() && !interface.has_socket_) {
     socket.error(
@@ -284,9 +313,8 @@ void resolve_direction(Subject& subject) {
 
 /// Call for a configuration without errors.
 void check_unused_regions(const Subject& subject) {
-  const EngineType engine = subject.config.common_.engine_type;
-  // With these engines, the program selects the regions.
-  if (engine == EngineType::RDMA || engine == EngineType::OTHER) return;
+  // Each operation names its region.
+  if (subject.roce()) return;
   std::set<std::string_view> used;
   for (const InterfaceConfig& interface : subject.config.ifs_) {
     for (const ReorderConfig& plan : interface.rx_.reorder_configs_)
@@ -342,6 +370,13 @@ void check_unused(const Subject& subject) {
 }
 
 }  // namespace
+
+std::string alternatives(const std::vector<EngineTraits>& engines) {
+  std::vector<Name> names;
+  names.reserve(engines.size());
+  for (const EngineTraits& each : engines) names.emplace_back(each.name, 0);
+  return alternatives(names);
+}
 
 EngineTraits traits_of(const NetworkConfig& config) noexcept {
   try {

@@ -10,13 +10,28 @@
 #include <vector>
 
 #include "config/findings.h"
+#include "config/formats.h"
 #include "daqiri/config.h"
-#include "engine/traits.h"
+#include "engine/registry.h"
 
 namespace daqiri::config {
 
 /// Traits of the engine for the configuration; default traits while the engine is unknown.
 EngineTraits traits_of(const NetworkConfig& config) noexcept;
+
+/// The engines with a word in ENGINES, in its order, for which this holds. Others are used only
+/// where a configuration names them.
+template <class Holds>
+std::vector<EngineTraits> documented_engines(Holds holds) {
+  std::vector<EngineTraits> found;
+  for (const Name& each : ENGINES) {
+    const auto traits = traits_named(each.text);
+    if (traits && holds(*traits)) found.push_back(*traits);
+  }
+  return found;
+}
+/// "'dpdk' or 'packet'".
+std::string alternatives(const std::vector<EngineTraits>& engines);
 
 inline std::string shown(const std::string& name) { return quoted(name); }
 inline std::string shown(std::integral auto number) { return as_text(number); }
@@ -123,9 +138,13 @@ struct Subject {
   [[nodiscard]] bool raw() const { return config.common_.stream_type == StreamType::RAW; }
   /// Whether the stream is known to be a socket stream.
   [[nodiscard]] bool sockets() const { return !raw() && !root["stream_type"].bad(); }
+  [[nodiscard]] bool roce() const {
+    return sockets() && config.common_.protocol == SocketProtocol::ROCE;
+  }
   [[nodiscard]] bool in_memory() const {
     return config.common_.loopback_ == LoopbackType::LOOPBACK_TYPE_SW;
   }
+  [[nodiscard]] bool engine_known() const { return !traits.name.empty(); }
   [[nodiscard]] auto interfaces() const { return placed(config.ifs_, root["interfaces"]); }
 };
 

@@ -2,7 +2,6 @@
 #include <bit>
 #include <set>
 
-#include "config/formats.h"
 #include "config/rules.h"
 #include "steering/classifier.h"
 
@@ -56,21 +55,21 @@ void check_split(const Subject& subject, const Place& at, const CommonQueueConfi
 }
 
 /// In direct mode, the caller polls, which raw engines support: there is no core, batch size or
-/// priority, and receive queues have no timeout.
+/// priority, and receive queues have no timeout. RoCE has no such queues.
 void check_poll_mode(const Subject& subject, const Place& at, QueuePollMode mode, bool rx) {
   if (mode != QueuePollMode::DIRECT || at["poll_mode"].bad()) return;
-  const EngineType engine = subject.config.common_.engine_type;
-  const bool accepted = subject.config.common_.loopback_ != LoopbackType::DISABLED ||
-                        engine == EngineType::DEFAULT || engine == EngineType::IBVERBS ||
-                        engine == EngineType::PACKET || engine == EngineType::OTHER;
+  const bool accepted = subject.in_memory() || !subject.engine_known() ||
+                        (subject.traits.direct_mode && !subject.roce());
   for (const std::string_view key : {"cpu_core", "batch_size", "realtime_priority", "timeout_us"}) {
     if (accepted && at[key].given() && (rx || key != "timeout_us"))
       at[key].error("a queue with poll_mode: direct is polled by its caller; remove the key");
   }
   if (accepted) return;
+  const auto engines =
+      documented_engines([](const EngineTraits& each) { return each.raw && each.direct_mode; });
   at["poll_mode"].error("found 'direct' with engine '", engine_name(subject.config.common_),
-                        "'; accepts it with loopback: sw, and with engines packet and ibverbs of "
-                        "stream_type: raw; otherwise accepts 'indirect'");
+                        "'; accepts it with loopback: sw, and with stream_type: raw and engine ",
+                        alternatives(engines), "; otherwise accepts 'indirect'");
 }
 
 template <class Queue>

@@ -1,7 +1,6 @@
 // Rules for reorder plans.
 #include <set>
 
-#include "config/formats.h"
 #include "config/rules.h"
 #include "engine/traits.h"
 #include "reorder/plan.h"

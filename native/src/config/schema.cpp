@@ -1,6 +1,7 @@
 // All keys of a configuration, except flows and related keys.
 #include "config/schema.h"
 
+#include "engine/modules.h"
 #include "engine/registry.h"
 
 namespace daqiri::config {
@@ -188,39 +189,56 @@ void walk_interface(Fields& fields, InterfaceConfig& interface) {
   fields.map(optional("tx"), interface.tx_, walk_tx);
 }
 
-/// ENGINES and other registered engines.
-std::vector<Name> engine_names() {
+constexpr std::string_view DEFAULT_ENGINE = "default";
+
+/// Names of all engines, also of those that are not loaded, as alternatives.
+std::string engine_words() {
   std::vector<Name> names(std::begin(ENGINES), std::end(ENGINES));
-  names.emplace_back("default", EngineType::DEFAULT);
-  for (const EngineEntry& engine : engines()) {
-    if (find_name(names, engine.traits.name) == nullptr)
-      names.emplace_back(engine.traits.name, EngineType::OTHER);
-  }
-  return names;
+  const auto add = [&](std::string_view name) {
+    if (find_name(names, name) == nullptr) names.emplace_back(name, EngineType::OTHER);
+  };
+  add(DEFAULT_ENGINE);
+  for (const EngineEntry& engine : engines()) add(engine.traits.name);
+  const std::vector<std::string> modules = engines_with_module();
+  for (const std::string& name : modules) add(name);
+  return alternatives(names);
 }
 
-void walk_engine(Fields& fields, CommonConfig& common) {
-  const std::vector<Name> names = engine_names();
+std::string read_engine(std::string_view text, std::string& word) {
+  const std::string problem = load_engine(text);
+  if (find_name(ENGINES, text) == nullptr && text != DEFAULT_ENGINE && !traits_named(text))
+    return problem.empty() ? "unknown word" : problem;
+  word = text;
+  return {};
+}
+
+std::string write_engine(const std::string& word) { return word; }
+
+void walk_engine(Fields& fields, CommonConfig& common, std::string_view accepts) {
   std::string word = engine_word(common);
-  fields.word(optional("engine"), word, names);
+  fields.formed(optional("engine"), word, Form<std::string>{accepts, read_engine, write_engine});
   if (!fields.reading()) return;
-  const Name* match = find_name(names, word);
-  common.engine = match == nullptr ? EngineType::DEFAULT : static_cast<EngineType>(match->value);
+  const bool named = !word.empty() && word != DEFAULT_ENGINE;
+  const Name* match = find_name(ENGINES, word);
+  common.engine = match != nullptr ? static_cast<EngineType>(match->value)
+                  : named          ? EngineType::OTHER
+                                   : EngineType::DEFAULT;
   if (common.engine == EngineType::OTHER) common.engine_name_ = word;
 }
 
 void walk_config(Fields& fields, NetworkConfig& config) {
   CommonConfig& common = config.common_;
+  const std::string engines = fields.reading() ? engine_words() : std::string();
   fields.refused("manager",
                  "is no longer a key: 'engine' selects the packet engine; accepts engine: " +
-                     alternatives(engine_names()) + ", or no key to infer it");
+                     engines + ", or no key to infer it");
   fields.refused("protocol",
                  "is no longer a key: the transport is the scheme of socket_config.local_addr and "
                  "remote_addr; accepts udp://ip:port, tcp://ip:port or roce://ip[:port] there");
   fields.number(required("version"), common.version, {1, 1});
   fields.number(required("master_core"), common.master_core_, CPU_CORE);
   fields.choice(required("stream_type"), common.stream_type, STREAM_TYPES);
-  walk_engine(fields, common);
+  walk_engine(fields, common, engines);
   fields.choice(optional("log_level"), config.log_level_, LOG_LEVELS, true);
   fields.flag(optional("debug"), config.debug_);
   fields.choice(optional("loopback"), common.loopback_, LOOPBACK_TYPES);

@@ -55,9 +55,7 @@ void complete(NetworkConfig& config) {
 }
 
 void check_engine(const CommonConfig& common, const Place& at) {
-  const bool rdma = common.engine_type == EngineType::RDMA &&
-                    (common.engine == EngineType::SOCKET || common.engine == EngineType::IBVERBS);
-  if (names_engine(common) && common.engine_type != common.engine && !rdma)
+  if (names_engine(common) && !config::same_engine(common.engine, common.engine_type))
     at.error("found ", quoted(engine_type_to_string(common.engine)), " with engine_type ",
              quoted(engine_type_to_string(common.engine_type)),
              "; accepts the same engine in both, or EngineType::DEFAULT in one");

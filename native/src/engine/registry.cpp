@@ -1,38 +1,24 @@
 #include "engine/registry.h"
 
+#include <algorithm>
 #include <mutex>
 #include <string>
 
 #include "daqiri/error.h"
+#include "engine/modules.h"
 
 namespace daqiri {
 
 namespace {
 
-/// An engine that a configuration can name, but this build does not contain. Its configurations are
-/// still validated.
-template <EngineType TYPE>
-EngineEntry absent(std::string_view name, bool polls_without_pause) {
-  return {{.name = name,
-           .polls_without_pause = polls_without_pause,
-           .rx_descriptors = 8192,
-           .device_memory = true},
-          [](const NetworkConfig& config) {
-            const CommonConfig& common = config.common_;
-            const bool rdma = TYPE == EngineType::IBVERBS && common.engine_type == EngineType::RDMA;
-            return common.loopback_ == LoopbackType::DISABLED &&
-                   (common.engine_type == TYPE || rdma);
-          },
-          nullptr};
-}
+constexpr auto ENGINE_NAME = [](const EngineEntry& entry) { return entry.traits.name; };
 
 std::mutex mutex;
 
 /// Called with the mutex held. Made at first use, because static objects of other files register
 /// engines.
 std::vector<EngineEntry>& entries() {
-  static std::vector<EngineEntry> all{absent<EngineType::IBVERBS>("ibverbs", true),
-                                      absent<EngineType::DPDK>("dpdk", true)};
+  static std::vector<EngineEntry> all;
   return all;
 }
 
@@ -40,6 +26,8 @@ std::vector<EngineEntry>& entries() {
 
 std::string EngineEntry::missing() const {
   if (make != nullptr) return {};
+  if (const std::string problem = load_engine(traits.name); !problem.empty())
+    return "engine '" + std::string(traits.name) + "': " + problem;
   return "engine '" + std::string(traits.name) +
          "' is not part of this build; use engine 'packet', a socket stream or `loopback: sw`";
 }
@@ -47,14 +35,24 @@ std::string EngineEntry::missing() const {
 RegisteredEngine::RegisteredEngine(const EngineEntry& entry) noexcept {
   const std::lock_guard lock(mutex);
   std::vector<EngineEntry>& all = entries();
-  std::erase_if(all,
-                [&](const EngineEntry& each) { return each.traits.name == entry.traits.name; });
+  const auto known = std::ranges::find(all, entry.traits.name, ENGINE_NAME);
+  if (known != all.end()) {
+    // Static objects of different files are made in any order.
+    if (entry.make == nullptr) return;
+    all.erase(known);
+  }
   all.insert(all.begin(), entry);
 }
 
 std::vector<EngineEntry> engines() {
   const std::lock_guard lock(mutex);
   return entries();
+}
+
+std::optional<EngineTraits> traits_named(std::string_view name) {
+  const std::lock_guard lock(mutex);
+  const auto found = std::ranges::find(entries(), name, ENGINE_NAME);
+  return found == entries().end() ? std::nullopt : std::optional(found->traits);
 }
 
 EngineEntry engine_for(const NetworkConfig& config) {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "daqiri/config.h"
@@ -25,15 +27,20 @@ struct EngineEntry {
   [[nodiscard]] std::string missing() const;
 };
 
-/// Adds an engine; engines registered later take precedence. Define as a static object next to the
+/// Adds an engine; engines registered later take precedence, one that this build does not contain
+/// never does. Define as a static object next to the
 /// engine, so that adding an engine needs only its folder. Any thread, before sessions that use the
 /// engine.
 struct RegisteredEngine {
   explicit RegisteredEngine(const EngineEntry& entry) noexcept;
 };
 
-/// All engines, the last registered first. Engines of this build are registered from the start.
+/// All engines, the last registered first. Engines of this build are registered from the start,
+/// those of modules after they are loaded (engine/modules.h).
 std::vector<EngineEntry> engines();
+
+/// Of the engine with this name; none: there is no such engine.
+std::optional<EngineTraits> traits_named(std::string_view name);
 
 /// What this build or the engine rejects of the configuration, on any host.
 std::vector<Error> find_absent(const NetworkConfig& config, const EngineEntry& entry);

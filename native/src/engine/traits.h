@@ -34,6 +34,17 @@ inline constexpr UnusedKey UNUSED_BY_RAW_ENGINES[] = {
 inline constexpr std::span<const UnusedKey> UNUSED_BY_PACKET =
     std::span(UNUSED_BY_RAW_ENGINES).first(std::size(UNUSED_BY_RAW_ENGINES) - 1);
 
+/// Form of `interfaces[].address`, which validation checks.
+enum class AddressForm : std::uint8_t {
+  /// The engine checks addresses and endpoints itself.
+  OWN,
+  /// A label: there is no network interface, or the endpoints of sockets choose it.
+  LABEL,
+  PCI,
+  INTERFACE_NAME,
+  PCI_OR_INTERFACE_NAME
+};
+
 /// A capability of the process (capabilities(7)) that an engine uses.
 struct Privilege {
   std::string_view capability;
@@ -61,6 +72,17 @@ struct KernelMemory {
 struct EngineTraits {
   /// Name in `engine` of a configuration.
   std::string_view name;
+  /// Whether it has raw streams.
+  bool raw{true};
+  /// Transports of socket streams that it has.
+  std::span<const SocketProtocol> transports{};
+  AddressForm addresses{AddressForm::OWN};
+  /// Whether packets stay in the memory of this process (loopback: sw).
+  bool in_memory{false};
+  /// Whether it drives the network card itself.
+  bool kernel_bypass{false};
+  /// Whether its library allocates hugepages in a mounted hugetlbfs.
+  bool hugetlbfs{false};
   /// Its pollers never sleep: each needs a dedicated core.
   bool polls_without_pause{false};
   /// Descriptors of a receive queue that hold a buffer each; 0: its batch size, at least 64.

@@ -71,6 +71,54 @@ TEST_CASE("an engine that does not take the configuration is refused", "[engine]
   CHECK_THAT(report.problems_[0].message_, Catch::Contains("does not accept this configuration"));
 }
 
+TEST_CASE("the rules ask what a registered engine declares", "[engine]") {
+  NetworkConfig config;
+  const auto changed = [](std::string text, const std::string& from, const std::string& to) {
+    return text.replace(text.find(from), from.size(), to);
+  };
+  const ConfigReport direct = load_config_text(
+      changed(document("bench"), "cpu_core: any, batch_size: 64", "poll_mode: direct"), "test.yaml",
+      config);
+  REQUIRE(direct.problems_.size() == 1);
+  CHECK(direct.problems_[0].path_ == "interfaces[0].rx.queues[0].poll_mode");
+  CHECK_THAT(
+      direct.problems_[0].message_,
+      Catch::Contains("found 'direct' with engine 'bench'; accepts it with loopback: sw, and "
+                      "with stream_type: raw and engine 'ibverbs' or 'packet'"));
+
+  const ConfigReport unused = load_config_text(
+      changed(document("bench"),
+              "interfaces:", "- {name: idle, kind: host, num_bufs: 1, buf_size: 64}\ninterfaces:"),
+      "test.yaml", config);
+  REQUIRE(unused.problems_.size() == 1);
+  CHECK(unused.ok());
+  CHECK(unused.problems_[0].path_ == "memory_regions[1]");
+  CHECK_THAT(unused.problems_[0].message_, Catch::Contains("is used by no queue"));
+}
+
+TEST_CASE("an engine that is only declared replaces none", "[engine]") {
+  const auto count = engines().size();
+  const EngineEntry entry{{.name = "packet"}, [](const NetworkConfig&) { return true; }, nullptr};
+  const RegisteredEngine declared{entry};
+  CHECK(engines().size() == count);
+  REQUIRE(traits_named("packet"));
+  CHECK(traits_named("packet")->addresses == AddressForm::INTERFACE_NAME);
+  CHECK_FALSE(traits_named("pocket"));
+}
+
+TEST_CASE("engines that this build lacks are declared", "[engine]") {
+  for (const char* name : {"dpdk", "ibverbs"}) {
+    const auto traits = traits_named(name);
+    REQUIRE(traits);
+    CHECK(traits->kernel_bypass);
+    CHECK(traits->device_memory);
+  }
+  CHECK(traits_named("dpdk")->transports.empty());
+  CHECK(traits_named("ibverbs")->transports.front() == SocketProtocol::ROCE);
+  CHECK(traits_named("loopback")->in_memory);
+  CHECK_FALSE(traits_named("socket")->raw);
+}
+
 TEST_CASE("documented engines keep their rules and numbers", "[engine]") {
   NetworkConfig config;
   const ConfigReport report = load_config_text(document("packet"), "test.yaml", config);

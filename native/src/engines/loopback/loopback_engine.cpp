@@ -292,6 +292,8 @@ void find_unheard(const NetworkConfig& config, std::vector<Error>& found) {
 }
 
 const RegisteredEngine registered{{{.name = "loopback",
+                                    .addresses = AddressForm::LABEL,
+                                    .in_memory = true,
                                     .rss = true,
                                     .transforms = true,
                                     .dynamic_flows = true,

@@ -242,6 +242,7 @@ KernelMemory packet_memory(const NetworkConfig& config, const InterfaceConfig& i
 }
 
 const RegisteredEngine registered{{{.name = "packet",
+                                    .addresses = AddressForm::INTERFACE_NAME,
                                     .rss = true,
                                     .transforms = true,
                                     .dynamic_flows = true,

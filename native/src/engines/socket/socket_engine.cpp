@@ -187,8 +187,13 @@ KernelMemory socket_memory(const NetworkConfig& config, const InterfaceConfig& i
   return asked;
 }
 
+constexpr SocketProtocol TRANSPORTS[] = {SocketProtocol::UDP, SocketProtocol::TCP};
+
 const RegisteredEngine registered{
     {{.name = "socket",
+      .raw = false,
+      .transports = TRANSPORTS,
+      .addresses = AddressForm::LABEL,
       .rx_ring = false,
       .many_sources = true,
       .timed_send = true,

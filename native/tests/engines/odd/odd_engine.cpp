@@ -1,7 +1,7 @@
-/// Engines that use everything the core supports. Each keeps transmit buffers until the receiver
-/// has read them, delivers packets from its own memory at odd offsets, and has its own clock. In
-/// addition, "odd_device" has memory that the CPU cannot read, "odd_flows" steers like a network
-/// card, and "odd_pacing" keeps the rate of its queues itself.
+/// Engines that use everything the core supports, in a module. Each keeps transmit buffers until
+/// the receiver has read them, delivers packets from its own memory at odd offsets, and has its own
+/// clock. In addition, "odd_device" has memory that the CPU cannot read, "odd_flows" steers like a
+/// network card, and "odd_pacing" keeps the rate of its queues itself.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -12,19 +12,21 @@
 #include <vector>
 
 #include "engine/registry.h"
-#include "engines/engine_setup.h"
-#include "engines/odd/odd_engine.h"
 #include "io/io_engine.h"
 #include "memory/buffers.h"
 #include "net/link_layer.h"
 #include "steering/toeplitz.h"
 #include "system/ring.h"
 
-namespace daqiri::test {
-
+/// Most packets that a worker has offered in one call.
+extern "C" __attribute__((visibility("default"))) std::atomic<std::uint32_t> odd_most_offered;
 std::atomic<std::uint32_t> odd_most_offered{0};
 
 namespace {
+
+using namespace daqiri;
+
+constexpr const char* ODD_ENGINES[] = {"odd", "odd_flows", "odd_device", "odd_pacing"};
 
 constexpr std::uint32_t CELLS = 512, CELL_SIZE = 4096;
 constexpr std::size_t BYTES = std::size_t{CELLS} * CELL_SIZE;
@@ -252,37 +254,16 @@ class OddEngine final : public IoEngine {
   std::vector<std::unique_ptr<OddPort>> ports_;
 };
 
-/// `NAME`: index of ODD_ENGINES.
 template <std::size_t NAME>
-NetworkConfig config_of(const SuiteOptions& options) {
-  NetworkConfig config = suite_config(options, false);
-  name_odd_engine(config, ODD_ENGINES[NAME]);
-  return config;
-}
-
-template <std::size_t NAME>
-struct Registered {
-  RegisteredEngine engine{
-      {{.name = ODD_ENGINES[NAME], .rss = true, .dynamic_flows = true},
-       [](const NetworkConfig& c) { return c.common_.engine_name_ == ODD_ENGINES[NAME]; },
-       [](const NetworkConfig& c) -> std::unique_ptr<IoEngine> {
-         return std::make_unique<OddEngine>(c.common_.engine_name_);
-       }}};
-  RegisteredSetup setup{
-      {.name = ODD_ENGINES[NAME], .config = config_of<NAME>, .whole_packets = true}};
-};
-
-const Registered<0> plain;
-const Registered<1> flows;
-const Registered<2> device;
-const Registered<3> pacing;
+const RegisteredEngine ENGINE{
+    {{.name = ODD_ENGINES[NAME], .rss = true, .dynamic_flows = true},
+     [](const NetworkConfig& c) { return c.common_.engine_name_ == ODD_ENGINES[NAME]; },
+     [](const NetworkConfig& c) -> std::unique_ptr<IoEngine> {
+       return std::make_unique<OddEngine>(c.common_.engine_name_);
+     }}};
+template const RegisteredEngine ENGINE<0>;
+template const RegisteredEngine ENGINE<1>;
+template const RegisteredEngine ENGINE<2>;
+template const RegisteredEngine ENGINE<3>;
 
 }  // namespace
-
-void name_odd_engine(NetworkConfig& config, const char* name) {
-  config.common_.engine = EngineType::OTHER;
-  config.common_.engine_name_ = name;
-  config.ifs_[0].address_ = "odd0";
-}
-
-}  // namespace daqiri::test

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "engines/odd/odd_engine.h"
+#include "engines/modules/odd_module.h"
 #include "frames.h"
 #include "session/flow_changes.h"
 #include "session/reorder_config.h"
@@ -41,7 +41,7 @@ NetworkConfig with_flows(const char* engine) {
   interface.rx_.flows_.push_back(both);
   if (engine != nullptr) {
     config.common_.loopback_ = LoopbackType::DISABLED;
-    name_odd_engine(config, engine);
+    use_odd_engine(config, engine);
   }
   return config;
 }
@@ -163,10 +163,10 @@ TEST_CASE("an engine that keeps the rate is given packets at once", "[engines]")
     NetworkConfig config = with_flows(engine);
     config.ifs_[0].tx_.queues_[0].pacing_mbps_ = 1;
     const auto session = Session::open(config);
-    odd_most_offered = 0;
+    odd_most_offered() = 0;
     REQUIRE(send_frames(session->tx_queue(0, 0), 5000, 0, 40, 0, 0, 1024));
     CHECK(receive_numbers(session->rx_queue(0, 0), 40).size() == 40);
-    return odd_most_offered.load();
+    return odd_most_offered().load();
   };
   CHECK(most_offered("odd_pacing") == 17);
   // 8 ms for each packet.
@@ -176,7 +176,7 @@ TEST_CASE("an engine that keeps the rate is given packets at once", "[engines]")
 TEST_CASE("packets that the CPU cannot read are refused to reorder plans", "[engines]") {
   NetworkConfig config = reordering();
   config.common_.loopback_ = LoopbackType::DISABLED;
-  name_odd_engine(config, "odd_device");
+  use_odd_engine(config, "odd_device");
   CHECK_THROWS_WITH(
       Session::open(config),
       Catch::Contains("receive queue 'rx0' of interface 'port0' has reorder configs, and receives "
