@@ -41,6 +41,8 @@ class FrameRing : public memory::BufferOwner {
   /// Return the next frame. It stays the next one until `advance`.
   virtual Frame peek() noexcept = 0;
   virtual void advance() noexcept = 0;
+  /// Compute the checksum of the frame of `peek`, which has `checksum_open`. Once.
+  virtual void complete_checksum() noexcept {}
   /// Whether the frame of `peek` should be kept in the ring instead of copied.
   [[nodiscard]] virtual bool worth_keeping() const noexcept = 0;
   /// Whether about half of its memory is free.

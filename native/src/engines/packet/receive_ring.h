@@ -11,6 +11,7 @@
 
 #include "engines/packet/frame_ring.h"
 #include "engines/packet/interface.h"
+#include "engines/packet/ring_frame.h"
 #include "system/file.h"
 
 namespace daqiri::packet {
@@ -47,6 +48,7 @@ class ReceiveRing final : public FrameRing {
 
   Frame peek() noexcept override;
   void advance() noexcept override;
+  void complete_checksum() noexcept override;
   /// If its block is not nearly empty, and at least half of the ring's blocks belong to the kernel.
   /// Otherwise a few frames would occupy many blocks.
   [[nodiscard]] bool worth_keeping() const noexcept override { return filled_ && has_room_; }
@@ -74,12 +76,16 @@ class ReceiveRing final : public FrameRing {
   bool open_block() noexcept;
   /// Go on to the next frame that arrived from elsewhere. Returns false if there is none.
   bool find_frame() noexcept;
+  /// Pass by the frame at `frame_`.
+  void step() noexcept;
   void unmap() noexcept;
 
   NetworkInterface interface_;
   /// A child made by fork(2) has no access to the ring.
   pid_t process_{getpid()};
   File socket_;
+  /// Whether the kernel tells what the senders of frames left to their card.
+  bool with_offload_{false};
   std::uint32_t blocks_;
   std::byte* ring_{nullptr};
   /// Uses of each block: the poller while it reads the block, frames kept there, and one more while
@@ -92,6 +98,10 @@ class ReceiveRing final : public FrameRing {
   std::uint32_t block_{0};
   std::uint32_t left_{0};
   std::byte* frame_{nullptr};
+  /// The frame of `peek`; without data: the next one was not read yet. If it is cut, of its parts.
+  Frame present_;
+  RingFrame whole_;
+  CutFrame parts_;
   bool reading_{false};
   /// State of the block, and of the ring when the block was opened.
   bool filled_{false};

@@ -168,6 +168,10 @@ bool Receiver::take(const Frame& frame, const steering::Program& program) noexce
     lose(target, verdict, frame, DropReason::TRUNCATED);
   } else if (verdict.malformed) {
     lose(target, verdict, frame, DropReason::MALFORMED);
+  } else if (frame.checksum_open) {
+    // Only now, for frames that are needed.
+    ring_->complete_checksum();
+    return take(ring_->peek(), program);
   } else if (target.hand_over != nullptr) {
     tally_.count(verdict.position, 1, length);
     target.hand_over->put(frame, verdict);
