@@ -56,6 +56,8 @@ class FrameRing : public memory::BufferOwner {
   virtual std::uint32_t take_drops() noexcept = 0;
   /// Whether, at that call, more had been dropped that no one has counted.
   [[nodiscard]] virtual bool drops_uncounted() const noexcept { return false; }
+  /// Whether frames came without the time of the network card that was requested.
+  [[nodiscard]] virtual bool lacks_card_times() const noexcept { return false; }
   /// Divide the memory anew. Call every 10 ms, or later. Returns a new descriptor of `fds`; -1:
   /// they are the same.
   virtual int balance() noexcept { return -1; }

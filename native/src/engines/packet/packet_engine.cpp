@@ -207,6 +207,7 @@ std::unique_ptr<IoEngine> make_packet(const NetworkConfig& config) {
 
 constexpr Privilege PACKET_PRIVILEGES[] = {
     {"CAP_NET_RAW", "packet sockets"},
+    {"CAP_NET_ADMIN", "hardware_timestamps", true, packet::switches_timestamps_on},
     {"CAP_NET_ADMIN", "receive_path: af_xdp", true, wants_xdp},
     {"CAP_BPF", "receive_path: af_xdp", true, wants_xdp}};
 
@@ -237,6 +238,7 @@ KernelMemory packet_memory(const NetworkConfig& config, const InterfaceConfig& i
 }
 
 const RegisteredEngine registered{{{.name = "packet",
+                                    .hardware_timestamps = true,
                                     .rss = true,
                                     .transforms = true,
                                     .dynamic_flows = true,

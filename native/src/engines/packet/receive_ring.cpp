@@ -11,6 +11,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstdio>
+#include <utility>
 
 #include "engines/packet/packet_filter.h"
 
@@ -64,10 +65,12 @@ std::atomic_ref<std::uint32_t> status_of(tpacket_hdr_v1& header) noexcept {
 }  // namespace
 
 ReceiveRing::ReceiveRing(const NetworkInterface& interface, std::uint64_t bytes,
-                         std::uint32_t patience_ms)
+                         std::uint32_t patience_ms,
+                         std::shared_ptr<const CardTimestamps> timestamps)
     : FrameRing("packets of " + interface.name, block_bytes(bytes), true),
       interface_(interface),
       socket_(open_packet_socket(interface)),
+      timestamps_(std::move(timestamps)),
       blocks_(static_cast<std::uint32_t>(
           std::clamp<std::uint64_t>((bytes + buf_size() - 1) / buf_size(), FEWEST_BLOCKS, 65536))),
       uses_(std::make_unique<std::atomic<std::uint32_t>[]>(blocks_)) {
@@ -79,6 +82,8 @@ ReceiveRing::ReceiveRing(const NetworkInterface& interface, std::uint64_t bytes,
   set(PACKET_RESERVE, RESERVE_BYTES, "reserve room for VLAN tags");
   with_offload_ = kernel_tells_offload();
   if (with_offload_) set(PACKET_VNET_HDR, int{1}, "query what senders left to their card");
+  if (timestamps_ != nullptr)
+    set(PACKET_TIMESTAMP, int{SOF_TIMESTAMPING_RAW_HARDWARE}, "use times of the card");
   set(PACKET_IGNORE_OUTGOING, int{1}, "leave out frames that this host sends");
   if (const int error = let_nothing_through(fd()); error != 0)
     throw packet_error(interface, "set a filter", error);
@@ -170,6 +175,14 @@ bool ReceiveRing::find_frame() noexcept {
 Frame ReceiveRing::peek() noexcept {
   if (present_.data != nullptr || !find_frame()) return present_;
   whole_ = read_frame(frame_, with_offload_);
+  if (timestamps_ != nullptr) {
+    // The kernel has given others its own time.
+    if (whole_.card_time) {
+      whole_.frame.time = timestamps_->realtime(whole_.frame.time);
+    } else {
+      lacks_card_times_ = true;
+    }
+  }
   present_ = parts_.begin(whole_) ? parts_.frame() : whole_.frame;
   return present_;
 }
@@ -243,6 +256,7 @@ void ReceiveRing::stop() noexcept {
   rebind_packet_socket(socket_, interface_, RESERVED);
   end_promiscuous(socket_, interface_);
   socket_.close();
+  timestamps_.reset();
   // Frames that are kept need the mapping, and with it the socket.
   if (used_.load(std::memory_order_acquire) == 0) unmap();
 }

@@ -51,6 +51,7 @@ RingFrame read_frame(std::byte* at, bool with_offload) noexcept {
   frame.length = head.tp_snaplen;
   frame.wire_length = head.tp_len;
   frame.time = std::uint64_t{head.tp_sec} * 1'000'000'000U + head.tp_nsec;
+  found.card_time = (head.tp_status & TP_STATUS_TS_RAW_HARDWARE) != 0;
   // Before the tag, which overwrites it.
   if (with_offload && (head.tp_status & TP_STATUS_CSUMNOTREADY) != 0)
     std::memcpy(&found.offload, frame.data - sizeof found.offload, sizeof found.offload);

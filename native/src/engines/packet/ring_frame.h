@@ -34,6 +34,8 @@ struct RingFrame {
   Frame frame;
   /// Zeros: nothing is left to do.
   Offload offload;
+  /// Whether its time is that of the network card.
+  bool card_time{false};
 };
 
 /// Reads the frame whose header (tpacket3_hdr) is at `at`, once: restores its VLAN tag.

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <vector>
 
+#include "engines/packet/card_timestamps.h"
 #include "engines/packet/ring_frame.h"
 #include "frames.h"
 #include "net/headers.h"
@@ -134,6 +135,28 @@ TEST_CASE("A frame in the ring is as it was on the wire", "[packet][ring]") {
   REQUIRE(found.frame.wire_length == wire.size());
   REQUIRE(found.frame.time == 5'000'000'007);
   REQUIRE_FALSE(found.frame.checksum_open);
+}
+
+TEST_CASE("The ring tells which times are those of the card", "[packet][ring]") {
+  Slot slot(test::make_frame({}));
+  const std::uint32_t status =
+      GENERATE(std::uint32_t{0}, std::uint32_t{TP_STATUS_TS_SOFTWARE},
+               std::uint32_t{TP_STATUS_TS_RAW_HARDWARE},
+               std::uint32_t{TP_STATUS_TS_RAW_HARDWARE | TP_STATUS_CSUM_VALID});
+  slot.head().tp_status = status;
+  const RingFrame found = read_frame(slot.at(), true);
+  REQUIRE(found.card_time == ((status & TP_STATUS_TS_RAW_HARDWARE) != 0));
+  REQUIRE(found.frame.time == 5'000'000'007);
+}
+
+TEST_CASE("Clocks may differ by whole seconds", "[packet]") {
+  constexpr std::int64_t S = 1'000'000'000;
+  REQUIRE(whole_seconds(0) == 0);
+  REQUIRE(whole_seconds(37 * S) == 37 * S);
+  REQUIRE(whole_seconds(37 * S - 400) == 37 * S);
+  REQUIRE(whole_seconds(37 * S + 400'000) == 37 * S);
+  REQUIRE(whole_seconds(-37 * S + 400) == -37 * S);
+  REQUIRE(whole_seconds(-400) == 0);
 }
 
 TEST_CASE("A tag that the kernel took out is restored", "[packet][ring]") {
