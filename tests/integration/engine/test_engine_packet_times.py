@@ -39,7 +39,9 @@ def test_an_interface_without_a_card_is_refused(
     cable: Network, timed: Callable[..., Config], address: str, path: str
 ) -> None:
     config = timed(address, path)
-    assert cable.call(Needs.of(load_config(config).to_dict()).rejected_here) == [WORDS.format(address)]
+    assert cable.call(Needs.of(load_config(config).to_dict()).rejected_here) == [
+        WORDS.format(address)
+    ]
     with pytest.raises(NotSupportedError) as raised:
         cable.call(Engine.open, config)
     assert str(raised.value) == WORDS.format(address)
