@@ -8,46 +8,25 @@ import sys
 import time
 
 import numpy as np
+from configurations import Config, queue, region, with_interface
 
 from daqiri_ophyd.engine import Engine, frames
 
 BATCH = 64
 
 
-def configuration(device: str, size: int) -> dict:
+def configuration(device: str, size: int) -> Config:
     """Return a port with one transmit queue."""
-    return {
-        "version": 1,
-        "master_core": 0,
-        "stream_type": "raw",
-        "engine": "packet",
-        "log_level": "error",
-        "memory_regions": [{"name": "packets", "kind": "host", "num_bufs": 8192, "buf_size": size}],
-        "interfaces": [
-            {
-                "name": "sender",
-                "address": device,
-                "tx": {
-                    "queues": [
-                        {
-                            "name": "tx0",
-                            "id": 0,
-                            "cpu_core": "any",
-                            "batch_size": BATCH,
-                            "memory_regions": ["packets"],
-                        }
-                    ]
-                },
-            }
-        ],
-    }
+    tx = {"queues": [queue("tx0", BATCH, "packets")]}
+    interface = {"name": "sender", "address": device, "tx": tx}
+    return with_interface(interface, [region("packets", 8192, size)], engine="packet")
 
 
 def main() -> None:
     """Answer lines."""
     device, size, port = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     with Engine.open(configuration(device, size)) as engine:
-        queue = engine.ports[0].tx[0]
+        sender = engine.ports[0].tx[0]
         print("{}", flush=True)
         for line in sys.stdin:
             count = int(line)
@@ -61,10 +40,10 @@ def main() -> None:
                 dst_port=port,
             )
             begun = time.monotonic_ns()
-            queue.send(packets)
-            if not queue.wait_sent(60):
+            sender.send(packets)
+            if not sender.wait_sent(60):
                 raise SystemExit("not all frames left within a minute")
-            print(json.dumps({"begun": begun, "sent": queue.counters().sent}), flush=True)
+            print(json.dumps({"begun": begun, "sent": sender.counters().sent}), flush=True)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from answers import answer_lines
+from configurations import Config, flow, queue, region, with_interface
 
 from daqiri_ophyd.engine import Engine, RxQueue
 
@@ -21,54 +22,22 @@ BATCH = 1024
 
 def configuration(
     device: str, size: int, region_bytes: int, port: int, queues: int, core: int
-) -> dict:
+) -> Config:
     """Return an interface with that many queues, each with a flow."""
-    return {
-        "version": 1,
-        "master_core": 0,
-        "stream_type": "raw",
-        "engine": "packet",
-        "log_level": "error",
-        "memory_regions": [
-            {
-                "name": f"packets{i}",
-                "kind": "host",
-                "num_bufs": max(region_bytes // queues // size, 4 * BATCH),
-                "buf_size": size,
-            }
-            for i in range(queues)
+    count = max(region_bytes // queues // size, 4 * BATCH)
+    numbers = range(queues)
+    rx = {
+        "receive_path": "af_packet",
+        "flow_isolation": True,
+        "queues": [
+            queue(f"rx{i}", BATCH, f"packets{i}", i, cpu_core=core + i, timeout_us=10_000)
+            for i in numbers
         ],
-        "interfaces": [
-            {
-                "name": "receiver",
-                "address": device,
-                "rx": {
-                    "receive_path": "af_packet",
-                    "flow_isolation": True,
-                    "queues": [
-                        {
-                            "name": f"rx{i}",
-                            "id": i,
-                            "cpu_core": core + i,
-                            "batch_size": BATCH,
-                            "timeout_us": 10_000,
-                            "memory_regions": [f"packets{i}"],
-                        }
-                        for i in range(queues)
-                    ],
-                    "flows": [
-                        {
-                            "name": f"stream{i}",
-                            "id": i + 1,
-                            "match": {"udp_dst": port + i},
-                            "action": {"type": "queue", "id": i},
-                        }
-                        for i in range(queues)
-                    ],
-                },
-            }
-        ],
+        "flows": [flow(port + i, i) for i in numbers],
     }
+    interface = {"name": "receiver", "address": device, "rx": rx}
+    regions = [region(f"packets{i}", count, size) for i in numbers]
+    return with_interface(interface, regions, engine="packet")
 
 
 class Consumer:
@@ -95,13 +64,14 @@ def main() -> None:
     device = sys.argv[1]
     size, region_bytes, port, queues, core = map(int, sys.argv[2:])
     engine = Engine.open(configuration(device, size, region_bytes, port, queues, core))
-    consumers = [Consumer(queue, core + i) for i, queue in enumerate(engine.ports[0].rx)]
+    receivers = engine.ports[0].rx
+    consumers = [Consumer(each, core + i) for i, each in enumerate(receivers)]
 
     def counters() -> dict[str, int]:
         return {
             "packets": sum(each.packets for each in consumers),
             "latest": max(each.latest for each in consumers),
-            "others": sum(queue.counters().dropped_total for queue in engine.ports[0].rx),
+            "others": sum(each.counters().dropped_total for each in receivers),
         }
 
     answer_lines(counters)

@@ -14,16 +14,16 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import sys
 import time
 from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
 from answers import answer_lines
+from configurations import Config, flow, free_port, queue, region, server, with_interface
 
 from daqiri_ophyd.engine import Engine
 
@@ -31,104 +31,51 @@ MAX_BATCH = 1024
 Writer = Literal["buffered", "direct", "auto"]
 
 
-def region(name: str, size: int, region_bytes: int) -> dict:
+def packets(name: str, size: int, region_bytes: int) -> Config:
     """Return a memory region."""
-    count = max(region_bytes // size, 64)
-    return {"name": name, "kind": "host", "num_bufs": count, "buf_size": size}
+    return region(name, max(region_bytes // size, 64), size)
 
 
-def queue(name: str, size: int, region_bytes: int) -> dict:
+def queue_of(name: str, size: int, region_bytes: int, **keys: Any) -> Config:
     """Return a queue of that region."""
-    batch = min(max(region_bytes // size, 64) // 8, MAX_BATCH)
-    return {
-        "name": name,
-        "id": 0,
-        "cpu_core": "any",
-        "batch_size": batch,
-        "memory_regions": [name],
-    }
+    return queue(name, min(max(region_bytes // size, 64) // 8, MAX_BATCH), name, **keys)
 
 
-def udp_configuration(host: str, port: int, size: int, region_bytes: int) -> dict:
+def udp_configuration(host: str, port: int, size: int, region_bytes: int) -> Config:
     """Return a UDP server with one queue."""
-    return {
-        "version": 1,
-        "master_core": 0,
-        "stream_type": "socket",
-        "log_level": "error",
-        "memory_regions": [region("rx", size, region_bytes)],
-        "interfaces": [
-            {
-                "name": "port",
-                "address": host,
-                "socket_config": {"mode": "server", "local_addr": f"udp://{host}:{port}"},
-                "rx": {"queues": [{**queue("rx", size, region_bytes), "timeout_us": 10_000}]},
-            }
-        ],
-    }
+    rx = {"queues": [queue_of("rx", size, region_bytes, timeout_us=10_000)]}
+    interface = {"name": "port", **server(port, host), "rx": rx}
+    return with_interface(interface, [packets("rx", size, region_bytes)])
 
 
 def packet_configuration(
     interface: str, port: int, size: int, region_bytes: int, receive_path: str = "af_packet"
-) -> dict:
+) -> Config:
     """Return a network interface with a queue for one UDP port, of payloads of `size`."""
     size += 42
-    flow = {
-        "name": "stream",
-        "id": 1,
-        "match": {"udp_dst": port},
-        "action": {"type": "queue", "id": 0},
+    rx = {
+        "receive_path": receive_path,
+        "flow_isolation": True,
+        "queues": [queue_of("rx", size, region_bytes, timeout_us=10_000)],
+        "flows": [flow(port)],
     }
-    return {
-        "version": 1,
-        "master_core": 0,
-        "stream_type": "raw",
-        "engine": "packet",
-        "log_level": "error",
-        "memory_regions": [region("rx", size, region_bytes)],
-        "interfaces": [
-            {
-                "name": "port",
-                "address": interface,
-                "rx": {
-                    "receive_path": receive_path,
-                    "flow_isolation": True,
-                    "queues": [{**queue("rx", size, region_bytes), "timeout_us": 10_000}],
-                    "flows": [flow],
-                },
-            }
-        ],
-    }
+    receiver = {"name": "port", "address": interface, "rx": rx}
+    return with_interface(receiver, [packets("rx", size, region_bytes)], engine="packet")
 
 
-def loopback_configuration(size: int, region_bytes: int) -> dict:
+def loopback_configuration(size: int, region_bytes: int) -> Config:
     """Return a port whose transmit queue feeds its receive queue."""
-    return {
-        "version": 1,
-        "master_core": 0,
-        "stream_type": "raw",
-        "loopback": "sw",
-        "log_level": "error",
-        "memory_regions": [region(name, size, region_bytes) for name in ("rx", "tx")],
-        "interfaces": [
-            {
-                "name": "port",
-                "address": "loopback",
-                "rx": {"queues": [{**queue("rx", size, region_bytes), "timeout_us": 10_000}]},
-                "tx": {"queues": [queue("tx", size, region_bytes)]},
-            }
-        ],
+    interface = {
+        "name": "port",
+        "address": "loopback",
+        "rx": {"queues": [queue_of("rx", size, region_bytes, timeout_us=10_000)]},
+        "tx": {"queues": [queue_of("tx", size, region_bytes)]},
     }
+    regions = [packets(name, size, region_bytes) for name in ("rx", "tx")]
+    return with_interface(interface, regions, loopback="sw")
 
 
-def free_port(host: str) -> int:
-    """Return a port that is not in use."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind((host, 0))
-        return probe.getsockname()[1]
-
-
-def record_received(writer: Writer, configuration: dict, port: int, directory: Path) -> None:
+def record_received(writer: Writer, configuration: Config, port: int, directory: Path) -> None:
     """Record until the input ends."""
     engine = Engine.open(configuration)
     recorder = engine.port("port").rx[0].record(directory, writer=writer)
@@ -164,7 +111,7 @@ def record_loopback(
         port = engine.port("port")
         batch = port.tx[0].batch_size
         room = port.rx[0].config.batch_size * 4
-        packets = np.random.default_rng(1).integers(0, 256, (batch, size), np.uint8)
+        sent_at_once = np.random.default_rng(1).integers(0, 256, (batch, size), np.uint8)
         count = total // size // batch * batch
         recorder = port.rx[0].record(directory, writer=writer)
         begun, sent = time.monotonic_ns(), 0
@@ -172,7 +119,7 @@ def record_loopback(
             if sent - recorder.snapshot().packets + batch > room:
                 time.sleep(50e-6)
                 continue
-            sent += port.tx[0].send(packets)
+            sent += port.tx[0].send(sent_at_once)
         while recorder.snapshot().packets < count and time.monotonic_ns() - begun < 60e9:
             time.sleep(50e-6)
         recorder.stop()

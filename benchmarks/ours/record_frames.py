@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from configurations import Config, queue, region, with_interface
 
 from daqiri_ophyd.engine import DaqiriError, Engine, Frames, NotSupportedError, Recorder, frames
 
@@ -35,13 +36,11 @@ AHEAD, BUFFERS = 8, 32
 ROLL_FRAMES = 2000
 
 
-def configuration(where: str = "host") -> dict[str, Any]:
+def configuration(where: str = "host") -> Config:
     """Return a port whose transmit queue feeds a plan of frames of 2 MiB."""
     size = BYTES + 46
     gpu = where == "gpu"
     kind = "host_pinned" if gpu else "host"
-    packets = {"kind": kind, "num_bufs": 8 * PACKETS, "buf_size": size}
-    queue = {"id": 0, "cpu_core": "any", "batch_size": PACKETS}
     plan = {
         "name": "camera",
         "reorder_type": "gpu" if gpu else "cpu",
@@ -58,26 +57,16 @@ def configuration(where: str = "host") -> dict[str, Any]:
             }
         },
     }
-    flow = {"name": "data", "id": 7, "match": {}, "action": {"type": "queue", "id": 0}}
-    room = {"name": "frames", "num_bufs": BUFFERS, "buf_size": PACKETS * BYTES}
-    room["kind"] = "device" if gpu else "host"
-    rx = {"name": "rx0", "memory_regions": ["rx"], "timeout_us": 1000, **queue}
-    return {
-        "version": 1,
-        "master_core": 0,
-        "stream_type": "raw",
-        "loopback": "sw",
-        "log_level": "error",
-        "memory_regions": [{"name": "rx", **packets}, {"name": "tx", **packets}, room],
-        "interfaces": [
-            {
-                "name": "port0",
-                "address": "loopback",
-                "rx": {"queues": [rx], "flows": [flow], "reorder_configs": [plan]},
-                "tx": {"queues": [{"name": "tx0", "memory_regions": ["tx"], **queue}]},
-            }
-        ],
+    regions = [region(name, 8 * PACKETS, size, kind) for name in ("rx", "tx")]
+    regions.append(region("frames", BUFFERS, PACKETS * BYTES, "device" if gpu else "host"))
+    rx = {
+        "queues": [queue("rx0", PACKETS, "rx", timeout_us=1000)],
+        "flows": [{"name": "data", "id": 7, "match": {}, "action": {"type": "queue", "id": 0}}],
+        "reorder_configs": [plan],
     }
+    tx = {"queues": [queue("tx0", PACKETS, "tx")]}
+    interface = {"name": "port0", "address": "loopback", "rx": rx, "tx": tx}
+    return with_interface(interface, regions, loopback="sw")
 
 
 def image(number: int) -> np.ndarray:

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import sys
 import time
 from pathlib import Path
@@ -17,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
 from answers import answer_lines
+from configurations import Config, free_port, queue, region, server, with_interface
 
 from daqiri_ophyd.engine import DaqiriError, Engine, Frame
 
@@ -27,13 +27,10 @@ FRAMES = 64
 BATCH = 256
 
 
-def configuration(port: int, payload: int, on_gpu: bool) -> dict[str, Any]:
+def configuration(port: int, payload: int, on_gpu: bool) -> Config:
     """Return a UDP server whose packets become frames of about 1 MiB."""
     size = payload + HEADER
     packets = FRAME // size
-
-    def region(name: str, kind: str, count: int, buffer: int) -> dict[str, Any]:
-        return {"name": name, "kind": kind, "num_bufs": count, "buf_size": buffer}
 
     def field(offset: int, width: int) -> dict[str, Any]:
         return {"bit_offset": offset, "bit_width": width, "base": "udp_payload"}
@@ -57,30 +54,16 @@ def configuration(port: int, payload: int, on_gpu: bool) -> dict[str, Any]:
             }
         },
     }
-    queue = {"name": "rx0", "id": 0, "cpu_core": "any", "batch_size": BATCH}
-    flow = {"name": "all", "id": 1, "match": {}, "action": {"type": "queue", "id": 0}}
-    return {
-        "version": 1,
-        "master_core": 0,
-        "stream_type": "socket",
-        "log_level": "error",
-        "memory_regions": [
-            region("packets", "host_pinned" if on_gpu else "host", REGION // size, size),
-            region("frames", "device" if on_gpu else "host", FRAMES, FRAME),
-        ],
-        "interfaces": [
-            {
-                "name": "receiver",
-                "address": "127.0.0.1",
-                "socket_config": {"mode": "server", "local_addr": f"udp://127.0.0.1:{port}"},
-                "rx": {
-                    "queues": [{**queue, "timeout_us": 1000, "memory_regions": ["packets"]}],
-                    "flows": [flow],
-                    "reorder_configs": [plan],
-                },
-            }
-        ],
+    rx = {
+        "queues": [queue("rx0", BATCH, "packets", timeout_us=1000)],
+        "flows": [{"name": "all", "id": 1, "match": {}, "action": {"type": "queue", "id": 0}}],
+        "reorder_configs": [plan],
     }
+    regions = [
+        region("packets", REGION // size, size, "host_pinned" if on_gpu else "host"),
+        region("frames", FRAMES, FRAME, "device" if on_gpu else "host"),
+    ]
+    return with_interface({"name": "receiver", **server(port), "rx": rx}, regions)
 
 
 def check(frame: Frame) -> None:
@@ -94,9 +77,7 @@ def check(frame: Frame) -> None:
 def main() -> None:
     """Receive frames until the input ends."""
     payload, how = int(sys.argv[1]), sys.argv[2]
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     cupy: Any = None
     try:
         if how == "copied":

@@ -28,6 +28,11 @@ def lacks(what: str, why: object) -> NoReturn:
     )
 
 
+def in_user_namespace() -> bool:
+    """Whether root is that of a user namespace, without privileges on the host."""
+    return "4294967295" not in Path("/proc/self/uid_map").read_text()
+
+
 class Network:
     """A network namespace, in which a thread runs what it is given; its threads and sockets too."""
 
@@ -73,6 +78,15 @@ class Network:
         self._thread.shutdown()
 
 
+def enlarge_buffer(of: socket.socket, option: int) -> None:
+    """Let a socket have 256 MiB (``SO_RCVBUF``, ``SO_SNDBUF``), or the most without privilege."""
+    force = {socket.SO_SNDBUF: 32, socket.SO_RCVBUF: 33}
+    try:
+        of.setsockopt(socket.SOL_SOCKET, force[option], 256 << 20)
+    except PermissionError:  # root of a user namespace only
+        of.setsockopt(socket.SOL_SOCKET, option, 256 << 20)
+
+
 @pytest.fixture
 def networks() -> Iterator[Callable[[], Network]]:
     """Make network namespaces that last as long as the test."""
@@ -104,6 +118,8 @@ def has_af_xdp() -> None:
     """Skip where the kernel has no AF_XDP with frames in several pieces."""
     if tuple(map(int, re.findall(r"\d+", os.uname().release)[:2])) < (6, 6):
         pytest.skip(f"needs Linux 6.6, and this is {os.uname().release}")
+    if in_user_namespace():
+        pytest.skip("needs CAP_BPF on the host")
     try:
         socket.socket(44, socket.SOCK_RAW).close()
     except OSError as error:

@@ -104,10 +104,12 @@ def in_guest(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
     """Return a function that runs a Python program in a guest and returns the JSON it writes.
 
     The program gets the path to write to. The guest has the host's files, root, the named kernel
-    modules, and these words on its kernel command line.
+    modules, and these words on its kernel command line, and devices as options of QEMU.
     """
 
-    def run(program: Path, *modules: str, command_line: str = "") -> Any:
+    def run(
+        program: Path, *modules: str, command_line: str = "", devices: Sequence[str] = ()
+    ) -> Any:
         folder = tmp_path_factory.mktemp("guest")
         results = folder / "results"
         results.mkdir()
@@ -118,7 +120,7 @@ def in_guest(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
         (results / "job").write_text("\n".join(job) + "\n")
         options = ["-smp", str(min(2, os.cpu_count() or 1)), "-m", "2G"]
         options += ["-kernel", str(KERNEL / "boot" / f"vmlinuz-{kernel_release()}")]
-        options += ["-initrd", str(write_initrd(folder)), "-append"]
+        options += [*devices, "-initrd", str(write_initrd(folder)), "-append"]
         options += [
             "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on no_timer_check "
             + command_line

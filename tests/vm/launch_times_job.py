@@ -67,7 +67,7 @@ def receiver_in_far(family: int) -> socket.socket:
     return receiver
 
 
-def configuration(family: int) -> Result:
+def configuration(family: int, timed: bool = True) -> Result:
     host = ADDRESSES[family][1]
     written = f"[{host}]" if family == 6 else host
     queue = {"name": "tx0", "id": 0, "cpu_core": "any", "batch_size": 64}
@@ -82,7 +82,7 @@ def configuration(family: int) -> Result:
                 "name": "sender",
                 "address": host,
                 "socket_config": {"mode": "client", "remote_addr": f"udp://{written}:{PORT}"},
-                "tx": {"accurate_send": True, "queues": [{**queue, "memory_regions": ["tx"]}]},
+                "tx": {"accurate_send": timed, "queues": [{**queue, "memory_regions": ["tx"]}]},
             }
         ],
     }
@@ -126,6 +126,31 @@ def send(family: int, count: int, gap_ms: float, lead_ms: float = 200, last: int
         }
 
 
+def send_many(count: int) -> Result:
+    """Send packets without launch times at once; return how often each came."""
+    came = [0] * count
+    with receiver_in_far(4) as receiver, Engine.open(configuration(4, timed=False)) as engine:
+        queue = engine.port("sender").tx[0]
+        queue.send([i.to_bytes(4, "big").ljust(SIZE, b".") for i in range(count)])
+        assert queue.wait_sent(60)
+        receiver.settimeout(0.5)
+        while True:
+            try:
+                came[int.from_bytes(receiver.recv(2048)[:4], "big")] += 1
+            except TimeoutError:
+                break
+        counters = queue.counters()
+    shown = subprocess.run(
+        shlex.split("tc -s -json qdisc show dev v0"), check=True, capture_output=True, text=True
+    )
+    return {
+        "came": came,
+        "sent": counters.sent,
+        "dropped": dict(counters.dropped),
+        "refused": json.loads(shown.stdout)[0]["drops"],
+    }
+
+
 def send_undisturbed(family: int, count: int, gap_ms: float) -> Result:
     """Send anew while the guest had no turn for the whole schedule, five times at most."""
     for _ in range(5):
@@ -151,6 +176,7 @@ def main() -> None:
     for disciplines, name, work in (
         (["root fq"], "fq", lambda: send_undisturbed(4, 50, 4)),
         (["root fq"], "fq_past", lambda: send(4, 300, 0.1, lead_ms=-1000, last=50)),
+        (["root fq flow_limit 2 maxrate 100mbit"], "fq_many", lambda: send_many(4000)),
         (["root fq flow_limit 20"], "fq_short", lambda: send(4, 500, 0.02)),
         ([f"root {etf} 5000000"], "etf", lambda: send_undisturbed(4, 50, 4)),
         ([f"root {etf} 5000000"], "etf_untimed", lambda: send(6, 20, 1, last=50)),

@@ -68,6 +68,15 @@ def test_fq_is_given_no_more_than_it_holds(results: dict[str, Result]) -> None:
     assert case["sent"] == case["submitted"] == 500
 
 
+def test_packets_of_a_flow_that_fq_refuses_are_sent_later(results: dict[str, Any]) -> None:
+    """Without launch times: each is sent once, and fq has refused some before."""
+    case = results["fq_many"]
+    assert case["refused"] > 0
+    assert case["sent"] == 4000
+    assert not any(case["dropped"].values())
+    assert case["came"] == [1] * 4000
+
+
 @pytest.mark.parametrize("name", ["etf_late", "etf_late_ipv6"])
 def test_what_etf_drops_is_counted_as_missed(results: dict[str, Result], name: str) -> None:
     case = results[name]

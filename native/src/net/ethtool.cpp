@@ -72,6 +72,13 @@ std::vector<std::uint64_t> Ethtool::statistics(std::uint32_t count) {
   return values;
 }
 
+Ethtool::Timestamping Ethtool::timestamping() noexcept {
+  ethtool_ts_info info{};
+  info.cmd = ETHTOOL_GET_TS_INFO;
+  if (!ask(&info)) return {};
+  return {info.so_timestamping, info.rx_filters, info.phc_index};
+}
+
 std::vector<std::string> Ethtool::features() {
   const std::uint32_t number = count(ETH_SS_FEATURES);
   const std::vector<std::string> all = names(ETH_SS_FEATURES, number);

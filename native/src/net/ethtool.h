@@ -21,6 +21,16 @@ class Ethtool {
   [[nodiscard]] std::vector<std::string> names(std::uint32_t set, std::uint32_t count);
   /// The driver's counters, in the order of the names of ETH_SS_STATS.
   [[nodiscard]] std::vector<std::uint64_t> statistics(std::uint32_t count);
+  /// Which packets the card stamps with times.
+  struct Timestamping {
+    /// SOF_TIMESTAMPING_ of linux/net_tstamp.h.
+    std::uint32_t kinds{0};
+    /// Bits 1 << HWTSTAMP_FILTER_...
+    std::uint32_t receive_filters{0};
+    /// N of /dev/ptpN; -1: none.
+    int clock{-1};
+  };
+  [[nodiscard]] Timestamping timestamping() noexcept;
   /// Names of the features that are on ("rx-gro").
   [[nodiscard]] std::vector<std::string> features();
 

@@ -49,6 +49,15 @@ bool of_queue(std::string_view name) noexcept {
          form == "rx-N.drops" || form == "queue_N_rx_drops";
 }
 
+/// veth and virtio_net count in the drops of a queue what an XDP program passed to a socket that
+/// was full (the socket counts it, too), and frames for which there was no memory.
+bool drops_of_xdp(const std::vector<std::string>& names) noexcept {
+  return std::ranges::any_of(names, [](std::string_view name) {
+    return name.starts_with("rx") && (name.ends_with("_xdp_redirect") ||  // veth
+                                      name.ends_with("_xdp_redirects"));
+  });
+}
+
 }  // namespace
 
 LinkCounters LinkCounters::of(const void* stats, std::size_t bytes) noexcept {
@@ -64,19 +73,22 @@ LinkCounters LinkCounters::of(const void* stats, std::size_t bytes) noexcept {
 }
 
 bool has_card_losses(const std::vector<std::string>& names) noexcept {
-  return std::ranges::any_of(names, [](const std::string& name) {
-    return std::ranges::find(OF_CARD, name) != std::ranges::end(OF_CARD) || of_queue(name);
+  const bool by_queue = !drops_of_xdp(names);
+  return std::ranges::any_of(names, [&](const std::string& name) {
+    return std::ranges::find(OF_CARD, name) != std::ranges::end(OF_CARD) ||
+           (by_queue && of_queue(name));
   });
 }
 
 std::uint64_t card_losses(const std::vector<std::string>& names,
                           const std::vector<std::uint64_t>& values) noexcept {
+  const bool by_queue = !drops_of_xdp(names);
   std::uint64_t card = 0;
   std::uint64_t queues = 0;
   for (std::size_t i = 0; i < std::min(names.size(), values.size()); ++i) {
     if (std::ranges::find(OF_CARD, names[i]) != std::ranges::end(OF_CARD)) {
       card += values[i];
-    } else if (of_queue(names[i])) {
+    } else if (by_queue && of_queue(names[i])) {
       queues += values[i];
     }
   }

@@ -174,11 +174,13 @@ TEST_CASE("Drivers count the card's losses under different names", "[net][losses
       // i40e, ice
       {{"rx_dropped", "port.rx_dropped", "rx-0.packets"}, {9, 9, 1000}, 9},
       {{"rx_dropped", "rx_dropped.nic"}, {9, 9}, 9},
-      // veth, virtio_net
-      {{"peer_ifindex", "rx_queue_0_drops", "rx_queue_0_xdp_drops", "rx_queue_12_drops"},
-       {5, 1, 100, 2},
-       3},
+      // Others with drops of each queue
       {{"rx0_packets", "rx0_drops", "rx11_drops", "tx0_drops"}, {1000, 1, 2, 4}, 3},
+      // veth, virtio_net: drops of an XDP program
+      {{"peer_ifindex", "rx_queue_0_drops", "rx_queue_0_xdp_redirect", "rx_queue_12_drops"},
+       {5, 1, 100, 2},
+       0},
+      {{"rx0_packets", "rx0_drops", "rx0_xdp_redirects", "rx11_drops"}, {1000, 1, 2, 4}, 0},
       {{"rx_packets", "tx_dropped"}, {1000, 5}, 0},
   };
   for (const Driver& driver : drivers) {

@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from networks import Network, lacks
+from networks import Network, enlarge_buffer, in_user_namespace, lacks
 
 from daqiri_ophyd.engine import PortCounters, frames
 
 Config = dict[str, Any]
 SO_ATTACH_FILTER = 26
 PACKET_QDISC_BYPASS = 20
-SO_SNDBUFFORCE = 32
 ETH_P_ALL = 3
 LLDP = 0x88CC
 PORT = 5000
@@ -51,7 +50,7 @@ def send_fast(frame: bytes, count: int, interface: str = "near") -> None:
     for message in messages:
         message.vectors, message.number = ctypes.addressof(vector), 1
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as wire:
-        wire.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 256 << 20)
+        enlarge_buffer(wire, socket.SO_SNDBUF)
         wire.setsockopt(263, PACKET_QDISC_BYPASS, 1)
         wire.bind((interface, 0))
         for first in range(0, count, 64):
@@ -72,17 +71,18 @@ class Link:
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return self.network.call(function, *arguments)
 
-    def make(self) -> None:
-        self.network.run("ip link add near type veth peer name far")
+    def make(self, queues: int = 1) -> None:
+        shape = f"numtxqueues {queues} numrxqueues {queues}"
+        self.network.run(f"ip link add near {shape} type veth peer name far {shape}")
         for end in ("near", "far"):
             self.call(Path(f"/proc/sys/net/ipv6/conf/{end}/disable_ipv6").write_text, "1")
         self.network.run("ip address add 10.9.0.1/24 dev far")
         self.network.up("near", "far")
 
-    def remake(self) -> None:
+    def remake(self, queues: int = 1) -> None:
         """Remove both ends, and make them anew."""
         self.network.run("ip link delete far")
-        self.make()
+        self.make(queues)
 
     def counts(self, interface: str = "far") -> dict[str, int]:
         """The kernel's own counters of received frames, and of sent ones."""
@@ -101,6 +101,8 @@ class Link:
         cores = sorted(os.sched_getaffinity(0))
         if len(cores) < 2:
             pytest.skip("needs two cores")
+        if in_user_namespace():
+            pytest.skip("needs CAP_NET_ADMIN on the host, for RPS")
         mask = f"{1 << cores[-1]:x}"
         mask = ",".join(
             mask[max(0, end - 8) : end] for end in range(len(mask) % 8 or 8, len(mask) + 1, 8)

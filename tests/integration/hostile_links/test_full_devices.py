@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from networks import Network
+from networks import Network, enlarge_buffer
 from waiting import wait_for
 
 from daqiri_ophyd.engine import Engine, frames
@@ -141,8 +141,7 @@ def far(network: Network) -> Iterator[Taken]:
     _prepare(network, "near")
     network.up("far")
     wire = network.call(socket.socket, socket.AF_PACKET, socket.SOCK_RAW, 0)
-    so_rcvbufforce = 33
-    wire.setsockopt(socket.SOL_SOCKET, so_rcvbufforce, 256 << 20)
+    enlarge_buffer(wire, socket.SO_RCVBUF)
     wire.setblocking(False)
     wire.bind(("far", 3))
     taken = Taken(partial(wire.recv, 65536), 0)

@@ -1,5 +1,6 @@
 """Every frame that arrives is received, dropped by the engine, or lost before it with a reason."""
 
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 from waiting import eventually
 
-from daqiri_ophyd.engine import Engine, Port, PortCounters
+from daqiri_ophyd.engine import Engine, Port, PortCounters, frames
 
 pytestmark = pytest.mark.root
 Config = dict[str, Any]
@@ -182,3 +183,34 @@ def test_every_view_of_an_engine_has_the_counters(
             lambda: unwanted_only(PortCounters.of_row(engine.counters["ports"]["receiver"]), 100)
         ), copied
         assert unwanted_only(engine.ports[0].counters(), 100)
+
+
+@pytest.mark.parametrize("path", ["af_packet", "udp"])
+def test_damaged_frames_are_errors(
+    networks: Callable[[], Any], receiver: Callable[..., Config], path: str
+) -> None:
+    """A VXLAN device counts frames whose congestion marks contradict each other (RFC 6040)."""
+    network = networks()
+    network.run("ip link add far type vxlan id 5 dstport 4789 local 127.0.0.1 dev lo")
+    network.run("ip address add 10.9.0.1/24 dev far")
+    network.run("ip link set far up")
+    inner = frames.udp_frames(
+        (1, 100),
+        src_mac="02:00:00:00:00:02",
+        dst_mac="02:00:00:00:00:01",
+        src_ip="10.9.0.2",
+        dst_ip="10.9.0.1",
+        src_port=4000,
+        dst_port=5000,
+    )[0].tobytes()
+    vxlan = bytes.fromhex("0800000000000500") + inner
+    with network.call(Engine.open, receiver(path)) as engine:
+        (port,) = engine.ports
+        with network.call(socket.socket, socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            congested = 3
+            sender.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, congested)
+            for _ in range(30):
+                sender.sendto(vxlan, ("127.0.0.1", 4789))
+        expected = PortCounters(30, 0, 0, 30, 0)
+        assert eventually(lambda: port.counters() == expected), port.counters()
+        assert port.rx[0].counters().received == 0

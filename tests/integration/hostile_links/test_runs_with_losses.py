@@ -12,7 +12,7 @@ import pytest
 from bluesky import RunEngine
 from bluesky import plan_stubs as bps
 from bluesky.utils import FailedStatus, MsgGenerator
-from run_documents import Documents, new_run_engine
+from run_documents import Documents
 from waiting import wait_for
 
 from daqiri_ophyd.cli import _main
@@ -24,18 +24,6 @@ pytestmark = pytest.mark.root
 Config = dict[str, Any]
 COUNT = 20_000
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "troubleshoot.md"
-
-
-@pytest.fixture
-def documents() -> Documents:
-    return Documents()
-
-
-@pytest.fixture
-def run_engine(documents: Documents) -> Iterator[RunEngine]:
-    with new_run_engine() as engine:
-        engine.subscribe(documents.take)
-        yield engine
 
 
 @pytest.fixture

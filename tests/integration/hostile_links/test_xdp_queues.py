@@ -1,21 +1,16 @@
 """AF_XDP on a card with several queues: frames of a flow arrive on one of them."""
 
-import contextlib
-import json
 import re
-import signal
 import socket
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from waiting import wait_for, wait_for_command
-
-from daqiri_ophyd.engine import frames
+from receiving_process import ReceivingProcess, numbered_frames, receiving
+from waiting import wait_for
 
 Config = dict[str, Any]
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("has_af_xdp")]
@@ -23,26 +18,6 @@ pytestmark = [pytest.mark.root, pytest.mark.usefixtures("has_af_xdp")]
 BUFFERS, BUFFER_SIZE = 16_384, 2048
 PAUSE = 8000
 PORT = 5000
-HEADERS, COPIES = 42, 119
-# Each payload has its number many times. Frames that are not received may be dropped, others not.
-SCRIPT = """
-import json, logging, sys
-from daqiri_ophyd.engine import Engine
-logging.basicConfig(level=logging.INFO)
-headers = int(sys.argv[2])
-with Engine.open(json.loads(sys.argv[1])) as engine:
-    queue = engine.ports[0].rx[0]
-    print("open", flush=True)
-    numbers, torn = set(), 0
-    for _ in sys.stdin:
-        while (burst := queue.receive(0)) is not None:
-            with burst:
-                copies = burst.gather()[:, headers:].copy().view(">u8")
-                torn += int((copies != copies[:, :1]).sum())
-                numbers.update(copies[:, 0].tolist())
-        counters = queue.counters()
-        print(json.dumps([counters.received, counters.dropped, len(numbers), torn]), flush=True)
-"""
 
 
 def configuration(interface: str) -> Config:
@@ -72,64 +47,6 @@ def configuration(interface: str) -> Config:
     }
 
 
-class Receiver:
-    """A process with an engine, which counts and frees packets when it is asked."""
-
-    def __init__(self, network: Any, interface: str) -> None:
-        command = [sys.executable, "-c", SCRIPT, json.dumps(configuration(interface)), f"{HEADERS}"]
-        pipe = subprocess.PIPE
-        start = partial(subprocess.Popen, command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
-        self.process: subprocess.Popen[str] = network.call(start)
-        assert self.process.stdout is not None
-        wait_for_command(self.process, lambda: self.line() == "open")
-
-    def line(self) -> str:
-        assert self.process.stdout is not None
-        return self.process.stdout.readline().strip()
-
-    def counters(self) -> tuple[int, dict[str, int]]:
-        assert self.process.stdin is not None
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-        received, dropped, different, torn = json.loads(self.line())
-        assert torn == 0
-        self.different = different
-        return received, {reason: n for reason, n in dropped.items() if n}
-
-    def check_frames(self) -> None:
-        """Check that each frame that was not dropped was delivered, once."""
-
-        def delivered() -> bool:
-            received, dropped = self.counters()
-            return self.different == received - sum(dropped.values())
-
-        wait_for(delivered)
-
-    def stop(self) -> None:
-        self.process.send_signal(signal.SIGSTOP)
-        state = Path(f"/proc/{self.process.pid}/stat")
-        wait_for(lambda: state.read_text().rpartition(")")[2].split()[0] == "T")
-
-    def proceed(self) -> None:
-        self.process.send_signal(signal.SIGCONT)
-
-    def end(self) -> str:
-        """Close the engine; what it logged."""
-        _, logged = self.process.communicate(timeout=60)
-        assert self.process.returncode == 0, logged
-        return logged
-
-
-@contextlib.contextmanager
-def receiving(network: Any, interface: str) -> Iterator[Receiver]:
-    receiver = Receiver(network, interface)
-    with receiver.process:
-        try:
-            yield receiver
-        finally:
-            receiver.process.kill()
-
-
 class Sender:
     """Frames of one flow after the other, from one end of a cable."""
 
@@ -139,18 +56,7 @@ class Sender:
         self.sent = 0
 
     def send(self, count: int, source_port: int) -> None:
-        (row,) = frames.udp_frames(
-            (1, 8 * COPIES),
-            src_mac="02:00:00:00:00:01",
-            dst_mac="02:00:00:00:00:02",
-            src_ip="192.0.2.1",
-            dst_ip="192.0.2.2",
-            src_port=source_port,
-            dst_port=PORT,
-        )
-        headers = row.tobytes()[:HEADERS]
-        for number in range(self.sent, self.sent + count):
-            frame = headers + number.to_bytes(8, "big") * COPIES
+        for frame in numbered_frames(range(self.sent, self.sent + count), source_port):
             assert self.socket.send(frame) == len(frame)
         self.sent += count
 
@@ -178,14 +84,14 @@ def frames_by_queue(network: Any) -> dict[int, int]:
     return {int(queue): int(count) for queue, count in lines if int(count)}
 
 
-def warm_up(receiver: Receiver, sender: Sender, source_port: int) -> None:
+def warm_up(receiver: ReceivingProcess, sender: Sender, source_port: int) -> None:
     """Send more and more at once, and never more than a queue without traffic can store."""
     for count in [50] * 20 + [200] * 20:
         sender.send(count, source_port)
         wait_for(lambda: receiver.counters()[0] == sender.sent)
 
 
-def pause(receiver: Receiver, sender: Sender, source_port: int) -> dict[str, int]:
+def pause(receiver: ReceivingProcess, sender: Sender, source_port: int) -> dict[str, int]:
     """Send while the receiver is stopped; what is dropped."""
     _, before = receiver.counters()
     receiver.stop()
@@ -200,7 +106,7 @@ def pause(receiver: Receiver, sender: Sender, source_port: int) -> dict[str, int
 def test_the_memory_goes_to_the_queue_of_the_flow(card: Any, queues: int, mib: int) -> None:
     network = card(queues)
     sender = network.call(Sender, "near")
-    with sender.socket, receiving(network, "far") as receiver:
+    with sender.socket, receiving(network, configuration("far")) as receiver:
         warm_up(receiver, sender, 4000)
         assert len(frames_by_queue(network)) == 1
         assert pause(receiver, sender, 4000) == {}
@@ -217,7 +123,7 @@ def test_the_memory_follows_a_flow_to_another_queue(card: Any) -> None:
     network = card(16)
     sender = network.call(Sender, "near")
     used: set[int] = set()
-    with sender.socket, receiving(network, "far") as receiver:
+    with sender.socket, receiving(network, configuration("far")) as receiver:
         # By their source ports, the kernel distributes flows to queues as network cards do.
         for source_port in range(4000, 4012):
             warm_up(receiver, sender, source_port)
@@ -232,6 +138,6 @@ def test_the_memory_follows_a_flow_to_another_queue(card: Any) -> None:
     assert len(used) > 2
 
 
-def pause_is_survived(receiver: Receiver, sender: Sender, source_port: int) -> bool:
+def pause_is_survived(receiver: ReceivingProcess, sender: Sender, source_port: int) -> bool:
     warm_up(receiver, sender, source_port)
     return pause(receiver, sender, source_port) == {}

@@ -244,7 +244,10 @@ def test_all_reasons_are_reported_at_once():
     asked = load_config(
         raw(
             {"address": "lo", "rx": queues("a", "b", poll_mode=("indirect", "direct"))},
-            {"address": "lo", "rx": {**queues("a"), "hardware_timestamps": True}},
+            {
+                "address": "lo",
+                "rx": {**queues("a"), "hardware_timestamps": True, "receive_path": "af_xdp"},
+            },
         )
     )
     result = check_host(asked.to_dict(), only=["engine"])["engine"]

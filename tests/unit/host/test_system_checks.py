@@ -122,7 +122,7 @@ def test_an_engine_that_this_build_lacks_fails(result_of, profile, name):
 
 
 def test_the_engine_check_says_what_the_engine_says(result_of):
-    asked = raw("lo", timestamps=True)
+    asked = raw("lo", timestamps=True, path="af_xdp")
     result = result_of("engine", {}, asked)
     assert result.status is Status.FAIL
     with pytest.raises(NotSupportedError) as refused:

@@ -21,6 +21,8 @@ struct Frame {
   std::uint64_t time{0};
   /// The pieces after the bytes at `data`, if the frame is not contiguous.
   std::span<const iovec> rest{};
+  /// The sender left the checksum to its network card: see FrameRing::complete_checksum.
+  bool checksum_open{false};
 
   /// Bytes at `data`; they include all headers.
   [[nodiscard]] std::uint32_t length_at_data() const noexcept {

@@ -44,6 +44,8 @@ class FrameRing : public memory::BufferOwner {
   /// Return the next frame. It stays the next one until `advance`.
   virtual Frame peek() noexcept = 0;
   virtual void advance() noexcept = 0;
+  /// Compute the checksum of the frame of `peek`, which has `checksum_open`. Once.
+  virtual void complete_checksum() noexcept {}
   /// Whether the frame of `peek` should be kept in the ring instead of copied.
   [[nodiscard]] virtual bool worth_keeping() const noexcept = 0;
   /// Whether about half of its memory is free.
@@ -57,6 +59,8 @@ class FrameRing : public memory::BufferOwner {
   virtual std::uint32_t take_drops() noexcept = 0;
   /// Whether, at that call, more had been dropped that no one has counted.
   [[nodiscard]] virtual bool drops_uncounted() const noexcept { return false; }
+  /// Whether frames came without the time of the network card that was requested.
+  [[nodiscard]] virtual bool lacks_card_times() const noexcept { return false; }
   /// Divide the memory anew. Call every 10 ms, or later. Returns a new descriptor of `fds`; -1:
   /// they are the same.
   virtual int balance() noexcept { return -1; }

@@ -212,6 +212,7 @@ std::unique_ptr<IoEngine> make_packet(const NetworkConfig& config) {
 
 constexpr Privilege PACKET_PRIVILEGES[] = {
     {"CAP_NET_RAW", "packet sockets"},
+    {"CAP_NET_ADMIN", "hardware_timestamps", true, packet::switches_timestamps_on},
     {"CAP_NET_ADMIN", "receive_path: af_xdp", true, wants_xdp},
     {"CAP_BPF", "receive_path: af_xdp", true, wants_xdp}};
 
@@ -243,6 +244,7 @@ KernelMemory packet_memory(const NetworkConfig& config, const InterfaceConfig& i
 
 const RegisteredEngine registered{{{.name = "packet",
                                     .addresses = AddressForm::INTERFACE_NAME,
+                                    .hardware_timestamps = true,
                                     .rss = true,
                                     .transforms = true,
                                     .dynamic_flows = true,

@@ -58,10 +58,14 @@ std::vector<std::shared_ptr<FrameRing>> open_rings(const Port& port,
                                                    const NetworkInterface& interface,
                                                    const std::vector<Reader>& readers,
                                                    std::uint32_t patience_ms) {
+  std::shared_ptr<const CardTimestamps> timestamps;
+  if (port.config.rx_.hardware_timestamps_)
+    timestamps = std::make_shared<const CardTimestamps>(port.config, interface);
   std::vector<std::shared_ptr<ReceiveRing>> rings;
   std::vector<int> sockets;
   for (const Reader& reader : readers) {
-    rings.push_back(std::make_shared<ReceiveRing>(interface, reader.ring_bytes, patience_ms));
+    rings.push_back(
+        std::make_shared<ReceiveRing>(interface, reader.ring_bytes, patience_ms, timestamps));
     sockets.push_back(rings.back()->fd());
   }
   if (rings.size() > 1) {
@@ -116,6 +120,8 @@ std::vector<std::shared_ptr<FrameRing>> open_receive_path(const Port& port,
   if (rx.receive_path_ == ReceivePath::AUTO) {
     if (!rx.filter_.empty()) {
       reason = ", because AF_XDP does not support rx.filter";
+    } else if (rx.hardware_timestamps_) {
+      reason = ", because AF_XDP has no times of the network card";
     } else if (!rx.flow_isolation_) {
       reason = ", because without flow_isolation AF_XDP would take all frames from the kernel";
     } else if (rx.dynamic_flow_capacity_ > 0) {

@@ -5,14 +5,15 @@
 #include <netinet/in.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/utsname.h>
 
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <cstring>
+#include <cstdio>
+#include <utility>
 
 #include "engines/packet/packet_filter.h"
-#include "net/headers.h"
 
 namespace daqiri::packet {
 
@@ -22,10 +23,9 @@ namespace {
 constexpr std::uint32_t LOOK_AHEAD = 4;
 /// A block with at least one in this many bytes used counts as filled.
 constexpr std::uint32_t FILLED_PART = 4;
-/// Space before a frame for the VLAN tag that the kernel has removed.
-constexpr std::uint32_t TAG_BYTES = 4;
-/// Destination and source addresses.
-constexpr std::uint32_t ADDRESS_BYTES = 12;
+/// Space before a frame for its VLAN tag; with PACKET_VNET_HDR, frames are aligned as without both.
+constexpr std::uint32_t RESERVE_BYTES = 16 - sizeof(Offload);
+static_assert(RESERVE_BYTES >= TAG_BYTES);
 /// Frames have variable sizes; the kernel requires a frame size that divides the block.
 constexpr unsigned FRAME_BYTES = 2048;
 
@@ -38,6 +38,16 @@ std::uint32_t block_bytes(std::uint64_t ring_bytes) noexcept {
   return static_cast<std::uint32_t>(
       std::clamp<std::uint64_t>(std::bit_floor(ring_bytes / ENOUGH_BLOCKS),
                                 ReceiveRing::LEAST_BLOCK_BYTES, ReceiveRing::MOST_BLOCK_BYTES));
+}
+
+/// Whether PACKET_VNET_HDR describes UDP datagrams that were sent together. Before Linux 6.2, the
+/// kernel would drop these (virtio_net_hdr_from_skb).
+bool kernel_tells_offload() noexcept {
+  utsname system{};
+  int major = 0;
+  int minor = 0;
+  return uname(&system) == 0 && std::sscanf(system.release, "%d.%d", &major, &minor) == 2 &&
+         (major > 6 || (major == 6 && minor >= 2));
 }
 
 /// Returns errno, 0: done.
@@ -55,10 +65,12 @@ std::atomic_ref<std::uint32_t> status_of(tpacket_hdr_v1& header) noexcept {
 }  // namespace
 
 ReceiveRing::ReceiveRing(const NetworkInterface& interface, std::uint64_t bytes,
-                         std::uint32_t patience_ms)
+                         std::uint32_t patience_ms,
+                         std::shared_ptr<const CardTimestamps> timestamps)
     : FrameRing("packets of " + interface.name, block_bytes(bytes), memory::Place::HOST),
       interface_(interface),
       socket_(open_packet_socket(interface)),
+      timestamps_(std::move(timestamps)),
       blocks_(static_cast<std::uint32_t>(
           std::clamp<std::uint64_t>((bytes + buf_size() - 1) / buf_size(), FEWEST_BLOCKS, 65536))),
       uses_(std::make_unique<std::atomic<std::uint32_t>[]>(blocks_)) {
@@ -67,7 +79,11 @@ ReceiveRing::ReceiveRing(const NetworkInterface& interface, std::uint64_t bytes,
       throw packet_error(interface, what, errno);
   };
   set(PACKET_VERSION, int{TPACKET_V3}, "use TPACKET_V3");
-  set(PACKET_RESERVE, TAG_BYTES, "reserve room for VLAN tags");
+  set(PACKET_RESERVE, RESERVE_BYTES, "reserve room for VLAN tags");
+  with_offload_ = kernel_tells_offload();
+  if (with_offload_) set(PACKET_VNET_HDR, int{1}, "query what senders left to their card");
+  if (timestamps_ != nullptr)
+    set(PACKET_TIMESTAMP, int{SOF_TIMESTAMPING_RAW_HARDWARE}, "use times of the card");
   set(PACKET_IGNORE_OUTGOING, int{1}, "leave out frames that this host sends");
   if (const int error = let_nothing_through(fd()); error != 0)
     throw packet_error(interface, "set a filter", error);
@@ -140,7 +156,7 @@ bool ReceiveRing::open_block() noexcept {
 }
 
 bool ReceiveRing::find_frame() noexcept {
-  for (;; advance()) {
+  for (;; step()) {
     while (!reading_ || left_ == 0) {
       if (reading_) {
         reading_ = false;
@@ -157,32 +173,33 @@ bool ReceiveRing::find_frame() noexcept {
 }
 
 Frame ReceiveRing::peek() noexcept {
-  if (!find_frame()) return {};
-  auto* head = reinterpret_cast<tpacket3_hdr*>(frame_);
-  Frame frame;
-  frame.data = reinterpret_cast<std::uint8_t*>(frame_ + head->tp_mac);
-  frame.length = head->tp_snaplen;
-  frame.wire_length = head->tp_len;
-  frame.time = std::uint64_t{head->tp_sec} * 1'000'000'000U + head->tp_nsec;
-  if ((head->tp_status & TP_STATUS_VLAN_VALID) != 0 && frame.length >= ADDRESS_BYTES) {
-    const bool tells = (head->tp_status & TP_STATUS_VLAN_TPID_VALID) != 0;
-    const std::uint16_t tpid = tells ? head->hv1.tp_vlan_tpid : std::uint16_t{ETH_P_8021Q};
-    std::memmove(frame.data - TAG_BYTES, frame.data, ADDRESS_BYTES);
-    frame.data -= TAG_BYTES;
-    store_be16(frame.data + ADDRESS_BYTES, tpid);
-    store_be16(frame.data + ADDRESS_BYTES + 2, static_cast<std::uint16_t>(head->hv1.tp_vlan_tci));
-    frame.length += TAG_BYTES;
-    frame.wire_length += TAG_BYTES;
-    // Restores the frame as it was on the wire, so that a second `peek` returns the same.
-    head->tp_status &= ~std::uint32_t{TP_STATUS_VLAN_VALID};
-    head->tp_mac = static_cast<std::uint16_t>(head->tp_mac - TAG_BYTES);
-    head->tp_snaplen = frame.length;
-    head->tp_len = frame.wire_length;
+  if (present_.data != nullptr || !find_frame()) return present_;
+  whole_ = read_frame(frame_, with_offload_);
+  if (timestamps_ != nullptr) {
+    // The kernel has given others its own time.
+    if (whole_.card_time) {
+      whole_.frame.time = timestamps_->realtime(whole_.frame.time);
+    } else {
+      lacks_card_times_ = true;
+    }
   }
-  return frame;
+  present_ = parts_.begin(whole_) ? parts_.frame() : whole_.frame;
+  return present_;
 }
 
 void ReceiveRing::advance() noexcept {
+  if (parts_.active()) {
+    parts_.next();
+    if (parts_.active()) {
+      present_ = parts_.frame();
+      return;
+    }
+  }
+  present_ = {};
+  step();
+}
+
+void ReceiveRing::step() noexcept {
   const auto* head = reinterpret_cast<tpacket3_hdr*>(frame_);
   const std::uint32_t step = head->tp_next_offset;
   // Most frames of a stream have the same length.
@@ -191,6 +208,15 @@ void ReceiveRing::advance() noexcept {
   __builtin_prefetch(later + head->tp_mac);
   frame_ += step;
   --left_;
+}
+
+void ReceiveRing::complete_checksum() noexcept {
+  present_.checksum_open = false;
+  if (parts_.active()) {
+    parts_.complete_checksum();
+  } else {
+    packet::complete_checksum(whole_);
+  }
 }
 
 std::uint32_t ReceiveRing::keep(std::uint32_t times) noexcept {
@@ -230,6 +256,7 @@ void ReceiveRing::stop() noexcept {
   rebind_packet_socket(socket_, interface_, RESERVED);
   end_promiscuous(socket_, interface_);
   socket_.close();
+  timestamps_.reset();
   // Frames that are kept need the mapping, and with it the socket.
   if (used_.load(std::memory_order_acquire) == 0) unmap();
 }

@@ -9,8 +9,10 @@
 #include <cstdint>
 #include <memory>
 
+#include "engines/packet/card_timestamps.h"
 #include "engines/packet/frame_ring.h"
 #include "engines/packet/interface.h"
+#include "engines/packet/ring_frame.h"
 #include "system/file.h"
 
 namespace daqiri::packet {
@@ -29,8 +31,10 @@ class ReceiveRing final : public FrameRing {
   static constexpr std::uint64_t FEWEST_BYTES = std::uint64_t{FEWEST_BLOCKS} * LEAST_BLOCK_BYTES;
 
   /// Opens a ring of about `bytes`, which `begin` lets frames into. The kernel releases a block
-  /// when it is full, or after `patience_ms`. Throws Error.
-  ReceiveRing(const NetworkInterface& interface, std::uint64_t bytes, std::uint32_t patience_ms);
+  /// when it is full, or after `patience_ms`. `timestamps`: times are those of the card; null: of
+  /// the kernel. Throws Error.
+  ReceiveRing(const NetworkInterface& interface, std::uint64_t bytes, std::uint32_t patience_ms,
+              std::shared_ptr<const CardTimestamps> timestamps);
   ~ReceiveRing() override;
 
   /// Receive frames of the interface: those that match `filter`, unless it is empty. Throws Error.
@@ -47,6 +51,7 @@ class ReceiveRing final : public FrameRing {
 
   Frame peek() noexcept override;
   void advance() noexcept override;
+  void complete_checksum() noexcept override;
   /// If its block is not nearly empty, and at least half of the ring's blocks belong to the kernel.
   /// Otherwise a few frames would occupy many blocks.
   [[nodiscard]] bool worth_keeping() const noexcept override { return filled_ && has_room_; }
@@ -58,6 +63,7 @@ class ReceiveRing final : public FrameRing {
   }
   std::uint32_t take_drops() noexcept override;
   int take_error() noexcept override;
+  [[nodiscard]] bool lacks_card_times() const noexcept override { return lacks_card_times_; }
   /// The last frames can be read after the kernel has released their block.
   void stop_arrivals() noexcept override;
 
@@ -74,12 +80,17 @@ class ReceiveRing final : public FrameRing {
   bool open_block() noexcept;
   /// Go on to the next frame that arrived from elsewhere. Returns false if there is none.
   bool find_frame() noexcept;
+  /// Pass by the frame at `frame_`.
+  void step() noexcept;
   void unmap() noexcept;
 
   NetworkInterface interface_;
   /// A child made by fork(2) has no access to the ring.
   pid_t process_{getpid()};
   File socket_;
+  std::shared_ptr<const CardTimestamps> timestamps_;
+  /// Whether the kernel tells what the senders of frames left to their card.
+  bool with_offload_{false};
   std::uint32_t blocks_;
   std::byte* ring_{nullptr};
   /// Uses of each block: the poller while it reads the block, frames kept there, and one more while
@@ -92,7 +103,12 @@ class ReceiveRing final : public FrameRing {
   std::uint32_t block_{0};
   std::uint32_t left_{0};
   std::byte* frame_{nullptr};
+  /// The frame of `peek`; without data: the next one was not read yet. If it is cut, of its parts.
+  Frame present_;
+  RingFrame whole_;
+  CutFrame parts_;
   bool reading_{false};
+  bool lacks_card_times_{false};
   /// State of the block, and of the ring when the block was opened.
   bool filled_{false};
   bool has_room_{false};

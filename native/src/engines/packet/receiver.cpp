@@ -168,6 +168,10 @@ bool Receiver::take(const Frame& frame, const steering::Program& program) noexce
     lose(target, verdict, frame, DropReason::TRUNCATED);
   } else if (verdict.malformed) {
     lose(target, verdict, frame, DropReason::MALFORMED);
+  } else if (frame.checksum_open) {
+    // Only now, for frames that are needed.
+    ring_->complete_checksum();
+    return take(ring_->peek(), program);
   } else if (target.hand_over != nullptr) {
     tally_.count(verdict.position, 1, length);
     target.hand_over->put(frame, verdict);
@@ -257,6 +261,7 @@ void Receiver::ask_kernel() noexcept {
   if (const std::uint32_t dropped = ring_->take_drops(); dropped > 0)
     drop(accountable(), DropReason::KERNEL, dropped, 0);
   if (ring_->drops_uncounted()) warn_of_uncounted_drops();
+  if (ring_->lacks_card_times()) warn_of_kernel_times();
   if (const int fd = ring_->balance(); fd >= 0) arrivals_.watch(fd, EPOLLIN | EPOLLET);
   const int error = ring_->take_error();
   if (error == 0) return;
@@ -291,6 +296,21 @@ void Receiver::warn_of_uncounted_drops() noexcept {
         {.interface = interface_, .queue = {}});
   } catch (const std::bad_alloc&) {
     warned_ = false;
+  }
+}
+
+void Receiver::warn_of_kernel_times() noexcept {
+  if (std::exchange(warned_of_times_, true)) return;
+  try {
+    log(LogLevel::WARN,
+        "interface '" + interface_ + "': '" + address_ +
+            "' delivers frames without the time of the network card (hardware_timestamps), which "
+            "get that of the kernel; `ethtool --show-time-stamping " +
+            address_ + "` and `hwstamp_ctl -i " + address_ +
+            "` show whether another program has changed its setting",
+        {.interface = interface_, .queue = {}});
+  } catch (const std::bad_alloc&) {
+    warned_of_times_ = false;
   }
 }
 

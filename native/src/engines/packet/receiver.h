@@ -121,8 +121,9 @@ class Receiver {
   void note_all_read(std::uint64_t now_ns) noexcept;
   /// Query the kernel's drop counters and the state of the interface.
   void ask_kernel() noexcept;
-  /// Once.
+  // Once.
   void warn_of_uncounted_drops() noexcept;
+  void warn_of_kernel_times() noexcept;
 
   std::string interface_;
   std::string address_;
@@ -143,6 +144,7 @@ class Receiver {
   bool all_read_{false};
   bool finishing_{false};
   bool warned_{false};
+  bool warned_of_times_{false};
 };
 
 }  // namespace daqiri::packet

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "engines/packet/card_timestamps.h"
 #include "engines/packet/interface.h"
 #include "engines/packet/packet_filter.h"
 
@@ -26,6 +27,14 @@ void find_poll_modes(const InterfaceConfig& interface, std::vector<Error>& found
                          "' and '" + other->common_.name_ +
                          "' have different poll_modes, and engine 'packet' reads all queues of an "
                          "interface together; give them the same poll_mode");
+}
+
+void find_timestamps(const InterfaceConfig& interface, std::vector<Error>& found) {
+  if (!wants_xdp(interface) || !interface.rx_.hardware_timestamps_) return;
+  found.emplace_back(Status::NOT_SUPPORTED,
+                     "interface '" + interface.name_ +
+                         "': rx.receive_path: af_xdp does not support hardware_timestamps: true; "
+                         "use af_packet, or set it to false, for timestamps in software");
 }
 
 void find_filter(const InterfaceConfig& interface, std::vector<Error>& found) {
@@ -63,12 +72,18 @@ bool wants_xdp(const InterfaceConfig& interface) noexcept {
   return interface.rx_.receive_path_ == ReceivePath::XDP && !interface.rx_.queues_.empty();
 }
 
+bool switches_timestamps_on(const InterfaceConfig& interface) noexcept {
+  return !interface.rx_.queues_.empty() && interface.rx_.hardware_timestamps_ &&
+         !card_stamps({.name = interface.address_});
+}
+
 void find_rejected(const NetworkConfig& config, std::vector<Error>& found) {
   for (auto interface = config.ifs_.begin(); interface != config.ifs_.end(); ++interface) {
     // Without queues nothing is received or filtered.
     if (interface->rx_.queues_.empty()) continue;
     find_poll_modes(*interface, found);
     find_filter(*interface, found);
+    find_timestamps(*interface, found);
     for (auto earlier = config.ifs_.begin(); earlier != interface; ++earlier)
       find_conflict(*earlier, *interface, found);
   }
@@ -95,6 +110,8 @@ void find_rejected_here(const NetworkConfig& config, std::vector<Error>& found) 
     };
     if (interface.rx_.receive_path_ == ReceivePath::PACKET)
       try_to([&] { refuse_merging(interface, *network); });
+    if (interface.rx_.hardware_timestamps_ && !wants_xdp(interface))
+      try_to([&] { CardTimestamps::require(interface, *network); });
     if (socket.is_open() && !interface.rx_.filter_.empty())
       try_to([&] { attach_filter(socket, *network, interface.rx_.filter_); });
   }
