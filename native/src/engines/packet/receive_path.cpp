@@ -9,6 +9,7 @@
 #include "engines/packet/receive_ring.h"
 #include "engines/packet/xdp_filter.h"
 #include "engines/packet/xdp_ring.h"
+#include "steering/distribution.h"
 #include "system/log.h"
 #include "system/thread.h"
 
@@ -71,7 +72,8 @@ std::vector<std::shared_ptr<FrameRing>> open_rings(const Port& port,
           std::ranges::find_if(readers, [&](const Reader& each) { return each.polls(*queue); });
       by_queue[queue->id()] = static_cast<std::uint32_t>(reader - readers.begin());
     }
-    join_fanout(interface, sockets, distribution(port.config.rx_, by_queue));
+    join_fanout(interface, sockets,
+                steering::distribution(port.config.rx_, by_queue, steering::Packets::FRAMES));
   }
   for (const auto& ring : rings) ring->begin(port.config.rx_.filter_);
   return {rings.begin(), rings.end()};
