@@ -54,10 +54,10 @@ std::vector<std::shared_ptr<FrameRing>> open_xdp(const Port& port,
     kernel_bytes += rings.back()->kernel_bytes();
     frame_bytes += rings.back()->frame_bytes();
   }
-  const std::string memory =
-      "the card has " + std::to_string(queues) + (queues == 1 ? " queue" : " queues") +
-      ", for which the kernel needs " + std::to_string(kernel_bytes >> 20U) +
-      " MiB, and frames have " + std::to_string(frame_bytes >> 20U) + " MiB";
+  const std::string memory = "the card has " + std::to_string(queues) +
+                             (queues == 1 ? " queue" : " queues") +
+                             ", for which the kernel needs " + std::to_string(kernel_bytes >> 20U) +
+                             " MiB, and frames have " + std::to_string(frame_bytes >> 20U) + " MiB";
   tell(port, LogLevel::INFO,
        "frames of '" + interface.name + "' are received by " + rings.front()->path() +
            in_threads(rings.size()) + "; " + memory);
@@ -69,11 +69,9 @@ std::vector<std::shared_ptr<FrameRing>> open_xdp(const Port& port,
   }
   if (rings.size() < readers.size()) {
     tell(port, LogLevel::WARN,
-         "'" + interface.name + "' has " + std::to_string(queues) +
-             (queues == 1 ? " queue" : " queues") + ", and the receive queues have " +
-             std::to_string(readers.size()) +
-             " cores, of which only as many read frames; the others receive theirs from these "
-             "(`ethtool -L " +
+         "the receive queues have " + std::to_string(readers.size()) + " cores, of which only " +
+             std::to_string(rings.size()) + " read frames, because '" + interface.name +
+             "' has not more queues; the others receive theirs from these (`ethtool -L " +
              interface.name + " combined " + std::to_string(readers.size()) + "`)");
   }
   if (!attachment->why_generic().empty()) {
