@@ -1,7 +1,8 @@
-"""receive_queues DEVICE SIZE REGION_BYTES PORT QUEUES FIRST_CORE: a Python program that receives.
+"""receive_queues PATH DEVICE SIZE REGION_BYTES PORT QUEUES FIRST_CORE: a Python receiver.
 
 A queue for each UDP port from PORT on, on a core each from FIRST_CORE on. It counts packets and
-releases them.
+releases them. With PATH ``udp``, DEVICE is the port of a UDP server on 127.0.0.1, and the others
+are the ports of its peers; otherwise PATH is a ``receive_path``.
 """
 
 import os
@@ -20,14 +21,42 @@ BATCH = 1024
 
 
 def configuration(
-    device: str, size: int, region_bytes: int, port: int, queues: int, core: int
+    path: str, device: str, size: int, region_bytes: int, port: int, queues: int, core: int
 ) -> dict:
     """Return an interface with that many queues, each with a flow."""
+    udp = path == "udp"
+    interface = {"name": "receiver", "address": "127.0.0.1" if udp else device}
+    if udp:
+        interface["socket_config"] = {"mode": "server", "local_addr": f"udp://127.0.0.1:{device}"}
+    rx = {
+        "queues": [
+            {
+                "name": f"rx{i}",
+                "id": i,
+                "cpu_core": core + i,
+                "batch_size": BATCH,
+                "timeout_us": 10_000,
+                "memory_regions": [f"packets{i}"],
+            }
+            for i in range(queues)
+        ],
+        "flows": [
+            {
+                "name": f"stream{i}",
+                "id": i + 1,
+                "match": {"udp_src" if udp else "udp_dst": port + i},
+                "action": {"type": "queue", "id": i},
+            }
+            for i in range(queues)
+        ],
+    }
+    if not udp:
+        rx |= {"receive_path": path, "flow_isolation": True}
     return {
         "version": 1,
         "master_core": 0,
-        "stream_type": "raw",
-        "engine": "packet",
+        "stream_type": "socket" if udp else "raw",
+        **({} if udp else {"engine": "packet"}),
         "log_level": "error",
         "memory_regions": [
             {
@@ -38,36 +67,7 @@ def configuration(
             }
             for i in range(queues)
         ],
-        "interfaces": [
-            {
-                "name": "receiver",
-                "address": device,
-                "rx": {
-                    "receive_path": "af_packet",
-                    "flow_isolation": True,
-                    "queues": [
-                        {
-                            "name": f"rx{i}",
-                            "id": i,
-                            "cpu_core": core + i,
-                            "batch_size": BATCH,
-                            "timeout_us": 10_000,
-                            "memory_regions": [f"packets{i}"],
-                        }
-                        for i in range(queues)
-                    ],
-                    "flows": [
-                        {
-                            "name": f"stream{i}",
-                            "id": i + 1,
-                            "match": {"udp_dst": port + i},
-                            "action": {"type": "queue", "id": i},
-                        }
-                        for i in range(queues)
-                    ],
-                },
-            }
-        ],
+        "interfaces": [interface | {"rx": rx}],
     }
 
 
@@ -92,9 +92,9 @@ class Consumer:
 
 def main() -> None:
     """Receive until the input ends."""
-    device = sys.argv[1]
-    size, region_bytes, port, queues, core = map(int, sys.argv[2:])
-    engine = Engine.open(configuration(device, size, region_bytes, port, queues, core))
+    path, device = sys.argv[1:3]
+    size, region_bytes, port, queues, core = map(int, sys.argv[3:])
+    engine = Engine.open(configuration(path, device, size, region_bytes, port, queues, core))
     consumers = [Consumer(queue, core + i) for i, queue in enumerate(engine.ports[0].rx)]
 
     def counters() -> dict[str, int]:
