@@ -1,4 +1,4 @@
-"""Engine packet with several cores: frames of as many streams as cores, on one interface.
+"""Reception with several cores: as many streams as cores, on one interface or one UDP port.
 
 Each stream has a program that sends on a core of its own, past the queueing discipline, into one
 end of a pair of virtual Ethernet devices, and a queue on a core of its own at the other end. What a
@@ -7,6 +7,10 @@ of its core. The limit is as many bare loops over rings of AF_PACKET, among whic
 distributes frames by their port; they look at no frame. The engine finds each frame's flow and
 copies it to a buffer, and a Python program takes the bursts. A rate counts when every frame of a
 trial has arrived. `linear` is the engine's rate with one queue times the number of queues.
+
+With AF_XDP, the devices have a queue for each core that sends. UDP is sent over 127.0.0.1 to one
+port, in UDP_SEGMENT batches; the limit is as many bare loops over recvmmsg with UDP_GRO, among
+whose sockets the kernel distributes packets by their source port.
 """
 
 from __future__ import annotations
@@ -29,6 +33,10 @@ from runner import Comparison, Contender, Measurement, Want, arguments
 SIZES = (64, 1000, 8000)
 QUEUES = (1, 2, 4, 7)
 REGION = 512 << 20
+PATHS = ("interface", "udp")
+UDP_PORT = 4900
+#: Of a socket.
+BUFFER = 64 << 20
 TRIALS = 9
 
 
@@ -42,7 +50,9 @@ def network() -> Iterator[None]:
         if switch.exists():
             switch.write_text("1")
     with IPRoute() as ip:
-        ip.link("add", ifname=DEVICE, kind="veth", peer={"ifname": SENDER})
+        # A frame that is sent past the queueing discipline goes to the queue of the sender's core.
+        queues = {each: os.cpu_count() for each in ("num_tx_queues", "num_rx_queues")}
+        ip.link("add", ifname=DEVICE, kind="veth", **queues, peer={"ifname": SENDER, **queues})
         for device in (DEVICE, SENDER):
             ip.link("set", index=ip.link_lookup(ifname=device)[0], mtu=MTU, state="up")
         try:
@@ -54,12 +64,10 @@ def network() -> Iterator[None]:
 class Senders:
     """A sender for each stream, which send at once."""
 
-    def __init__(self, stack: ExitStack, size: int, cores: list[int]) -> None:
+    def __init__(self, stack: ExitStack, commands: list[list[str]], cores: list[int]) -> None:
         self._senders = [
-            stack.enter_context(
-                Program([built("peers_frame_send"), SENDER, f"{size}", f"{PORT + i}"], core)
-            )
-            for i, core in enumerate(cores)
+            stack.enter_context(Program(command, core))
+            for command, core in zip(commands, cores, strict=True)
         ]
         self._threads = stack.enter_context(ThreadPoolExecutor(len(cores)))
 
@@ -84,58 +92,91 @@ def trial(senders: Senders, receiver: Program, seconds: float, rate: float) -> T
     )
 
 
+def senders_of(path: str, size: int, count: int) -> list[list[str]]:
+    """Commands of the senders of each stream."""
+    if path == "udp":
+        command = [built("peers_udp_send"), "127.0.0.1", f"{UDP_PORT}", f"{size}"]
+    else:
+        command = [built("peers_frame_send"), SENDER, f"{size}"]
+    return [[*command, f"{PORT + i}"] for i in range(count)]
+
+
 def receive(
-    command: list[str], size: int, seconds: float, senders: list[int], receivers: list[int]
+    path: str,
+    command: list[str],
+    size: int,
+    seconds: float,
+    senders: list[int],
+    receivers: list[int],
 ) -> Measurement:
-    """Mframes/s without loss."""
+    """Million packets a second without loss."""
     with ExitStack() as stack:
         cores = ",".join(map(str, receivers))
         receiver = stack.enter_context(Program(command, cores))
-        sending = Senders(stack, size, senders)
+        sending = Senders(stack, senders_of(path, size, len(senders)), senders)
         trial(sending, receiver, 0.05, 1000 * len(senders))
         return bisect(partial(trial, sending, receiver, seconds), size, TRIALS)
 
 
-def compare(comparison: Comparison, size: int, queues: int, one: float | None) -> float:
+def contenders(path: str, size: int, queues: int, core: int) -> dict[str, list[str]]:
+    """Commands of the receivers; the last one is the limit."""
+    streams = [f"{PORT}", f"{queues}", f"{core}"]
+    ours = script("ours/receive_queues.py")
+    if path == "udp":
+        peer = built("peers_reuseport_receive")
+        return {
+            "ours": [*ours, "udp", f"{UDP_PORT}", f"{size}", f"{REGION}", *streams],
+            "limit: recvmmsg loops": [peer, f"{size}", f"{BUFFER}", f"{UDP_PORT}", *streams],
+        }
+    numbers = [DEVICE, f"{size}", f"{REGION}", *streams]
+    return {
+        "ours": [*ours, "af_packet", *numbers],
+        "ours, AF_XDP": [*ours, "af_xdp", *numbers],
+        "limit: AF_PACKET loops": [built("peers_fanout_receive"), *numbers],
+    }
+
+
+def compare(comparison: Comparison, path: str, size: int, queues: int, one: float | None) -> float:
     """One size and number of queues; returns the engine's rate."""
     available = sorted(os.sched_getaffinity(0))
     half = len(available) // 2
     senders, receivers = available[:queues], available[half : half + queues]
-    numbers = [DEVICE, f"{size}", f"{REGION}", f"{PORT}", f"{queues}", f"{receivers[0]}"]
-    commands = {
-        "ours": [*script("ours/receive_queues.py"), *numbers],
-        "limit: AF_PACKET loops": [built("peers_fanout_receive"), *numbers],
-    }
-    contenders: dict[str, Contender] = {
-        name: partial(receive, command, size, comparison.args.seconds, senders, receivers)
+    commands = contenders(path, size, queues, receivers[0])
+    measured: dict[str, Contender] = {
+        name: partial(receive, path, command, size, comparison.args.seconds, senders, receivers)
         for name, command in commands.items()
     }
-    wants = [Want("ours", ("limit: AF_PACKET loops",))]
+    wants = [Want("ours", (list(commands)[-1],))]
     if one is not None:
-        contenders["linear"] = lambda: Measurement(one * queues)
+        measured["linear"] = lambda: Measurement(one * queues)
         wants.append(Want("ours", ("linear",), at_least=0.8 if queues <= 4 else None))
-    name = f"{size} B, {queues} " + ("queue" if queues == 1 else "queues")
-    case = comparison.case(name, "Mframes/s", contenders, wants=tuple(wants), digits=3)
+    name = f"{path.upper()}, " if path == "udp" else ""
+    name += f"{size} B, {queues} " + ("queue" if queues == 1 else "queues")
+    case = comparison.case(name, "Mpackets/s", measured, wants=tuple(wants), digits=3)
     return statistics.median(found.value for found in case.values["ours"])
 
 
 def main() -> None:
     """Measure all sizes with each number of queues for which there are cores."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="bytes of a frame")
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="bytes of a packet")
+    parser.add_argument(
+        "--paths", nargs="+", default=PATHS, choices=PATHS, help="interface: frames; udp: one port"
+    )
     args = arguments(__doc__, seconds=0.3, rounds=3, parser=parser)
     if os.geteuid() != 0:
         print("receive_scaling: left out; virtual Ethernet devices need root")
         return
     in_own_network("The benchmark of several cores makes virtual Ethernet devices, and")
-    comparison = Comparison("receive_scaling", "Engine packet, several cores", __doc__, args)
+    comparison = Comparison("receive_scaling", "Several cores", __doc__, args)
     most = len(os.sched_getaffinity(0)) // 2
     with network():
-        for size in args.sizes:
-            one: float | None = None
-            for queues in (each for each in QUEUES if each <= most):
-                rate = compare(comparison, size, queues, one)
-                one = rate if one is None else one
+        for path in args.paths:
+            for size in args.sizes:
+                one: float | None = None
+                for queues in (each for each in QUEUES if each <= most):
+                    rate = compare(comparison, path, size, queues, one)
+                    one = rate if one is None else one
     comparison.finish()
 
 

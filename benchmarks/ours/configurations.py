@@ -20,12 +20,12 @@ def queue(name: str, batch: int, memory: str, number: int = 0, **keys: Any) -> C
     return {**common, "memory_regions": [memory], **keys}
 
 
-def flow(port: int, number: int = 0) -> Config:
+def flow(port: int, number: int = 0, field: str = "udp_dst") -> Config:
     """Return the flow of a UDP port to the queue of this number."""
     return {
         "name": f"stream{number}",
         "id": number + 1,
-        "match": {"udp_dst": port},
+        "match": {field: port},
         "action": {"type": "queue", "id": number},
     }
 

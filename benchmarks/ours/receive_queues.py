@@ -1,7 +1,8 @@
-"""receive_queues DEVICE SIZE REGION_BYTES PORT QUEUES FIRST_CORE: a Python program that receives.
+"""receive_queues PATH DEVICE SIZE REGION_BYTES PORT QUEUES FIRST_CORE: a Python receiver.
 
 A queue for each UDP port from PORT on, on a core each from FIRST_CORE on. It counts packets and
-releases them.
+releases them. With PATH ``udp``, DEVICE is the port of a UDP server on 127.0.0.1, and the others
+are the ports of its peers; otherwise PATH is a ``receive_path``.
 """
 
 import os
@@ -13,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from answers import answer_lines
-from configurations import Config, flow, queue, region, with_interface
+from configurations import Config, flow, queue, region, server, with_interface
 
 from daqiri_ophyd.engine import Engine, RxQueue
 
@@ -21,22 +22,26 @@ BATCH = 1024
 
 
 def configuration(
-    device: str, size: int, region_bytes: int, port: int, queues: int, core: int
+    path: str, device: str, size: int, region_bytes: int, port: int, queues: int, core: int
 ) -> Config:
     """Return an interface with that many queues, each with a flow."""
+    udp = path == "udp"
     count = max(region_bytes // queues // size, 4 * BATCH)
     numbers = range(queues)
+    field = "udp_src" if udp else "udp_dst"
     rx = {
-        "receive_path": "af_packet",
-        "flow_isolation": True,
         "queues": [
             queue(f"rx{i}", BATCH, f"packets{i}", i, cpu_core=core + i, timeout_us=10_000)
             for i in numbers
         ],
-        "flows": [flow(port + i, i) for i in numbers],
+        "flows": [flow(port + i, i, field) for i in numbers],
     }
-    interface = {"name": "receiver", "address": device, "rx": rx}
     regions = [region(f"packets{i}", count, size) for i in numbers]
+    if udp:
+        interface = {"name": "receiver", **server(int(device)), "rx": rx}
+        return with_interface(interface, regions)
+    rx |= {"receive_path": path, "flow_isolation": True}
+    interface = {"name": "receiver", "address": device, "rx": rx}
     return with_interface(interface, regions, engine="packet")
 
 
@@ -61,9 +66,9 @@ class Consumer:
 
 def main() -> None:
     """Receive until the input ends."""
-    device = sys.argv[1]
-    size, region_bytes, port, queues, core = map(int, sys.argv[2:])
-    engine = Engine.open(configuration(device, size, region_bytes, port, queues, core))
+    path, device = sys.argv[1:3]
+    size, region_bytes, port, queues, core = map(int, sys.argv[3:])
+    engine = Engine.open(configuration(path, device, size, region_bytes, port, queues, core))
     receivers = engine.ports[0].rx
     consumers = [Consumer(each, core + i) for i, each in enumerate(receivers)]
 

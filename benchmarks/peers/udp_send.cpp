@@ -2,8 +2,8 @@
 // packet (64-48, heaps of about 1 MiB), so that receivers that understand SPEAD and those that do
 // not get the same bytes.
 //
-// usage: peers_udp_send HOST PORT SIZE; then a line `PACKETS_PER_SECOND SECONDS` a trial, 0: as
-// fast as it can; answers with what was sent, and when (ns, CLOCK_MONOTONIC).
+// usage: peers_udp_send HOST PORT SIZE [SOURCE_PORT]; then a line `PACKETS_PER_SECOND SECONDS` a
+// trial, 0: as fast as it can; answers with what was sent, and when (ns, CLOCK_MONOTONIC).
 
 #include <netinet/udp.h>
 
@@ -63,9 +63,13 @@ class Heap {
 
 class Sender {
  public:
-  Sender(const char* host, std::uint16_t port, std::size_t size)
+  Sender(const char* host, std::uint16_t port, std::size_t size, std::uint16_t source_port)
       : size_(size), batch_(std::clamp<std::size_t>(MAX_UDP / size, 1, MAX_SEGMENTS)), heap_(size) {
     fd_ = bench::check(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), "socket");
+    if (source_port != 0) {
+      const sockaddr_in source = bench::address_of("0.0.0.0", source_port);
+      bench::check(bind(fd_, reinterpret_cast<const sockaddr*>(&source), sizeof source), "bind");
+    }
     bench::connect_to(fd_, host, port);
     bench::set_option(fd_, IPPROTO_UDP, UDP_SEGMENT, static_cast<int>(size), "UDP_SEGMENT");
   }
@@ -111,12 +115,12 @@ class Sender {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 4) {
-    std::fputs("usage: peers_udp_send HOST PORT SIZE\n", stderr);
+  if (argc != 4 && argc != 5) {
+    std::fputs("usage: peers_udp_send HOST PORT SIZE [SOURCE_PORT]\n", stderr);
     return 2;
   }
-  Sender sender(argv[1], bench::number<std::uint16_t>(argv[2]),
-                bench::number<std::size_t>(argv[3]));
+  Sender sender(argv[1], bench::number<std::uint16_t>(argv[2]), bench::number<std::size_t>(argv[3]),
+                argc == 5 ? bench::number<std::uint16_t>(argv[4]) : std::uint16_t{0});
   bench::print_line("{}");
   double rate = 0, seconds = 0;
   while (std::cin >> rate >> seconds) bench::print_line(sender.run(rate, seconds));

@@ -12,13 +12,21 @@ using namespace daqiri::test;
 namespace {
 
 /// A server with one socket for each of two cores.
-NetworkConfig two_cores(const std::string& host, std::uint16_t port) {
+NetworkConfig two_cores(const std::string& host, std::uint16_t port, bool flows) {
   NetworkConfig config = udp_server(host, port);
   auto& queues = config.ifs_[0].rx_.queues_;
   queues.push_back(queues[0]);
   queues[0].common_.cpu_core_ = "0";
   queues[1].common_.name_ = "rx1";
   queues[1].common_.id_ = 1;
+  if (flows) {
+    FlowConfig flow;
+    flow.name_ = "all";
+    flow.id_ = 1;
+    flow.match_.udp_src_ = {1, 65535};
+    flow.action_.id_ = 1;
+    config.ifs_[0].rx_.flows_.push_back(flow);
+  }
   return config;
 }
 
@@ -59,6 +67,7 @@ class Child {
 
 TEST_CASE("Queues on several cores do not share a port with anybody", "[udp][errors]") {
   const std::string host = GENERATE("127.0.0.1", "::1");
+  const bool flows = GENERATE(false, true);
   const std::uint16_t port = free_port(host);
   const auto refused = [&](const NetworkConfig& config) {
     const auto [status, text] = error_of([&] { Session::open(config); });
@@ -70,13 +79,13 @@ TEST_CASE("Queues on several cores do not share a port with anybody", "[udp][err
                          Catch::Contains("ss -lunp"));
   };
   {
-    const auto session = Session::open(two_cores(host, port));
-    refused(two_cores(host, port));
+    const auto session = Session::open(two_cores(host, port, flows));
+    refused(two_cores(host, port, flows));
     refused(udp_server(host, port));
     const Child child;
     session->close();
     // While the child is running.
-    const auto again = Session::open(two_cores(host, port));
+    const auto again = Session::open(two_cores(host, port, flows));
     const PlainSocket peer(host);
     REQUIRE(peer.send(host, port, numbered(1, 100)));
     CHECK(eventually([&] {
@@ -92,9 +101,9 @@ TEST_CASE("Queues on several cores do not share a port with anybody", "[udp][err
   REQUIRE(setsockopt(other, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on) == 0);
   const SocketAddress address = SocketAddress::parse(host, port);
   REQUIRE(bind(other, address.data(), address.length()) == 0);
-  refused(two_cores(host, port));
+  refused(two_cores(host, port, flows));
   ::close(other);
-  Session::open(two_cores(host, port));
+  Session::open(two_cores(host, port, flows));
 }
 
 TEST_CASE("A forked child keeps no socket of an engine", "[udp][tcp]") {

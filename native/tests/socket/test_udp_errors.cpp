@@ -88,8 +88,12 @@ TEST_CASE("Queues that cannot share a socket are refused", "[udp][errors]") {
   queues.push_back(queues[0]);
   queues[1].common_.name_ = "rx1";
   queues[1].common_.id_ = 1;
-  SECTION("another core, with flows to choose among them") {
-    queues[1].common_.cpu_core_ = "0";
+  SECTION("another region on the same core, with flows and other cores") {
+    queues.push_back(queues[0]);
+    queues[2].common_.name_ = "rx2";
+    queues[2].common_.id_ = 2;
+    queues[1].common_.cpu_core_ = queues[2].common_.cpu_core_ = "0";
+    queues[2].common_.mrs_ = {"tx_data"};
     FlowConfig flow;
     flow.name_ = "all";
     flow.id_ = 1;
@@ -98,8 +102,7 @@ TEST_CASE("Queues that cannot share a socket are refused", "[udp][errors]") {
     config.ifs_[0].rx_.flows_.push_back(flow);
     const auto [status, text] = error_of([&] { Session::open(config); });
     REQUIRE(status == Status::INVALID_PARAMETER);
-    CHECK_THAT(text, Contains("rx0") && Contains("rx1") && Contains("cpu_core"));
-    CHECK_THAT(text, Contains("use one core for the queues, or remove the flows"));
+    CHECK_THAT(text, Contains("'rx1' and 'rx2'") && Contains("memory_regions"));
   }
   SECTION("another core, for a client") {
     queues[1].common_.cpu_core_ = "0";

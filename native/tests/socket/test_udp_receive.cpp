@@ -188,6 +188,8 @@ TEST_CASE("Flows steer a socket's datagrams to queues", "[udp][steering]") {
   rx.queues_.push_back(rx.queues_[0]);
   rx.queues_[1].common_.name_ = "rx7";
   rx.queues_[1].common_.id_ = 7;
+  // One socket, or two.
+  rx.queues_[1].common_.cpu_core_ = GENERATE("any", "0");
   const auto add_flow = [&](FlowId id, std::uint16_t queue) -> FlowMatch& {
     FlowConfig flow;
     flow.name_ = "flow" + std::to_string(id);

@@ -85,6 +85,14 @@ TEST_CASE("Peers are spread over queues on different cores", "[udp][rx][peers]")
 TEST_CASE("A group is not spread over cores", "[udp][multicast][errors]") {
   auto config = two_cores("239.255.78.37", free_port("127.0.0.1"));
   config.ifs_[0].address_ = "lo";
+  if (GENERATE(false, true)) {
+    FlowConfig flow;
+    flow.name_ = "some";
+    flow.id_ = 1;
+    flow.match_.udp_src_ = 5000;
+    flow.action_.id_ = 1;
+    config.ifs_[0].rx_.flows_.push_back(flow);
+  }
   const auto [status, text] = error_of([&] { Session::open(config); });
   REQUIRE(status == Status::INVALID_PARAMETER);
   REQUIRE_THAT(text, Catch::Contains("would each receive all packets of the group") &&

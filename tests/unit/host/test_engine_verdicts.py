@@ -124,10 +124,29 @@ REJECTED = {
         InvalidParameterError,
         "'a' and 'b' read one socket and must have the same cpu_core; found '0' and '1'. A client",
     ),
-    "cores of flows": (
-        sockets(server(rx={**queues("a", "b", cpu_core=(0, 1)), "flows": [FLOW]})),
+    "a group on two cores, with flows": (
+        sockets(
+            server(
+                "udp://239.1.2.3:47801",
+                rx={**queues("a", "b", cpu_core=(0, 1)), "flows": [FLOW]},
+            )
+        ),
         InvalidParameterError,
-        "found '0' and '1'. Flows choose a queue after",
+        "2 rx queues on different cores would each receive all packets of the group 239.1.2.3",
+    ),
+    "regions of one core among several": (
+        sockets(
+            server(
+                rx={
+                    **queues(
+                        "a", "b", "c", cpu_core=(0, 1, 1), memory_regions=(["m"], ["m"], ["n"])
+                    ),
+                    "flows": [FLOW],
+                }
+            )
+        ),
+        InvalidParameterError,
+        "'b' and 'c' read one socket and must have the same memory_regions, in the same order",
     ),
     "regions": (
         sockets(server(rx=queues("a", "b", memory_regions=(["m"], ["n"])))),

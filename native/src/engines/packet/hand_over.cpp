@@ -35,13 +35,7 @@ void HandOver::put(const Frame& frame, const steering::Verdict& verdict) noexcep
 }
 
 void HandOver::lose(DropReason reason, std::uint64_t n, std::uint64_t bytes) noexcept {
-  const auto add = [](std::atomic<std::uint64_t>& count, std::uint64_t more) {
-    count.store(count.load(std::memory_order_relaxed) + more, std::memory_order_release);
-  };
-  Lost& lost = lost_[static_cast<std::size_t>(reason)];
-  add(lost.packets, n);
-  add(lost.bytes, bytes);
-  add(lost_total_, n);
+  losses_.lose(reason, n, bytes);
   anything_new_ = true;
 }
 
@@ -56,7 +50,7 @@ void HandOver::end() noexcept {
 
 std::uint32_t HandOver::receive() noexcept {
   gathering_.note_discards(queue_.pass_ns());
-  const std::uint32_t lost = take_losses();
+  const std::uint32_t lost = losses_.take(queue_);
   // Read before the number of frames put until then.
   const std::uint64_t all_read_ns = all_read_ns_.load(std::memory_order_acquire);
   const std::size_t put = handed_.ready();
@@ -103,20 +97,6 @@ void HandOver::take(const Handed& handed) noexcept {
   give_back(handed);
 }
 
-std::uint32_t HandOver::take_losses() noexcept {
-  const std::uint64_t total = lost_total_.load(std::memory_order_acquire);
-  if (total == lost_seen_) return 0;
-  for (std::size_t i = 0; i < lost_.size(); ++i) {
-    Lost& lost = lost_[i];
-    const std::uint64_t packets = lost.packets.load(std::memory_order_acquire);
-    const std::uint64_t bytes = lost.bytes.load(std::memory_order_acquire);
-    if (packets == lost.packets_seen && bytes == lost.bytes_seen) continue;
-    queue_.drop(static_cast<DropReason>(i), packets - std::exchange(lost.packets_seen, packets),
-                bytes - std::exchange(lost.bytes_seen, bytes));
-  }
-  return static_cast<std::uint32_t>(total - std::exchange(lost_seen_, total));
-}
-
 void HandOver::give_back(const Handed& handed) noexcept {
   const auto segments = static_cast<std::uint32_t>(queue_.num_segments());
   if (handed.place == Place::BUFFERS) {
@@ -134,12 +114,11 @@ void HandOver::give_returned() noexcept {
 
 bool HandOver::expects_more() const noexcept {
   // In this order, so that frames put before the end are seen.
-  return !ended_.load(std::memory_order_acquire) || handed_.ready() > 0 ||
-         lost_total_.load(std::memory_order_acquire) != lost_seen_;
+  return !ended_.load(std::memory_order_acquire) || handed_.ready() > 0 || losses_.any();
 }
 
 void HandOver::discard_rest() noexcept {
-  std::uint32_t found = take_losses();
+  std::uint32_t found = losses_.take(queue_);
   for (; handed_.ready() > 0; handed_.consume(1), ++found) {
     give_back(handed_.at(0));
     give_returned();

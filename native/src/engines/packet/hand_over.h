@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "engines/packet/gathering.h"
-#include "metrics/counters.h"
+#include "io/handed_losses.h"
 #include "steering/classifier.h"
 #include "system/ring.h"
 
@@ -64,17 +64,7 @@ class HandOver {
     /// Buffer numbers in the ring, or in the queue's regions.
     PacketBuffers buffers;
   };
-  /// Counted by the reader; the queue's poller adds the difference to what it has seen.
-  struct Lost {
-    std::atomic<std::uint64_t> packets{0};
-    std::atomic<std::uint64_t> bytes{0};
-    std::uint64_t packets_seen{0};
-    std::uint64_t bytes_seen{0};
-  };
-
   void take(const Handed& handed) noexcept;
-  /// Returns the number of lost packets.
-  std::uint32_t take_losses() noexcept;
   /// Free the memory of a frame.
   void give_back(const Handed& handed) noexcept;
   void give_returned() noexcept;
@@ -82,9 +72,7 @@ class HandOver {
   RxQueue& queue_;
   FrameRing& ring_;
   SpscRing<Handed> handed_{CAPACITY};
-  std::array<Lost, NUM_DROP_REASONS> lost_;
-  /// Sum over all reasons, written last.
-  std::atomic<std::uint64_t> lost_total_{0};
+  HandedLosses losses_;
   std::atomic<bool> ended_{false};
   /// CLOCK_MONOTONIC ns.
   std::atomic<std::uint64_t> all_read_ns_{0};
@@ -94,7 +82,6 @@ class HandOver {
 
   // --- Poller of the queue.
   alignas(64) Gathering gathering_;
-  std::uint64_t lost_seen_{0};
   /// Buffers of the ring to free.
   std::array<std::uint32_t, std::size_t{Gathering::MOST} * MAX_NUM_SEGS> returned_;
   std::uint32_t num_returned_{0};

@@ -9,6 +9,7 @@
 #include "engines/packet/receive_ring.h"
 #include "engines/packet/xdp_filter.h"
 #include "engines/packet/xdp_ring.h"
+#include "steering/distribution.h"
 #include "system/log.h"
 #include "system/thread.h"
 
@@ -16,41 +17,70 @@ namespace daqiri::packet {
 
 namespace {
 
+std::string in_threads(std::size_t count) {
+  return count == 1 ? "" : " in " + std::to_string(count) + " threads";
+}
+
 void tell(const Port& port, LogLevel level, const std::string& text) {
   log(level, "interface '" + port.config.name_ + "': " + text,
       {.interface = port.config.name_, .queue = {}});
 }
 
-std::shared_ptr<FrameRing> open_xdp(const Port& port, const NetworkInterface& interface,
-                                    std::uint64_t bytes, bool or_generic) {
-  const RxConfig& rx = port.config.rx_;
-  XdpRing::Options options;
-  options.filter = XdpFilter(rx);
-  options.bytes = bytes;
-  options.busy_poll = core_available(rx.queues_.front().common_.cpu_core_);
-  options.or_generic = or_generic;
-  auto ring = std::make_shared<XdpRing>(interface, options);
-  const std::uint64_t kernel_bytes = ring->kernel_bytes();
-  const std::string memory = "the card has " + std::to_string(ring->queues()) +
-                             (ring->queues() == 1 ? " queue" : " queues") +
+/// A ring for each reader, if the card has as many queues: the first reads the first queue of the
+/// card, the second the second, and so on in turn.
+std::vector<std::shared_ptr<FrameRing>> open_xdp(const Port& port,
+                                                 const NetworkInterface& interface,
+                                                 const std::vector<Reader>& readers,
+                                                 bool or_generic) {
+  const auto attachment =
+      std::make_shared<XdpAttachment>(interface, XdpFilter(port.config.rx_), or_generic);
+  const std::size_t count =
+      std::min<std::size_t>(readers.size(), std::max(attachment->queues_told(), 1U));
+  std::uint64_t bytes = 0;
+  for (const Reader& reader : readers) bytes += reader.ring_bytes;
+  std::vector<std::shared_ptr<XdpRing>> rings;
+  std::size_t queues = 0;
+  std::uint64_t kernel_bytes = 0;
+  std::uint64_t frame_bytes = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    XdpRing::Options options;
+    // Which queue of the card has the most frames is not known.
+    options.bytes = bytes / count;
+    options.first = static_cast<std::uint32_t>(i);
+    options.of = static_cast<std::uint32_t>(count);
+    options.busy_poll = core_available(readers[i].first->config().common_.cpu_core_);
+    rings.push_back(std::make_shared<XdpRing>(attachment, options));
+    queues += rings.back()->queues();
+    kernel_bytes += rings.back()->kernel_bytes();
+    frame_bytes += rings.back()->frame_bytes();
+  }
+  const std::string memory = "the card has " + std::to_string(queues) +
+                             (queues == 1 ? " queue" : " queues") +
                              ", for which the kernel needs " + std::to_string(kernel_bytes >> 20U) +
-                             " MiB, and frames have " + std::to_string(ring->frame_bytes() >> 20U) +
-                             " MiB";
+                             " MiB, and frames have " + std::to_string(frame_bytes >> 20U) + " MiB";
   tell(port, LogLevel::INFO,
-       "frames of '" + interface.name + "' are received by " + ring->path() + "; " + memory);
-  if (kernel_bytes > ring->frame_bytes()) {
+       "frames of '" + interface.name + "' are received by " + rings.front()->path() +
+           in_threads(rings.size()) + "; " + memory);
+  if (kernel_bytes > frame_bytes) {
     tell(port, LogLevel::WARN,
          "'" + interface.name + "' has more queues than AF_XDP needs here: " + memory +
              "; run `ethtool -L " + interface.name +
              " combined 1` (`rx 1` for some drivers) before the engine is opened");
   }
-  if (!ring->why_generic().empty()) {
+  if (rings.size() < readers.size()) {
+    tell(port, LogLevel::WARN,
+         "the receive queues have " + std::to_string(readers.size()) + " cores, of which only " +
+             std::to_string(rings.size()) + " read frames, because '" + interface.name +
+             "' has not more queues; the others receive theirs from these (`ethtool -L " +
+             interface.name + " combined " + std::to_string(readers.size()) + "`)");
+  }
+  if (!attachment->why_generic().empty()) {
     tell(port, LogLevel::WARN,
          "the kernel runs the XDP program because the driver does not, which is slower than "
          "rx.receive_path: af_packet: " +
-             ring->why_generic());
+             attachment->why_generic());
   }
-  return ring;
+  return {rings.begin(), rings.end()};
 }
 
 /// A socket with a ring for each reader.
@@ -75,7 +105,8 @@ std::vector<std::shared_ptr<FrameRing>> open_rings(const Port& port,
           std::ranges::find_if(readers, [&](const Reader& each) { return each.polls(*queue); });
       by_queue[queue->id()] = static_cast<std::uint32_t>(reader - readers.begin());
     }
-    join_fanout(interface, sockets, distribution(port.config.rx_, by_queue));
+    join_fanout(interface, sockets,
+                steering::distribution(port.config.rx_, by_queue, steering::Packets::FRAMES));
   }
   for (const auto& ring : rings) ring->begin(port.config.rx_.filter_);
   return {rings.begin(), rings.end()};
@@ -88,8 +119,6 @@ std::vector<std::shared_ptr<FrameRing>> open_receive_path(const Port& port,
                                                           const std::vector<Reader>& readers,
                                                           std::uint32_t patience_ms) {
   const RxConfig& rx = port.config.rx_;
-  std::uint64_t bytes = 0;
-  for (const Reader& reader : readers) bytes += reader.ring_bytes;
   std::string reason;
   if (rx.receive_path_ == ReceivePath::XDP) {
     if (!rx.flow_isolation_) {
@@ -111,7 +140,7 @@ std::vector<std::shared_ptr<FrameRing>> open_receive_path(const Port& port,
                interface.name + "' from the kernel, independent of the flows");
     }
     try {
-      return {open_xdp(port, interface, bytes, true)};
+      return open_xdp(port, interface, readers, true);
     } catch (const Error& error) {
       throw Error(error.status(), "interface '" + port.config.name_ +
                                       "': rx.receive_path: af_xdp: " + error.what());
@@ -133,7 +162,7 @@ std::vector<std::shared_ptr<FrameRing>> open_receive_path(const Port& port,
           interface.name + " rxvlan off`)";
     } else {
       try {
-        return {open_xdp(port, interface, bytes, false)};
+        return open_xdp(port, interface, readers, false);
       } catch (const Error& error) {
         reason = std::string(", because AF_XDP is not available: ") + error.what();
       }
@@ -141,10 +170,9 @@ std::vector<std::shared_ptr<FrameRing>> open_receive_path(const Port& port,
   }
   refuse_merging(port.config, interface);
   auto rings = open_rings(port, interface, readers, patience_ms);
-  const std::string by =
-      rings.size() == 1 ? "" : " in " + std::to_string(rings.size()) + " threads";
   tell(port, LogLevel::INFO,
-       "frames of '" + interface.name + "' are received by af_packet" + by + reason);
+       "frames of '" + interface.name + "' are received by af_packet" + in_threads(rings.size()) +
+           reason);
   return rings;
 }
 

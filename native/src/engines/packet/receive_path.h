@@ -24,8 +24,9 @@ struct Reader {
   }
 };
 
-/// Opens rings as configured for the port (rx.receive_path): one for each reader, among which the
-/// kernel distributes frames by their queues, or one for all. Logs the path, and the reason if
+/// Opens rings as configured for the port (rx.receive_path), for the first readers: with AF_PACKET
+/// one for each, among which the kernel distributes frames by their queues; with AF_XDP at most as
+/// many as the card has queues. Logs the path, and the reason if
 /// there was a choice. `patience_ms`: see ReceiveRing. Throws Error.
 std::vector<std::shared_ptr<FrameRing>> open_receive_path(const Port& port,
                                                           const NetworkInterface& interface,

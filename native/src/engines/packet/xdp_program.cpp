@@ -110,7 +110,6 @@ Error xdp_error(const NetworkInterface& interface, const std::string& what, int 
 XdpProgram::XdpProgram(const NetworkInterface& interface, const XdpFilter& filter,
                        std::uint32_t queues, xdp_action otherwise)
     : interface_(interface),
-      queues_(queues),
       sockets_(make_map(interface, BPF_MAP_TYPE_XSKMAP, 4, 4, queues)) {
   const auto require = [&](int error) {
     if (error != 0) throw xdp_error(interface, "fill a map of an XDP program", error);
@@ -156,10 +155,6 @@ void XdpProgram::remove_socket(std::uint32_t queue) noexcept {
   attributes.map_fd = static_cast<std::uint32_t>(sockets_.fd());
   attributes.key = pointer(&queue);
   bpf(BPF_MAP_DELETE_ELEM, attributes);
-}
-
-void XdpProgram::remove_sockets() noexcept {
-  for (std::uint32_t queue = 0; queue < queues_; ++queue) remove_socket(queue);
 }
 
 XdpLink::XdpLink(const NetworkInterface& interface, const XdpProgram& program, XdpMode mode,

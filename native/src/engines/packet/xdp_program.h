@@ -29,8 +29,6 @@ class XdpProgram {
   void set_socket(std::uint32_t queue, int socket);
   /// Send the frames of a NIC queue to the kernel.
   void remove_socket(std::uint32_t queue) noexcept;
-  /// Send all frames to the kernel.
-  void remove_sockets() noexcept;
   /// Once it is not attached.
   void close() noexcept {
     for (File* each : {&sockets_, &tables_, &addresses_, &program_}) each->close();
@@ -38,7 +36,6 @@ class XdpProgram {
 
  private:
   NetworkInterface interface_;
-  std::uint32_t queues_;
   File sockets_;
   File tables_;
   File addresses_;

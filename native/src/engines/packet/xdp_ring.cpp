@@ -1,10 +1,5 @@
 #include "engines/packet/xdp_ring.h"
 
-#include <linux/ethtool.h>
-#include <linux/sockios.h>
-#include <net/if.h>
-#include <sys/ioctl.h>
-
 #include <algorithm>
 #include <bit>
 #include <cerrno>
@@ -32,66 +27,28 @@ std::uint32_t chunk_bytes(const NetworkInterface& interface) {
   return interface.mtu + FRAME_OVERHEAD <= SMALL - Umem::HEADROOM ? SMALL : LARGE;
 }
 
-File watch(const NetworkInterface& interface) {
-  File socket = open_packet_socket(interface);
-  make_promiscuous(socket, interface);
-  return socket;
-}
-
-ifreq request_for(const NetworkInterface& interface) {
-  ifreq request{};
-  interface.name.copy(request.ifr_name, IFNAMSIZ - 1);
-  return request;
-}
-
-/// Receive queues of the network card; 0: its driver does not report them.
-std::uint32_t num_queues(const NetworkInterface& interface, const File& socket) {
-  ethtool_channels channels{};
-  channels.cmd = ETHTOOL_GCHANNELS;
-  ifreq request = request_for(interface);
-  request.ifr_data = reinterpret_cast<char*>(&channels);
-  const bool told = ioctl(socket.fd(), SIOCETHTOOL, &request) == 0;
-  return told ? channels.rx_count + channels.combined_count : 0;
-}
-
 }  // namespace
 
-XdpRing::XdpRing(const NetworkInterface& interface, const Options& options)
-    : FrameRing("packets of " + interface.name, chunk_bytes(interface), memory::Place::HOST),
-      interface_(interface),
-      watch_(watch(interface)),
-      umem_(interface.name, std::max(options.bytes, FEWEST_BYTES), chunk_bytes(interface)),
-      queues_told_(num_queues(interface, watch_)),
-      takes_any_flow_(options.filter.takes_any_flow()),
-      program_(interface, options.filter, queues_told_ > 0 ? queues_told_ : MOST_UNTOLD) {
-  attach(options.or_generic);
-  open_sockets(options.busy_poll);
+XdpRing::XdpRing(std::shared_ptr<XdpAttachment> attachment, const Options& options)
+    : FrameRing("packets of " + attachment->interface().name,
+                chunk_bytes(attachment->interface()), memory::Place::HOST),
+      attachment_(std::move(attachment)),
+      umem_(interface().name, std::max(options.bytes, FEWEST_BYTES), chunk_bytes(interface())) {
+  open_sockets(options);
 }
 
 XdpRing::~XdpRing() { stop(); }
 
-void XdpRing::attach(bool or_generic) {
-  int refused = 0;
-  try {
-    link_.emplace(interface_, program_, XdpMode::NATIVE, refused);
-    return;
-  } catch (const Error& error) {
-    // These errors would be the same for both modes.
-    if (!or_generic || refused == EPERM || refused == EBUSY || refused == EEXIST) throw;
-    why_generic_ = error.what();
-  }
-  mode_ = XdpMode::GENERIC;
-  link_.emplace(interface_, program_, mode_, refused);
-}
-
-void XdpRing::open_sockets(bool busy_poll) {
-  const std::uint32_t most = queues_told_ > 0 ? queues_told_ : MOST_UNTOLD;
-  options_.ring_size = XdpShares::ring_size(umem_.chunks(), umem_.chunk_bytes(), most);
-  options_.copy = mode_ == XdpMode::GENERIC;
-  options_.pieces = interface_.mtu + FRAME_OVERHEAD > umem_.chunk_bytes() - Umem::HEADROOM;
-  options_.busy_poll = busy_poll;
-  for (; options_.queue < most; ++options_.queue) {
-    auto socket = std::make_unique<XdpSocket>(interface_, umem_, options_);
+void XdpRing::open_sockets(const Options& options) {
+  const std::uint32_t most = attachment_->most_queues();
+  const std::uint32_t own = (most - options.first + options.of - 1) / options.of;
+  options_.ring_size = XdpShares::ring_size(umem_.chunks(), umem_.chunk_bytes(), own);
+  options_.copy = attachment_->mode() == XdpMode::GENERIC;
+  options_.pieces = interface().mtu + FRAME_OVERHEAD > umem_.chunk_bytes() - Umem::HEADROOM;
+  options_.busy_poll = options.busy_poll;
+  for (options_.queue = options.first; options_.queue < most; options_.queue += options.of) {
+    options_.position = static_cast<std::uint32_t>(sockets_.size());
+    auto socket = std::make_unique<XdpSocket>(interface(), umem_, options_);
     if (!socket->bind()) break;
     sockets_.push_back(std::move(socket));
     options_.other = sockets_.front().get();
@@ -103,7 +60,7 @@ void XdpRing::open_sockets(bool busy_poll) {
   shares_ = XdpShares(umem_.chunks(), count);
   for (const auto& socket : sockets_) {
     socket->refill(shares_);
-    program_.set_socket(socket->queue(), socket->fd());
+    attachment_->program().set_socket(socket->queue(), socket->fd());
   }
 }
 
@@ -120,16 +77,11 @@ std::vector<int> XdpRing::fds() const {
 }
 
 std::string XdpRing::path() const {
-  std::string path = mode_ == XdpMode::NATIVE ? "af_xdp native" : "af_xdp generic";
+  std::string path =
+      attachment_->mode() == XdpMode::NATIVE ? "af_xdp native" : "af_xdp generic";
   if (zero_copy_) path += ", zero copy";
-  if (detached_.load(std::memory_order_relaxed)) path += ", detached";
+  if (attachment_->detached()) path += ", detached";
   return path;
-}
-
-const char* XdpRing::fixed_flows() const noexcept {
-  if (takes_any_flow_) return nullptr;
-  return "its XDP program receives only frames of the flows that existed when it was opened; set "
-         "dynamic_flow_capacity to receive frames of added flows, or open the engine again";
 }
 
 Frame XdpRing::peek() noexcept {
@@ -243,7 +195,7 @@ std::uint32_t XdpRing::take_drops() noexcept {
 
 int XdpRing::balance() noexcept {
   if (sockets_.size() == 1 || stopped_) return -1;
-  for (const auto& socket : sockets_) arrived_[socket->queue()] = socket->take_arrived();
+  for (std::size_t at = 0; at < sockets_.size(); ++at) arrived_[at] = sockets_[at]->take_arrived();
   shares_.update(arrived_, monotonic_ns());
   for (const auto& socket : sockets_) socket->refill(shares_);
   const std::size_t idle = find_idle();
@@ -258,8 +210,8 @@ std::size_t XdpRing::find_idle() const noexcept {
   bool needed = false;
   for (std::size_t at = 0; at < none; ++at) {
     const XdpSocket& socket = *sockets_[at];
-    if (!shares_.idle(socket.queue())) {
-      needed = needed || socket.held() < std::min(shares_.most(socket.queue()), shares_.part()) / 2;
+    if (!shares_.idle(at)) {
+      needed = needed || socket.held() < std::min(shares_.most(at), shares_.part()) / 2;
     } else if (socket.held() > 2 * shares_.floor() && socket.waiting() == 0 &&
                (found == none || socket.held() > sockets_[found]->held())) {
       found = at;
@@ -272,15 +224,16 @@ int XdpRing::exchange(std::size_t at) noexcept {
   exchanged_ns_ = monotonic_ns();
   XdpSocket::Options options = options_;
   options.queue = sockets_[at]->queue();
+  options.position = static_cast<std::uint32_t>(at);
   options.other = sockets_[at == 0 ? 1 : 0].get();
   std::unique_ptr<XdpSocket> fresh;
   try {
-    fresh = std::make_unique<XdpSocket>(interface_, umem_, options);
+    fresh = std::make_unique<XdpSocket>(interface(), umem_, options);
   } catch (const std::exception&) {
     // For example, the process has dropped its privileges.
     return -1;
   }
-  program_.remove_socket(options.queue);
+  attachment_->program().remove_socket(options.queue);
   // A frame that the program had sent to the socket before may still arrive.
   const timespec moment{0, 1'000'000};
   nanosleep(&moment, nullptr);
@@ -289,12 +242,12 @@ int XdpRing::exchange(std::size_t at) noexcept {
     if (idle) {
       sockets_[at] = std::move(fresh);
       // It can be bound only after neither kernel nor card can write for the old one.
-      if (!sockets_[at]->bind()) throw xdp_error(interface_, "bind an AF_XDP socket again", ENODEV);
+      if (!sockets_[at]->bind()) throw xdp_error(interface(), "bind an AF_XDP socket again", ENODEV);
       put_back_all();
       umem_.recover(options.queue);
       sockets_[at]->refill(shares_);
     }
-    program_.set_socket(options.queue, sockets_[at]->fd());
+    attachment_->program().set_socket(options.queue, sockets_[at]->fd());
   } catch (const std::exception&) {
     queue_lost_ = true;
   }
@@ -304,26 +257,18 @@ int XdpRing::exchange(std::size_t at) noexcept {
 int XdpRing::take_error() noexcept {
   int error = 0;
   for (const auto& socket : sockets_) error = std::max(error, socket->take_error());
-  if (queue_lost_ || (link_ && !link_->attached())) {
-    if (detached_.exchange(true, std::memory_order_relaxed)) return 0;
-    return ENOLINK;
-  }
-  ifreq request{};
-  request.ifr_ifindex = interface_.index;
-  const bool up = ioctl(watch_.fd(), SIOCGIFNAME, &request) == 0 &&
-                  ioctl(watch_.fd(), SIOCGIFFLAGS, &request) == 0 &&
-                  (request.ifr_flags & IFF_UP) != 0;
-  if (!up && std::exchange(was_up_, up)) error = ENETDOWN;
-  was_up_ = up;
-  return error;
+  return std::max(error, attachment_->take_error(queue_lost_));
+}
+
+void XdpRing::stop_arrivals() noexcept {
+  stopped_ = true;
+  for (const auto& socket : sockets_) attachment_->program().remove_socket(socket->queue());
 }
 
 void XdpRing::stop() noexcept {
-  link_.reset();
-  program_.close();
+  attachment_->stop();
   // Frames that are kept need the memory only.
   sockets_.clear();
-  watch_.close();
 }
 
 }  // namespace daqiri::packet

@@ -5,47 +5,40 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "engines/packet/frame_ring.h"
-#include "engines/packet/interface.h"
 #include "engines/packet/umem.h"
-#include "engines/packet/xdp_filter.h"
-#include "engines/packet/xdp_program.h"
+#include "engines/packet/xdp_attachment.h"
 #include "engines/packet/xdp_socket.h"
 
 namespace daqiri::packet {
 
-/// An XDP program redirects the frames of an interface before the kernel processes them. One socket
-/// per queue of the network card receives them, all in the same memory. The buffer number of a kept
-/// frame is the number of its chunk.
+/// The frames of an interface, or those of every n-th queue of its network card: one socket per queue
+/// receives them, all in the same memory. The buffer number of a kept frame is the number of its
+/// chunk.
 class XdpRing final : public FrameRing {
  public:
   struct Options {
-    XdpFilter filter;
     /// Approximate size of the memory.
     std::uint64_t bytes{0};
     bool busy_poll{false};
-    /// If the driver cannot run the program, let the kernel run it.
-    bool or_generic{false};
+    /// Queues of the card: this one, and every `of`-th after it. The card must have the first.
+    std::uint32_t first{0};
+    std::uint32_t of{1};
   };
 
   static constexpr std::uint64_t FEWEST_BYTES = 8U << 20U;
 
   /// Starts to receive frames. Throws Error.
-  XdpRing(const NetworkInterface& interface, const Options& options);
+  XdpRing(std::shared_ptr<XdpAttachment> attachment, const Options& options);
   ~XdpRing() override;
 
-  /// Why the driver does not run the program; empty: it does.
-  [[nodiscard]] const std::string& why_generic() const noexcept { return why_generic_; }
-
-  /// Number of the card's queues.
+  /// Number of the card's queues that it reads.
   [[nodiscard]] std::size_t queues() const noexcept { return sockets_.size(); }
   /// Bytes for frames, and about how many the kernel needs in addition, for rings and chunks of
   /// each queue.
@@ -54,7 +47,9 @@ class XdpRing final : public FrameRing {
 
   [[nodiscard]] std::vector<int> fds() const override;
   [[nodiscard]] std::string path() const override;
-  [[nodiscard]] const char* fixed_flows() const noexcept override;
+  [[nodiscard]] const char* fixed_flows() const noexcept override {
+    return attachment_->fixed_flows();
+  }
   [[nodiscard]] std::string_view offload() const noexcept override { return "xdp"; }
 
   [[nodiscard]] std::uint64_t gathers_ns() const noexcept override {
@@ -73,10 +68,8 @@ class XdpRing final : public FrameRing {
   [[nodiscard]] bool drops_uncounted() const noexcept override { return drops_uncounted_; }
   int balance() noexcept override;
   int take_error() noexcept override;
-  void stop_arrivals() noexcept override {
-    stopped_ = true;
-    program_.remove_sockets();
-  }
+  void stop_arrivals() noexcept override;
+  /// Of all rings of the interface.
   void stop() noexcept override;
 
   /// Any thread.
@@ -85,8 +78,6 @@ class XdpRing final : public FrameRing {
   }
 
  private:
-  /// Most queues of the network card to try if its driver does not report their number.
-  static constexpr std::uint32_t MOST_UNTOLD = 64;
   /// At one chunk per 100 ns, this fills a quarter of the memory of a queue without traffic.
   static constexpr std::uint64_t GATHERS_NS_A_CHUNK = 25;
   /// More pieces than a frame of 64 KiB has.
@@ -102,9 +93,11 @@ class XdpRing final : public FrameRing {
   /// Least time between two exchanges of sockets.
   static constexpr std::uint64_t EXCHANGE_NS = 1'000'000'000;
 
+  [[nodiscard]] const NetworkInterface& interface() const noexcept {
+    return attachment_->interface();
+  }
   /// Throws Error.
-  void attach(bool or_generic);
-  void open_sockets(bool busy_poll);
+  void open_sockets(const Options& options);
   /// The position of a socket that should give its chunks to another; none: sockets_.size().
   [[nodiscard]] std::size_t find_idle() const noexcept;
   /// Get the chunks of an idle socket back: only the kernel can, when it closes the socket. Returns
@@ -116,20 +109,10 @@ class XdpRing final : public FrameRing {
   void put_back(std::uint32_t chunk) noexcept;
   void put_back_all() noexcept;
 
-  NetworkInterface interface_;
-  /// Keeps the interface promiscuous, and is used to query its state.
-  File watch_;
+  std::shared_ptr<XdpAttachment> attachment_;
   Umem umem_;
-  /// As reported by the driver; 0: not reported.
-  std::uint32_t queues_told_;
-  bool takes_any_flow_;
-  XdpProgram program_;
-  std::optional<XdpLink> link_;
-  XdpMode mode_{XdpMode::NATIVE};
-  std::string why_generic_;
   bool zero_copy_{false};
-  std::atomic<bool> detached_{false};
-  /// By queue of the network card.
+  /// In the order of the card's queues.
   std::vector<std::unique_ptr<XdpSocket>> sockets_;
   XdpSocket::Options options_;
 
@@ -149,12 +132,11 @@ class XdpRing final : public FrameRing {
   std::uint64_t clock_offset_{0};
   std::array<std::uint32_t, std::size_t{2} * TURN> returned_;
   std::uint32_t num_returned_{0};
-  bool was_up_{true};
   bool drops_uncounted_{false};
   /// After an exchange of sockets, a queue of the card could not be bound.
   bool queue_lost_{false};
   XdpShares shares_;
-  /// By queue of the network card.
+  /// By socket.
   std::vector<std::uint32_t> arrived_;
   std::uint64_t exchanged_ns_{0};
   bool stopped_{false};

@@ -149,7 +149,7 @@ void XdpSocket::refill(const XdpShares& shares) noexcept {
   if (zero_copy_ && received_->producer().load(std::memory_order_relaxed) == filled_)
     ran_out_ = true;
   const std::uint32_t given = filled_ - fill_->consumer().load(std::memory_order_acquire);
-  const std::uint32_t most = shares.most(options_.queue);
+  const std::uint32_t most = shares.most(options_.position);
   std::uint32_t room = std::min(fill_->size() - given, most - std::min(most, held()));
   std::array<std::uint32_t, 64> chunks;
   bool more = false;
@@ -181,7 +181,7 @@ void XdpSocket::wake() noexcept { recvfrom(fd(), nullptr, 0, MSG_DONTWAIT, nullp
 
 bool XdpSocket::starved(const XdpShares& shares) const noexcept {
   const std::uint32_t empty = filled_ - received_->producer().load(std::memory_order_relaxed);
-  const std::uint32_t most = std::min(shares.most(options_.queue), fill_->size());
+  const std::uint32_t most = std::min(shares.most(options_.position), fill_->size());
   return empty < std::min(most, shares.part()) / 2;
 }
 

@@ -65,6 +65,8 @@ class XdpSocket {
  public:
   struct Options {
     std::uint32_t queue{0};
+    /// Among the sockets of this memory.
+    std::uint32_t position{0};
     /// Descriptors per ring; a power of two.
     std::uint32_t ring_size{0};
     /// Let the kernel copy frames, even if the driver supports zero copy.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "engines/socket/sockets.h"
+#include "engines/socket/udp_cores.h"
 #include "engines/socket/udp_launch.h"
 #include "engines/socket/udp_socket.h"
 
@@ -60,11 +61,8 @@ class Subject {
     if (is_tcp(interface_)) return;
     if (interface_.tx_.accurate_send_ && !interface_.tx_.queues_.empty()) find_launches();
     if (interface_.rx_.queues_.empty()) return;
-    if (spreads(interface_)) {
-      find_group();
-    } else {
-      find_sharing();
-    }
+    if (spreads(interface_)) find_group();
+    find_sharing();
   }
   /// Of an interface that comes before this one.
   void find_conflict(const InterfaceConfig& earlier) const {
@@ -161,8 +159,11 @@ class Subject {
   /// Queues that share a socket get their buffers before their datagrams are known.
   void find_sharing() const {
     const auto& queues = interface_.rx_.queues_;
-    const RxQueueConfig& first = queues.front();
+    const std::vector<std::size_t> sockets = sockets_of(interface_);
     for (const RxQueueConfig& queue : queues) {
+      const std::size_t number = sockets[static_cast<std::size_t>(&queue - queues.data())];
+      const RxQueueConfig& first =
+          queues[static_cast<std::size_t>(std::ranges::find(sockets, number) - sockets.begin())];
       const std::string same = different(first, queue);
       if (same.empty()) continue;
       return reject(Status::INVALID_PARAMETER,
@@ -171,15 +172,11 @@ class Subject {
     }
   }
   /// What two queues of a socket may not differ in; empty: they do not.
-  [[nodiscard]] std::string different(const RxQueueConfig& first,
-                                      const RxQueueConfig& queue) const {
+  [[nodiscard]] static std::string different(const RxQueueConfig& first,
+                                             const RxQueueConfig& queue) {
     if (queue.common_.cpu_core_ != first.common_.cpu_core_) {
       return "cpu_core; found '" + first.common_.cpu_core_ + "' and '" + queue.common_.cpu_core_ +
-             (is_server() ? "'. Flows choose a queue after the datagram is read: use one core for "
-                            "the queues, or remove the flows, and the kernel spreads the peers "
-                            "over them"
-                          : "'. A client has one peer, which one core serves; use that core for "
-                            "both");
+             "'. A client has one peer, which one core serves; use that core for both";
     }
     if (queue.common_.mrs_ != first.common_.mrs_) return "memory_regions, in the same order";
     if (queue.common_.split_boundary_ != first.common_.split_boundary_) return "split_boundary";
@@ -245,14 +242,6 @@ bool is_tcp(const InterfaceConfig& interface) {
   const std::string& address =
       socket.local_addr_.empty() ? socket.remote_addr_ : socket.local_addr_;
   return address.starts_with("tcp://");
-}
-
-bool spreads(const InterfaceConfig& interface) noexcept {
-  const auto& queues = interface.rx_.queues_;
-  const bool one_core = std::all_of(queues.begin(), queues.end(), [&](const RxQueueConfig& queue) {
-    return queue.common_.cpu_core_ == queues.front().common_.cpu_core_;
-  });
-  return !one_core && interface.rx_.flows_.empty() && interface.socket_.mode_ == SocketMode::SERVER;
 }
 
 void find_rejected(const NetworkConfig& config, std::vector<Error>& found) {

@@ -10,9 +10,6 @@ namespace daqiri::sockets {
 
 bool is_tcp(const InterfaceConfig& interface);
 
-/// Whether each receive queue of a UDP interface has a socket of its own.
-bool spreads(const InterfaceConfig& interface) noexcept;
-
 /// EngineTraits::find_rejected and find_rejected_here.
 void find_rejected(const NetworkConfig& config, std::vector<Error>& found);
 void find_rejected_here(const NetworkConfig& config, std::vector<Error>& found);

@@ -4,7 +4,7 @@
 
 #include "engines/socket/endpoint.h"
 #include "engines/socket/link_layers.h"
-#include "engines/socket/rejected.h"
+#include "engines/socket/udp_cores.h"
 #include "engines/socket/udp_queues.h"
 #include "system/socket_events.h"
 
@@ -61,27 +61,15 @@ Egress find_egress(const UdpSocket& socket, const InterfaceConfig& interface) {
   return {nullptr, !qdisc.splits};
 }
 
-/// `claim` then holds an address that several sockets share.
-std::vector<std::unique_ptr<UdpSocket>> open_sockets(const InterfaceConfig& interface,
-                                                     File& claim) {
-  const std::size_t count = spreads(interface) ? interface.rx_.queues_.size() : 1;
-  if (count > 1) claim = claim_address(interface.name_, addresses_of(interface).local);
-  std::vector<std::unique_ptr<UdpSocket>> sockets;
-  sockets.reserve(count);
-  for (std::size_t i = 0; i < count; ++i)
-    sockets.push_back(std::make_unique<UdpSocket>(interface, count > 1));
-  return sockets;
-}
-
 /// The socket with its receiver, one sender per transmit queue, and its connections.
 ///
-/// If the receive queues of a server have different cores, and no flows select among them, each
-/// queue has its own socket and receiver: the kernel distributes the peers, and each peer stays on
-/// its queue.
+/// If the receive queues of a server have different cores, there are several sockets and receivers;
+/// see open_sockets.
 class UdpEndpoint final : public Endpoint {
  public:
   explicit UdpEndpoint(const Port& port)
       : Endpoint(port, Transport::UDP),
+        socket_of_(sockets_of(port.config)),
         sockets_(open_sockets(port.config, claim_)),
         peers_(std::make_shared<UdpPeers>(socket().local(), sockets_.size())) {
     addresses_.local = socket().local();
@@ -89,27 +77,35 @@ class UdpEndpoint final : public Endpoint {
     link_layer_ = std::make_shared<UdpLinkLayer>(peers_, local(), client() ? connection_ : 0);
     while (!port.rx.empty() && receivers_.size() < sockets_.size()) {
       const std::size_t i = receivers_.size();
-      receivers_.push_back(std::make_unique<UdpReceiver>(port, *sockets_[i], *peers_, i));
-      sockets_[i]->prepare_receive(receive_buffer_for(*port.rx[i]));
+      receivers_.push_back(
+          std::make_unique<UdpReceiver>(port, *sockets_[i], *peers_, socket_of_, i));
+      sockets_[i]->prepare_receive(receive_buffer_for(receivers_[i]->first_queue()));
     }
+    for (const auto& to : receivers_)
+      for (const auto& from : receivers_) to->take_from(*from);
     if (!port.tx.empty()) prepare_transmit();
   }
 
   std::uint32_t receive(RxQueue& queue) noexcept override {
-    const std::size_t i = position(port_.rx, queue);
-    if (i >= receivers_.size()) return 0;
+    UdpReceiver& receiver = receiver_of(queue);
+    if (&receiver.first_queue() != &queue) return 0;
     if (arrivals_ != nullptr) {
       // Take the event before reading: datagrams that arrive later trigger a new event.
       std::array<epoll_event, 2> events;
       arrivals_->take(events);
     }
-    return receivers_[i]->receive();
+    return receiver.receive();
   }
   [[nodiscard]] ReceiveTraits receive_traits(const RxQueue& queue) const noexcept override {
-    const std::size_t i = position(port_.rx, queue);
-    const int fd = sockets_[i < sockets_.size() ? i : 0]->fd();
+    const int fd = sockets_[socket_of_[position(port_.rx, queue)]]->fd();
     return {.ready = arrivals_ != nullptr ? Readiness(*arrivals_) : Readiness::of_arrivals(fd),
             .gathers_ns = GATHERS_NS};
+  }
+  void finish_receiving(RxQueue& queue) noexcept override {
+    if (&receiver_of(queue).first_queue() == &queue) receiver_of(queue).finish();
+  }
+  [[nodiscard]] bool expects_more(const RxQueue& queue) const noexcept override {
+    return receiver_of(queue).expects_more();
   }
   TransmitResult transmit(TxQueue& queue, Burst& burst, std::uint32_t first,
                           std::uint32_t count) noexcept override {
@@ -177,6 +173,9 @@ class UdpEndpoint final : public Endpoint {
  private:
   /// The first socket, which also sends.
   [[nodiscard]] const UdpSocket& socket() const noexcept { return *sockets_.front(); }
+  [[nodiscard]] UdpReceiver& receiver_of(const RxQueue& queue) const noexcept {
+    return *receivers_[socket_of_[position(port_.rx, queue)]];
+  }
   void prepare_transmit() {
     Egress egress = find_egress(socket(), port_.config);
     launch_ = std::move(egress.launch);
@@ -198,11 +197,13 @@ class UdpEndpoint final : public Endpoint {
   mutable std::mutex options_;
   /// Holds the address of several sockets.
   File claim_;
+  /// By position of the receive queue.
+  std::vector<std::size_t> socket_of_;
   std::vector<std::unique_ptr<UdpSocket>> sockets_;
   /// With etf: each report is one event here.
   std::unique_ptr<SocketEvents> arrivals_;
   std::shared_ptr<UdpPeers> peers_;
-  /// One receiver that the first queue's poller uses for all queues, or one for each queue.
+  /// One for each socket, which the poller of its first queue uses for all of its queues.
   std::vector<std::unique_ptr<UdpReceiver>> receivers_;
   /// Null: launch times in software, by the worker.
   std::unique_ptr<UdpLaunch> launch_;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engines/socket/sockets.h"
+#include "engines/socket/udp_hand_over.h"
 #include "engines/socket/udp_launch.h"
 #include "engines/socket/udp_peers.h"
 #include "engines/socket/udp_socket.h"
@@ -30,6 +31,8 @@ struct UdpMessage {
   std::uint32_t bytes{0};
   /// Kernel's receive time, CLOCK_REALTIME ns; 0: none.
   std::uint64_t timestamp{0};
+  /// Known if the socket reports destinations: sent by broadcast or multicast.
+  bool to_many{false};
 
   [[nodiscard]] std::uint32_t length(std::uint32_t packet) const noexcept {
     return packet + 1 == count ? last : segment;
@@ -49,8 +52,8 @@ struct UdpMessage {
 class UdpSlots {
  public:
   /// All buffers come from the regions of `queue`. `named`: the kernel reports the sender of each
-  /// message.
-  UdpSlots(const RxQueue& queue, bool named);
+  /// message. `sharers`: number of objects that take buffers from these regions.
+  UdpSlots(const RxQueue& queue, bool named, std::size_t sharers);
   UdpSlots(const UdpSlots&) = delete;
   UdpSlots& operator=(const UdpSlots&) = delete;
 
@@ -73,6 +76,9 @@ class UdpSlots {
   /// resets its header.
   void received(std::uint32_t slots) noexcept { received_ = slots; }
   UdpMessage open(std::uint32_t slot) noexcept;
+  /// The message of the slot opened last, in one piece, of up to 64 KiB, until another one is
+  /// opened; null: there is no buffer. Call before `place`, whose packets have other owners.
+  const std::byte* whole(std::uint32_t slot, const UdpMessage& message) noexcept;
 
   /// Fill `batch` with packets [first, end) of the slot's message, or with as many as have equal
   /// length. Call with ascending slots, and ascending packets per slot. Returns the number of
@@ -160,23 +166,36 @@ class UdpSlots {
 /// Reads up to 64 datagrams, or up to 8 GRO batches, per system call, directly into buffers taken
 /// in advance, and delivers each to the queue of its flow, in a burst of its peer.
 ///
-/// The queues share the same memory regions and one poller, because a buffer is chosen before its
-/// datagram is known. All datagrams from the kernel are read and counted: without buffers, they are
-/// discarded as no_packet_buffer. Drops of the kernel are counted with the next datagram, one per
-/// GRO batch; the full number is counted when no datagram is left, if the socket counts arrivals.
+/// Its queues share the same memory regions and one poller, because a buffer is chosen before its
+/// datagram is known. Datagrams for queues of other pollers are handed over. All datagrams from the
+/// kernel are read and counted: without buffers, they are discarded as no_packet_buffer. Drops of
+/// the kernel are counted with the next datagram, one per GRO batch; the full number is counted
+/// when no datagram is left, if the socket counts arrivals.
 class UdpReceiver {
  public:
   /// Limit of peers per receiver; a new peer replaces the one with the oldest datagram.
   static constexpr std::size_t MAX_PEERS = 65'536;
 
-  /// The queue at position `number` of the port has the poller that reads the socket, and receives
-  /// datagrams without a flow; `number` is also the number of the receiver.
-  UdpReceiver(const Port& port, UdpSocket& socket, UdpPeers& peers, std::size_t number);
+  /// `sockets`: see sockets_of; `number`: that of this socket. The first of its queues receives
+  /// datagrams without a flow.
+  UdpReceiver(const Port& port, UdpSocket& socket, UdpPeers& peers,
+              const std::vector<std::size_t>& sockets, std::size_t number);
+  /// Call before the pollers start: receive what the other receiver reads for queues of this one.
+  void take_from(const UdpReceiver& other);
 
   /// Poller of the queues. Returns the number of datagrams seen.
   std::uint32_t receive() noexcept;
-  /// Free unused buffers; call after the poller has ended.
+  /// The same: nothing more is read, and what other receivers hand over is received.
+  void finish() noexcept;
+  /// Whether other receivers hand over more.
+  [[nodiscard]] bool expects_more() const noexcept {
+    return std::ranges::any_of(handed_, &UdpHandOver::expects_more);
+  }
+  /// Free unused buffers; call after all pollers have ended.
   void close() noexcept;
+
+  /// The first queue of the poller that reads the socket.
+  [[nodiscard]] RxQueue& first_queue() const noexcept { return *queues_[first_]; }
 
  private:
   /// State of the poller for a peer.
@@ -187,7 +206,18 @@ class UdpReceiver {
   };
   using Senders = std::list<Sender>;
 
-  [[nodiscard]] RxQueue& first_queue() const noexcept { return *queues_[number_]; }
+  /// Where packets go.
+  struct Way {
+    steering::Verdict verdict;
+    std::size_t position;
+    /// Null: the queue has the poller of this receiver.
+    UdpHandOver* hand_over;
+  };
+
+  /// Reads the socket. Returns the number of datagrams.
+  std::uint32_t receive_messages() noexcept;
+  /// Returns the number of datagrams that other receivers have handed over.
+  std::uint32_t receive_handed() noexcept;
   /// Returns the number of messages read into the slots.
   std::uint32_t read(std::uint32_t slots) noexcept;
   void count_kernel_drops() noexcept;
@@ -195,10 +225,21 @@ class UdpReceiver {
   void count_lost_batches(std::uint64_t arrived) noexcept;
   /// `now`: time at which the system call returned, CLOCK_REALTIME ns.
   void accept(std::uint32_t slot, const UdpMessage& message, std::uint64_t now) noexcept;
+  /// Of a packet of a message.
+  [[nodiscard]] Way way_of(std::uint32_t slot, const UdpMessage& message, std::uint32_t packet,
+                           const Sender* sender) const noexcept;
   void deliver(std::uint32_t slot, const UdpMessage& message, std::uint32_t first,
-               std::uint32_t end, Sender* sender, std::uint64_t timestamp) noexcept;
+               std::uint32_t end, Sender* sender, std::uint64_t timestamp, const Way& way) noexcept;
+  /// `whole`: the message, in one piece; null: its data are lost.
+  void hand_over(std::uint32_t slot, const UdpMessage& message, std::uint32_t first,
+                 std::uint32_t end, std::uint64_t timestamp, const Way& way,
+                 const std::byte* whole) noexcept;
+  void drop(const Way& way, const UdpMessage& message, std::uint32_t first, std::uint32_t end,
+            DropReason reason) noexcept;
   /// Sender of the message in the slot; null: nothing of it is stored, or memory is exhausted.
   Sender* sender_of(std::uint32_t slot) noexcept;
+  /// `stored`: whether a datagram of it is stored; otherwise it is only looked up.
+  Sender* sender_at(const AddressKey& address, bool stored) noexcept;
   Sender* enter(const AddressKey& address) noexcept;
   void evict_earliest() noexcept;
   RxSource& source_of(Sender* sender, std::size_t position) noexcept;
@@ -207,9 +248,16 @@ class UdpReceiver {
   UdpPeers& peers_;
   const std::vector<std::unique_ptr<RxQueue>>& queues_;
   std::size_t number_;
+  /// Position of its first queue.
+  std::size_t first_;
   steering::Steering::Reader steering_;
   steering::FlowTally& tally_;
   UdpSlots slots_;
+  /// To queues of other receivers, by position; null for its own.
+  std::vector<std::unique_ptr<UdpHandOver>> hand_overs_;
+  /// From other receivers.
+  std::vector<UdpHandOver*> handed_;
+  bool finished_{false};
   /// In the order of their latest datagrams, the latest last.
   Senders senders_;
   std::unordered_map<AddressKey, Senders::iterator, UdpPeers::Hash> by_address_;

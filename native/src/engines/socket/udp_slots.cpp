@@ -1,5 +1,6 @@
 #include "engines/socket/udp_queues.h"
 
+#include <netinet/in.h>
 #include <netinet/udp.h>
 
 #include <algorithm>
@@ -17,7 +18,7 @@ constexpr std::uint32_t USUAL_ROW = 64;
 
 }  // namespace
 
-UdpSlots::UdpSlots(const RxQueue& queue, bool named)
+UdpSlots::UdpSlots(const RxQueue& queue, bool named, std::size_t sharers)
     : queue_(queue),
       segments_(static_cast<std::uint32_t>(queue.num_segments())),
       vectors_(std::size_t{ROW_SLOTS} * (MAX_ROW * MAX_NUM_SEGS + 1)),
@@ -31,7 +32,7 @@ UdpSlots::UdpSlots(const RxQueue& queue, bool named)
   }
   // A limit, because other queues may use the same region, and buffers that wait here are not
   // freed.
-  share_ = std::max(1U, static_cast<std::uint32_t>(buffers / 4));
+  share_ = std::max(1U, static_cast<std::uint32_t>(buffers / (4 * sharers)));
   for (std::uint32_t i = 0; i < MAX_SLOTS; ++i) {
     messages_[i].msg_hdr.msg_name = named ? names_[i].data() : nullptr;
     messages_[i].msg_hdr.msg_control = &controls_[i];
@@ -176,6 +177,15 @@ UdpMessage UdpSlots::read(mmsghdr& message) noexcept {
       std::memcpy(&t, CMSG_DATA(c), sizeof(t));
       result.timestamp = static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000U +
                          static_cast<std::uint64_t>(t.tv_nsec);
+    } else if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO) {
+      in_pktinfo info{};
+      std::memcpy(&info, CMSG_DATA(c), sizeof(info));
+      // The second one is an address of this host.
+      result.to_many = info.ipi_addr.s_addr != info.ipi_spec_dst.s_addr;
+    } else if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_PKTINFO) {
+      in6_pktinfo info{};
+      std::memcpy(&info, CMSG_DATA(c), sizeof(info));
+      result.to_many = IN6_IS_ADDR_MULTICAST(&info.ipi6_addr);
     } else if (c->cmsg_level == SOL_UDP && c->cmsg_type == UDP_GRO) {
       int size = 0;
       std::memcpy(&size, CMSG_DATA(c), sizeof(size));
@@ -206,6 +216,12 @@ UdpMessage UdpSlots::open(std::uint32_t slot) noexcept {
   staged_ = MAX_SLOTS;
   if (!fits) stage(slot, message.bytes);
   return message;
+}
+
+const std::byte* UdpSlots::whole(std::uint32_t slot, const UdpMessage& message) noexcept {
+  if (blank()) return nullptr;
+  if (staged_ != slot) stage(slot, message.bytes);
+  return staging_.get();
 }
 
 void UdpSlots::stage(std::uint32_t slot, std::uint32_t bytes) noexcept {

@@ -118,9 +118,23 @@ void UdpSocket::connect(const std::string& network_interface, const SocketAddres
   if (::connect(fd(), remote.data(), remote.length()) != 0)
     fail(interface_, "connect to", remote, errno);
   // Other hosts may have sent between bind and connect.
-  char byte = 0;
-  while (foreign_ < 1024 && recv(fd(), &byte, 1, MSG_DONTWAIT) >= 0) ++foreign_;
+  discard_waiting();
   remote_ = remote;
+}
+
+void UdpSocket::discard_waiting() noexcept {
+  // More than the default buffer holds; others may arrive meanwhile.
+  constexpr std::uint64_t MOST = 1024;
+  char byte = 0;
+  while (foreign_ < MOST && recv(fd(), &byte, 1, MSG_DONTWAIT) >= 0) ++foreign_;
+}
+
+void UdpSocket::report_destinations() noexcept {
+  if (local_.ipv6()) {
+    set_int_option(fd(), IPPROTO_IPV6, IPV6_RECVPKTINFO, 1);
+  } else {
+    set_int_option(fd(), IPPROTO_IP, IP_PKTINFO, 1);
+  }
 }
 
 unsigned UdpSocket::choose_multicast_interface(const SocketAddress& group,

@@ -59,6 +59,10 @@ class UdpSocket {
   /// Any thread, after a call that returned an error: forget the reports of earlier packets, for
   /// which poll(2) shows the socket as readable.
   void discard_reports() const noexcept;
+  /// Discard the datagrams that have arrived.
+  void discard_waiting() noexcept;
+  /// Have the kernel tell the destination of each datagram.
+  void report_destinations() noexcept;
   void close() noexcept { socket_.close(); }
 
   /// -1 if closed.
@@ -103,7 +107,7 @@ class UdpSocket {
   bool warned_of_checksums_{false};
   /// Time of the last reading of statistics (CLOCK_MONOTONIC ns).
   std::uint64_t checked_{0};
-  /// Datagrams of other senders, discarded before the client was connected.
+  /// Datagrams of other senders, or for other sockets, that arrived before the socket was ready.
   std::uint64_t foreign_{0};
   SocketAddress local_;
   SocketAddress remote_;

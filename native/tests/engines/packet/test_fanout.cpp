@@ -13,6 +13,7 @@
 #include "engines/packet/fanout.h"
 #include "frames.h"
 #include "socket/own_network.h"
+#include "steering/distribution.h"
 
 using namespace daqiri;
 using namespace daqiri::test;
@@ -50,7 +51,8 @@ class Group {
       packet::bind_packet_socket(sockets_.back(), named("far"), ETH_P_ALL);
       fds.push_back(sockets_.back().fd());
     }
-    packet::join_fanout(named("far"), fds, packet::distribution(config, by_queue));
+    packet::join_fanout(named("far"), fds,
+                        steering::distribution(config, by_queue, steering::Packets::FRAMES));
   }
   /// The number of the only socket that gets the frame.
   int arrived(const Bytes& frame) {
@@ -168,8 +170,8 @@ TEST_CASE("Only the first flows are distributed, because they are tried one by o
     const std::map<int, std::uint32_t> by_queue{{0, 0}, {1, 1}};
     Group group(interface.rx_, by_queue, 2);
     CHECK(group.arrived(udp(1, 5000)) == 1);
-    CHECK(group.arrived(udp(1, 5000 + packet::MOST_FLOWS - 1)) == 1);
+    CHECK(group.arrived(udp(1, 5000 + steering::MOST_FLOWS - 1)) == 1);
     // Its reader hands it over to the queue.
-    CHECK(group.arrived(udp(1, 5000 + packet::MOST_FLOWS)) == 0);
+    CHECK(group.arrived(udp(1, 5000 + steering::MOST_FLOWS)) == 0);
   });
 }
