@@ -4,8 +4,10 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -136,3 +138,42 @@ def test_a_module_without_its_library_is_refused(
 
 def test_without_the_module_the_engine_is_unknown(odd: dict[str, Any], tmp_path: Path) -> None:
     assert "engine: found 'odd', unknown word; accepts 'dpdk'," in refusal(tmp_path, odd)
+
+
+PROGRAM = """
+    #include <daqiri/daqiri.h>
+    #include <cstdio>
+    int main(int, char** arguments) {
+      daqiri::NetworkConfig config;
+      std::puts(daqiri::load_config_text(arguments[1], "test", config).text().c_str());
+    }
+"""
+
+
+@pytest.mark.root
+def test_a_program_with_more_privileges_ignores_the_variable(
+    prefix: Path, module: bytes, odd: dict[str, Any]
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if os.statvfs(folder).f_flag & os.ST_NOSUID:
+            pytest.skip(f"needs setuid programs in {folder}")
+        folder.chmod(0o755)
+        (library,) = prefix.rglob("libdaqiri.so.1")
+        shutil.copy(library, folder)
+        (folder / MODULE).write_bytes(module)
+        (folder / "main.cpp").write_text(textwrap.dedent(PROGRAM))
+        flags = [f"-I{prefix / 'include'}", "-L.", "-l:libdaqiri.so.1", f"-Wl,-rpath,{folder}"]
+        subprocess.run(["g++", "main.cpp", "-o", "main", *flags], cwd=folder, check=True)
+
+        def report() -> str:
+            return subprocess.check_output(
+                [folder / "main", json.dumps(odd)],
+                env={"DAQIRI_ENGINE_PATH": name},
+                user=65534,
+                text=True,
+            )
+
+        assert report().strip() == ""
+        (folder / "main").chmod(0o4755)
+        assert "found 'odd', unknown word" in " ".join(report().split())
