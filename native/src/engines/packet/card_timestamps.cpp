@@ -5,6 +5,7 @@
 #include <net/if.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
@@ -116,7 +117,7 @@ CardTimestamps::CardTimestamps(const InterfaceConfig& config, const NetworkInter
 }
 
 CardTimestamps::~CardTimestamps() {
-  if (before_) ask(socket_, interface_, SIOCSHWTSTAMP, *before_);
+  if (before_ && getpid() == process_) ask(socket_, interface_, SIOCSHWTSTAMP, *before_);
 }
 
 }  // namespace daqiri::packet

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <linux/net_tstamp.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <optional>
@@ -37,6 +38,8 @@ class CardTimestamps {
 
  private:
   NetworkInterface interface_;
+  /// A child made by fork(2) leaves the setting alone.
+  pid_t process_{getpid()};
   std::int64_t ahead_ns_;
   /// For ioctl(2).
   File socket_;

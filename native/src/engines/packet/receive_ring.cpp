@@ -10,7 +10,8 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <cstdio>
+#include <charconv>
+#include <cstring>
 #include <utility>
 
 #include "engines/packet/packet_filter.h"
@@ -44,10 +45,12 @@ std::uint32_t block_bytes(std::uint64_t ring_bytes) noexcept {
 /// kernel would drop these (virtio_net_hdr_from_skb).
 bool kernel_tells_offload() noexcept {
   utsname system{};
-  int major = 0;
-  int minor = 0;
-  return uname(&system) == 0 && std::sscanf(system.release, "%d.%d", &major, &minor) == 2 &&
-         (major > 6 || (major == 6 && minor >= 2));
+  if (uname(&system) != 0) return false;
+  const char* const end = system.release + std::strlen(system.release);
+  std::pair<int, int> version;
+  const char* const point = std::from_chars(system.release, end, version.first).ptr;
+  if (point != end) std::from_chars(point + 1, end, version.second);
+  return version >= std::pair(6, 2);
 }
 
 /// Returns errno, 0: done.
