@@ -291,8 +291,8 @@ void Receiver::warn_of_uncounted_drops() noexcept {
             "(`ethtool "
             "-S " +
             address_ +
-            "` may). Raise num_bufs of the queues' memory regions, or give the first queue a core "
-            "of its own (cpu_core)",
+            "` may). Raise num_bufs of the queues' memory regions, or give the queues cores "
+            "of their own (cpu_core)",
         {.interface = interface_, .queue = {}});
   } catch (const std::bad_alloc&) {
     warned_ = false;
