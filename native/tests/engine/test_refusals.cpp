@@ -247,11 +247,10 @@ TEST_CASE("everything that is absent is named at once", "[engine]") {
   }
   const auto [status, text] = refusal([&] { refuse(find_refused(config, engine_for(config))); });
   CHECK(status == Status::NOT_SUPPORTED);
-  for (const char* part :
-       {"engine 'dpdk' is not part of this build", "reorder config 'plan'",
-        "memory region 'pinned': kind 'host_pinned' needs CUDA",
-        "memory regions 'gpu0', 'gpu1': kind 'device' needs CUDA", "memory regions 'huge0' (",
-        "bytes of memory"})
+  for (const char* part : {"engine 'dpdk' is not part of this build", "reorder config 'plan'",
+                           "memory region 'pinned': kind 'host_pinned' needs CUDA",
+                           "memory regions 'gpu0', 'gpu1': kind 'device' needs CUDA",
+                           "memory regions 'huge0' (", "bytes of memory"})
     CHECK_THAT(text, Catch::Contains(part));
   CHECK(std::count(text.begin(), text.end(), '\n') == 5);
 
