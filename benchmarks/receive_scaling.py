@@ -136,8 +136,10 @@ def contenders(path: str, size: int, queues: int, core: int) -> dict[str, list[s
     }
 
 
-def compare(comparison: Comparison, path: str, size: int, queues: int, one: float | None) -> float:
-    """One size and number of queues; returns the engine's rate."""
+def compare(
+    comparison: Comparison, path: str, size: int, queues: int, one: dict[str, float]
+) -> dict[str, float]:
+    """One size and number of queues; returns the engine's rates. `one`: those of one queue."""
     available = sorted(os.sched_getaffinity(0))
     half = len(available) // 2
     senders, receivers = available[:queues], available[half : half + queues]
@@ -146,14 +148,20 @@ def compare(comparison: Comparison, path: str, size: int, queues: int, one: floa
         name: partial(receive, path, command, size, comparison.args.seconds, senders, receivers)
         for name, command in commands.items()
     }
-    wants = [Want("ours", (list(commands)[-1],))]
-    if one is not None:
-        measured["linear"] = lambda: Measurement(one * queues)
-        wants.append(Want("ours", ("linear",), at_least=0.8 if queues <= 4 else None))
+    *ours, limit = commands
+    wants = [Want(name, (limit,)) for name in ours]
+    for name, rate in one.items():
+        linear = name.replace("ours", "linear")
+        measured[linear] = partial(Measurement, rate * queues)
+        wants.append(Want(name, (linear,), at_least=0.8 if queues <= 4 else None))
     name = f"{path.upper()}, " if path == "udp" else ""
     name += f"{size} B, {queues} " + ("queue" if queues == 1 else "queues")
     case = comparison.case(name, "Mpackets/s", measured, wants=tuple(wants), digits=3)
-    return statistics.median(found.value for found in case.values["ours"])
+    return {
+        each: statistics.median(found.value for found in case.values[each])
+        for each in ours
+        if each in case.values
+    }
 
 
 def main() -> None:
@@ -173,10 +181,10 @@ def main() -> None:
     with network():
         for path in args.paths:
             for size in args.sizes:
-                one: float | None = None
+                one: dict[str, float] = {}
                 for queues in (each for each in QUEUES if each <= most):
-                    rate = compare(comparison, path, size, queues, one)
-                    one = rate if one is None else one
+                    rates = compare(comparison, path, size, queues, one)
+                    one = one or rates
     comparison.finish()
 
 
