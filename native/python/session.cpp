@@ -108,8 +108,10 @@ py::dict capabilities() {
     const std::string missing = engine.missing();
     states[py::str(std::string(engine.traits.name))] = missing.empty() ? "available" : missing;
   }
-  for (const auto& [name, problem] : problems)
-    states[py::str(name)] = "engine '" + name + "': " + problem;
+  for (const auto& [name, problem] : problems) {
+    std::string text = "engine '";
+    states[py::str(name)] = text.append(name).append("': ").append(problem);
+  }
   return states;
 }
 
