@@ -303,10 +303,21 @@ void FlowChanges::configure(NetworkConfig wanted) {
     require_running();
   }
   wanted = checked(std::move(wanted));
-  for (std::size_t i = 0; i < session_.num_ports(); ++i) {
-    steering::FlowTable& table = *session_.port(static_cast<int>(i)).flows;
-    const std::vector<FlowConfig>& flows = wanted.ifs_[i].rx_.flows_;
-    if (table.configured() != flows) table.configure(flows);
+  std::vector<std::pair<steering::FlowTable*, std::vector<FlowConfig>>> changed;
+  try {
+    for (std::size_t i = 0; i < session_.num_ports(); ++i) {
+      steering::FlowTable& table = *session_.port(static_cast<int>(i)).flows;
+      const std::vector<FlowConfig>& flows = wanted.ifs_[i].rx_.flows_;
+      std::vector<FlowConfig> before = table.configured();
+      if (before == flows) continue;
+      changed.reserve(changed.size() + 1);
+      table.configure(flows);
+      changed.emplace_back(&table, std::move(before));
+    }
+  } catch (...) {
+    // An engine has refused a flow: those of other ports are as before, too.
+    for (const auto& [table, before] : changed) table->configure(before);
+    throw;
   }
 }
 

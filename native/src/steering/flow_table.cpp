@@ -219,7 +219,10 @@ void FlowTable::change(std::span<const FlowId> removed, std::span<Addition> adde
     steering_.grow(*program);
     const auto refused = install(next);
     for (const auto& [flow, error] : refused) {
-      const auto addition = std::ranges::find(added, next[flow].key, &Addition::key);
+      // One that was refused before has a key that is used again.
+      const auto addition = std::ranges::find_if(added, [&](const Addition& each) {
+        return !each.refused && next[flow].added && each.key == next[flow].key;
+      });
       // Not one of the change: repeating it without the flow would remove that.
       if (addition == added.end()) refuse_all(refused);
       addition->refused.emplace(error);

@@ -139,6 +139,42 @@ TEST_CASE("a flow that the card cannot have is refused by name, others are added
   CHECK(listed.back().config->name_ == "good");
 }
 
+TEST_CASE("flows that are refused for different reasons are all answered", "[engines]") {
+  const auto session = Session::open(with_flows("odd_flows"));
+  FlowChanges& changes = session->flow_changes();
+  static_cast<void>(changes.add(0, {rule("first", 7000, 1)}));
+  // The same flow again, one that the card cannot have, and one that is wrong.
+  FlowRuleConfig wrong = rule("wrong", 7001, 9);
+  static_cast<void>(changes.begin_add(
+      0, {wrong, rule("again", 7000, 1), rule("bad", 13, 1), rule("good", 7002, 1)},
+      FlowOpType::ADD_RX_BATCH));
+  std::optional<EndedFlowOp> ended;
+  const std::uint64_t end = monotonic_ns() + 10'000'000'000U;
+  while (!(ended = changes.poll()) && monotonic_ns() < end) std::this_thread::yield();
+  REQUIRE(ended);
+  REQUIRE(ended->result.flow_ids_.size() == 4);
+  CHECK(ended->result.flow_ids_[0] == 0);
+  CHECK(ended->result.flow_ids_[1] == 0);
+  CHECK(ended->result.flow_ids_[2] == 0);
+  CHECK(ended->result.flow_ids_[3] != 0);
+  CHECK(session->port(0).flows->listed().size() == 5);
+}
+
+TEST_CASE("a port that refuses new flows leaves those of other ports as they were", "[engines]") {
+  NetworkConfig config = with_flows("odd_flows");
+  config.ifs_.push_back(config.ifs_[0]);
+  config.ifs_[1].name_ = "port1";
+  for (FlowConfig& flow : config.ifs_[1].rx_.flows_) flow.id_ += 10;
+  const auto session = Session::open(config);
+  NetworkConfig wanted = session->current_config();
+  wanted.ifs_[0].rx_.flows_[0].match_.udp_dst_ = {7000, 7000};
+  wanted.ifs_[1].rx_.flows_[0].match_.udp_dst_ = {13, 13};
+  CHECK_THROWS_WITH(session->configure_flows(wanted), Catch::Contains("interface 'port1'"));
+  CHECK(session->current_config().ifs_[0].rx_.flows_ == config.ifs_[0].rx_.flows_);
+  REQUIRE(send_frames(session->tx_queue(0, 0), 5000, 0, 10));
+  CHECK(receive_numbers(session->rx_queue(0, 0), 10).size() == 10);
+}
+
 TEST_CASE("a configured flow that the card cannot have stops the engine from opening",
           "[engines]") {
   NetworkConfig config = with_flows("odd_flows");

@@ -1,4 +1,6 @@
 // Engines in modules: loaded when a configuration names them, and refused where they do not fit.
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -124,6 +126,30 @@ TEST_CASE("a file that is no module is refused", "[engines][modules]") {
   Modules modules;
   const std::string path = modules.add("text", "not a library");
   CHECK_THAT(refusal("text"), Catch::Contains("its module " + path + " has no version of daqiri"));
+}
+
+TEST_CASE("what is not a file, and a file that was not copied whole, are refused",
+          "[engines][modules]") {
+  Modules modules;
+  const fs::path gone = modules.add("gone", "");
+  fs::remove(gone);
+  fs::create_symlink("nowhere", gone);
+  CHECK_THAT(refusal("gone"), Catch::Contains("its module " + gone.string() +
+                                              " cannot be read: No such file or directory"));
+  const fs::path folder = modules.add("folder", "");
+  fs::remove(folder);
+  fs::create_directory(folder);
+  CHECK_THAT(refusal("folder"), Catch::Contains("is not a regular file"));
+  const fs::path pipe = modules.add("pipe", "");
+  fs::remove(pipe);
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  CHECK_THAT(refusal("pipe"), Catch::Contains("is not a regular file"));
+  std::string half = odd();
+  half.resize(half.find("daqiri_engine_version=") + 64);
+  modules.add("half", half);
+  CHECK_THAT(refusal("half"), Catch::Contains("is incomplete; copy it again"));
+  const auto problems = load_engines();
+  CHECK(problems.size() == 4);
 }
 
 TEST_CASE("a module that registers another engine is refused", "[engines][modules]") {
