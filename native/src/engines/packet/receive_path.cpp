@@ -105,8 +105,7 @@ std::vector<std::shared_ptr<FrameRing>> open_rings(const Port& port,
           std::ranges::find_if(readers, [&](const Reader& each) { return each.polls(*queue); });
       by_queue[queue->id()] = static_cast<std::uint32_t>(reader - readers.begin());
     }
-    join_fanout(interface, sockets,
-                steering::distribution(port.config.rx_, by_queue, steering::Packets::FRAMES));
+    join_fanout(interface, sockets, steering::distribution(port.config.rx_, by_queue));
   }
   for (const auto& ring : rings) ring->begin(port.config.rx_.filter_);
   return {rings.begin(), rings.end()};
