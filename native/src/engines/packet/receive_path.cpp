@@ -61,11 +61,12 @@ std::vector<std::shared_ptr<FrameRing>> open_xdp(const Port& port,
   tell(port, LogLevel::INFO,
        "frames of '" + interface.name + "' are received by " + rings.front()->path() +
            in_threads(rings.size()) + "; " + memory);
-  if (kernel_bytes > frame_bytes) {
+  if (kernel_bytes > frame_bytes && queues > rings.size()) {
+    const std::string enough = std::to_string(rings.size());
     tell(port, LogLevel::WARN,
          "'" + interface.name + "' has more queues than AF_XDP needs here: " + memory +
-             "; run `ethtool -L " + interface.name +
-             " combined 1` (`rx 1` for some drivers) before the engine is opened");
+             "; run `ethtool -L " + interface.name + " combined " + enough + "` (`rx " + enough +
+             "` for some drivers) before the engine is opened");
   }
   if (rings.size() < readers.size()) {
     tell(port, LogLevel::WARN,
