@@ -19,7 +19,7 @@ from daqiri_ophyd.engine import DaqiriError, Engine, NotReadyError, frames
 
 Result = dict[str, Any]
 SIOCSHWTSTAMP, SIOCGHWTSTAMP = 0x89B0, 0x89B1
-FILTER_ALL = 1
+FILTER_ALL, FILTER_PTP = 1, 12
 TAI_NS = 37 * 10**9
 # Keeps a clock 37 s ahead of the system's, as PTP does.
 SYNCHRONIZE = """
@@ -143,6 +143,11 @@ def main() -> None:
             results["unprivileged"] = unprivileged_refusal("eth0")
             results["off"] = receive("eth0", "eth1")
             results["after_off"] = ask("eth0", SIOCGHWTSTAMP)
+            results["changed"] = []
+            for setting in ((0, 1, FILTER_ALL), (0, 0, FILTER_PTP)):
+                with opened("eth0"):
+                    ask("eth0", SIOCSHWTSTAMP, *setting)
+                results["changed"].append(ask("eth0", SIOCGHWTSTAMP))
             ask("eth0", SIOCSHWTSTAMP, 0, 1, FILTER_ALL)
             results["on"] = receive("eth0", "eth1")
             results["after_on"] = ask("eth0", SIOCGHWTSTAMP)

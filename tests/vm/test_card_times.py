@@ -11,7 +11,7 @@ import pytest
 
 pytestmark = [pytest.mark.vm, pytest.mark.timeout(300)]
 
-FILTER_NONE, FILTER_ALL = 0, 1
+FILTER_NONE, FILTER_ALL, FILTER_PTP = 0, 1, 12
 CARD = (
     "-netdev",
     "hubport,id=first,hubid=0",
@@ -33,6 +33,10 @@ def test_the_card_stamps_while_an_engine_is_open(results: dict[str, Any]) -> Non
     assert results["before"] == [0, 0, FILTER_NONE]
     assert results["off"]["during"] == [0, 0, FILTER_ALL]
     assert results["after_off"] == results["before"]
+
+
+def test_what_another_program_changes_meanwhile_stays(results: dict[str, Any]) -> None:
+    assert results["changed"] == [[0, 1, FILTER_NONE], [0, 0, FILTER_PTP]]
 
 
 def test_a_setting_that_is_on_stays(results: dict[str, Any]) -> None:

@@ -15,7 +15,6 @@ namespace {
 constexpr std::uint32_t at(std::uint32_t offset) {
   return static_cast<std::uint32_t>(SKF_NET_OFF) + offset;
 }
-constexpr std::uint32_t LENGTH = at(2);
 constexpr std::uint32_t FRAGMENT = at(6);
 constexpr std::uint32_t PROTOCOL = at(9);
 constexpr std::uint32_t NEXT_HEADER = at(6);  // of IPv6
@@ -40,7 +39,7 @@ sock_filter socket_is(std::uint32_t socket) { return {BPF_RET | BPF_K, 0, 0, soc
 constexpr std::uint32_t OTHERS = 0;
 
 /// Fields of the headers, in the program's memory.
-enum class Field : std::uint8_t { UDP_SRC, UDP_DST, IPV4_LEN, IPV4_SRC, IPV4_DST };
+enum class Field : std::uint8_t { UDP_SRC, UDP_DST, IPV4_SRC, IPV4_DST };
 
 sock_filter recall(Field field) {
   return {BPF_LD | BPF_MEM, 0, 0, static_cast<std::uint32_t>(field)};
@@ -74,10 +73,10 @@ void add_address(std::vector<sock_filter>& code, Field field, in_addr_t address)
   code.push_back(require(BPF_JEQ, ntohl(address)));
 }
 
-/// Whether the program can tell what the flow matches.
-bool can_tell(const FlowConfig& flow, Packets packets) {
-  return flow.match_.type_ == FlowMatchType::IPV4_UDP &&
-         (packets == Packets::FRAMES || flow.match_.ipv4_len_ == 0) &&
+/// Whether the program can tell what the flow matches. The kernel may merge packets before the
+/// program sees them (GRO), or not cut what was sent together (GSO): their lengths are unknown.
+bool can_tell(const FlowConfig& flow) {
+  return flow.match_.type_ == FlowMatchType::IPV4_UDP && flow.match_.ipv4_len_ == 0 &&
          std::ranges::all_of(flow.actions_, [](const FlowAction& action) {
            return action.type_ == FlowType::QUEUE;
          });
@@ -105,10 +104,6 @@ std::vector<sock_filter> code_of(const FlowConfig& flow,
   add_ports(code, Field::UDP_SRC, match.udp_src_);
   add_address(code, Field::IPV4_SRC, match.ipv4_src_);
   add_address(code, Field::IPV4_DST, match.ipv4_dst_);
-  if (match.ipv4_len_ != 0) {
-    code.push_back(recall(Field::IPV4_LEN));
-    code.push_back(require(BPF_JEQ, match.ipv4_len_));
-  }
   const std::size_t conditions = code.size();
   std::vector<std::uint32_t> choice;
   if (flow.action_.ids_.empty()) choice.push_back(sockets.at(flow.action_.id_));
@@ -152,7 +147,6 @@ Code read_ipv4() {
   go_on_if(code, BPF_JEQ, PROTOCOL_UDP, true);
   code.push_back(load(BPF_H | BPF_ABS, FRAGMENT));
   go_on_if(code, BPF_JSET, FRAGMENT_OFFSET, false);
-  keep(code, Field::IPV4_LEN, load(BPF_H | BPF_ABS, LENGTH));
   keep(code, Field::IPV4_SRC, load(BPF_W | BPF_ABS, SOURCE));
   keep(code, Field::IPV4_DST, load(BPF_W | BPF_ABS, DESTINATION));
   code.push_back({BPF_LDX | BPF_B | BPF_MSH, 0, 0, at(0)});
@@ -163,7 +157,7 @@ Code read_ipv4() {
 Code read_ipv6() {
   Code code{load(BPF_B | BPF_ABS, NEXT_HEADER)};
   go_on_if(code, BPF_JEQ, PROTOCOL_UDP, true);
-  for (const Field field : {Field::IPV4_LEN, Field::IPV4_SRC, Field::IPV4_DST})
+  for (const Field field : {Field::IPV4_SRC, Field::IPV4_DST})
     keep(code, field, {BPF_LD | BPF_IMM, 0, 0, 0});
   code.push_back({BPF_LDX | BPF_IMM, 0, 0, IPV6_SIZE});
   return code;
@@ -172,8 +166,7 @@ Code read_ipv6() {
 }  // namespace
 
 std::vector<sock_filter> distribution(const RxConfig& config,
-                                      const std::map<int, std::uint32_t>& sockets,
-                                      Packets packets) {
+                                      const std::map<int, std::uint32_t>& sockets) {
   Code code;
   // Frames with a VLAN tag, which the kernel has taken out; a priority tag is none.
   code.push_back(load_extra(SKF_AD_VLAN_TAG));
@@ -192,7 +185,7 @@ std::vector<sock_filter> distribution(const RxConfig& config,
   keep(code, Field::UDP_DST, load(BPF_H | BPF_IND, DESTINATION_PORT));
   std::size_t told = 0;
   for (const FlowConfig& flow : config.flows_) {
-    if (!can_tell(flow, packets)) continue;
+    if (!can_tell(flow)) continue;
     const std::vector<sock_filter> more = code_of(flow, sockets);
     if (++told > MOST_FLOWS || code.size() + more.size() + 1 > MOST_CODE) break;
     code.insert(code.end(), more.begin(), more.end());

@@ -12,22 +12,17 @@
 
 namespace daqiri::steering {
 
-/// What arrives at the sockets. The kernel may merge datagrams before it chooses a UDP socket, so
-/// that their lengths are unknown.
-enum class Packets : std::uint8_t { FRAMES, DATAGRAMS };
-
 /// Classic BPF that returns, for a packet, the number of the socket that should get it.
 ///
 /// A packet goes to the socket of the queue of the first flow that matches it, among flows by
-/// addresses, ports and (of frames) length; one of a flow with several queues, by its hash if it
-/// has one, to that of any of them. Other packets go to the first socket. The packet's queue is
+/// addresses and ports; one of a flow with several queues, by its hash if it has one, to that of
+/// any of them. Other packets go to the first socket. The packet's queue is
 /// determined later, by the classifier: the program only saves a hand-over to the right thread.
 ///
 /// `sockets`: by queue id. The kernel tries the flows one by one for each packet, so only the first
 /// MOST_FLOWS are told apart.
 [[nodiscard]] std::vector<sock_filter> distribution(const RxConfig& config,
-                                                    const std::map<int, std::uint32_t>& sockets,
-                                                    Packets packets);
+                                                    const std::map<int, std::uint32_t>& sockets);
 inline constexpr std::size_t MOST_FLOWS = 64;
 /// Limit of the kernel (BPF_MAXINSNS).
 inline constexpr std::size_t MOST_CODE = 4096;

@@ -135,6 +135,26 @@ def test_datagrams_arrive_as_on_a_wire(
         assert (counters.received, counters.dropped_total) == (len(expected), 0)
 
 
+def test_pieces_that_arrive_after_drop_all_are_filtered(
+    pair: Pair, packet: Build, receive_all: Receive
+) -> None:
+    here, there = pair
+    with there.call(Engine.open, receiver(packet, f"udp port {PORT}")) as engine:
+        (port,) = engine.ports
+        (queue,) = port.rx
+        _, address = ADDRESSES[4]
+        port.drop_all_traffic()
+        here.call(send_together, address, bytes(COUNT * SIZE + 7), SIZE)
+        wait_for(lambda: queue.counters().received == COUNT + 1)
+        counters = queue.counters()
+        assert counters.dropped["filtered"] == counters.dropped_total == COUNT + 1
+        assert counters.received_bytes == COUNT * SIZE + 7 + (COUNT + 1) * (14 + 20 + 8)
+        port.allow_all_traffic()
+        here.call(send_together, address, b"after", 0)
+        (frame,) = packets_of(receive_all(queue, 1))
+        assert payload_of(frame)[1] == b"after"
+
+
 @pytest.mark.parametrize("family", [4, 6])
 def test_a_stream_arrives_as_on_a_wire(
     pair: Pair, packet: Build, receive_all: Receive, family: int

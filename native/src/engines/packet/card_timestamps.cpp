@@ -44,6 +44,20 @@ int ask(const File& socket, const NetworkInterface& interface, unsigned long req
                           "set it to false, for timestamps in software");
 }
 
+/// How the card is set now. Throws Error.
+hwtstamp_config setting(const File& question, const InterfaceConfig& config,
+                        const NetworkInterface& interface) {
+  hwtstamp_config now{};
+  const int error = ask(question, interface, SIOCGHWTSTAMP, now);
+  // To set it blindly would switch off the transmit times that ptp4l may need.
+  if (error == EOPNOTSUPP) {
+    refuse(Status::NOT_SUPPORTED, config, interface,
+           ": its driver does not tell how they are set now (SIOCGHWTSTAMP)", "");
+  }
+  if (error != 0) throw packet_error(interface, "query the timestamps of the card", error);
+  return now;
+}
+
 /// By how much the card's clock is ahead of CLOCK_REALTIME, ns. Throws Error.
 std::int64_t find_clock(const InterfaceConfig& config, const NetworkInterface& interface) {
   const File question = any_socket();
@@ -96,14 +110,12 @@ bool card_stamps(const NetworkInterface& interface) noexcept {
 
 void CardTimestamps::require(const InterfaceConfig& config, const NetworkInterface& interface) {
   static_cast<void>(find_clock(config, interface));
+  static_cast<void>(setting(any_socket(), config, interface));
 }
 
 CardTimestamps::CardTimestamps(const InterfaceConfig& config, const NetworkInterface& interface)
     : interface_(interface), ahead_ns_(find_clock(config, interface)), socket_(any_socket()) {
-  hwtstamp_config now{};
-  if (const int error = ask(socket_, interface, SIOCGHWTSTAMP, now);
-      error != 0 && error != EOPNOTSUPP)
-    throw packet_error(interface, "query the timestamps of the card", error);
+  const hwtstamp_config now = setting(socket_, config, interface);
   if (now.rx_filter == HWTSTAMP_FILTER_ALL) return;
   hwtstamp_config wanted = now;
   wanted.rx_filter = HWTSTAMP_FILTER_ALL;
@@ -113,11 +125,27 @@ CardTimestamps::CardTimestamps(const InterfaceConfig& config, const NetworkInter
            "grant it (AmbientCapabilities=CAP_NET_ADMIN of systemd), or ");
   }
   if (error != 0) throw packet_error(interface, "switch on the timestamps of the card", error);
-  before_ = now;
+  // Drivers return what they have set.
+  if (wanted.rx_filter == HWTSTAMP_FILTER_ALL) {
+    filter_before_ = now.rx_filter;
+    return;
+  }
+  hwtstamp_config before = now;
+  ask(socket_, interface, SIOCSHWTSTAMP, before);
+  refuse(Status::NOT_SUPPORTED, config, interface,
+         ": asked to stamp all frames, its driver has set another filter (" +
+             std::to_string(wanted.rx_filter) + " of linux/net_tstamp.h)",
+         "");
 }
 
 CardTimestamps::~CardTimestamps() {
-  if (before_ && getpid() == process_) ask(socket_, interface_, SIOCSHWTSTAMP, *before_);
+  if (!filter_before_ || getpid() != process_) return;
+  // What another program has changed meanwhile stays.
+  hwtstamp_config now{};
+  if (ask(socket_, interface_, SIOCGHWTSTAMP, now) != 0 || now.rx_filter != HWTSTAMP_FILTER_ALL)
+    return;
+  now.rx_filter = *filter_before_;
+  ask(socket_, interface_, SIOCSHWTSTAMP, now);
 }
 
 }  // namespace daqiri::packet

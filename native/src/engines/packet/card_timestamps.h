@@ -21,14 +21,15 @@ bool card_stamps(const NetworkInterface& interface) noexcept;
 class CardTimestamps {
  public:
   /// Throws Error: NOT_SUPPORTED if the card has no timestamps of all frames, or no clock that this
-  /// process can read; NOT_READY if the clock is not that of the system, apart from whole seconds.
+  /// process can read, or a driver that does not tell its setting; NOT_READY if the clock is not
+  /// that of the system, apart from whole seconds.
   static void require(const InterfaceConfig& config, const NetworkInterface& interface);
 
   /// Also throws Error if they cannot be switched on.
   CardTimestamps(const InterfaceConfig& config, const NetworkInterface& interface);
   CardTimestamps(const CardTimestamps&) = delete;
   CardTimestamps& operator=(const CardTimestamps&) = delete;
-  /// Switches off what was switched on.
+  /// Switches off what was switched on, unless another program has changed it.
   ~CardTimestamps();
 
   /// CLOCK_REALTIME, ns, of a time of the card.
@@ -43,8 +44,8 @@ class CardTimestamps {
   std::int64_t ahead_ns_;
   /// For ioctl(2).
   File socket_;
-  /// The setting before; none: it was not changed.
-  std::optional<hwtstamp_config> before_;
+  /// The filter before; none: it was not changed.
+  std::optional<int> filter_before_;
 };
 
 /// The part of a difference of two clocks that is whole seconds, ns.

@@ -233,8 +233,7 @@ KernelMemory packet_memory(const NetworkConfig& config, const InterfaceConfig& i
   }
   asked.mapped = std::max(Receiver::ring_bytes(regions), packet::XdpRing::FEWEST_BYTES);
   if (wants_xdp(interface)) {
-    const std::uint64_t each =
-        std::max(asked.mapped / cores.size(), packet::XdpRing::FEWEST_BYTES);
+    const std::uint64_t each = std::max(asked.mapped / cores.size(), packet::XdpRing::FEWEST_BYTES);
     // The rings do not count towards the limit.
     asked.locked = each * cores.size();
     asked.mapped = asked.locked + cores.size() * packet::XdpShares::most_ring_bytes(each);

@@ -61,11 +61,12 @@ std::vector<std::shared_ptr<FrameRing>> open_xdp(const Port& port,
   tell(port, LogLevel::INFO,
        "frames of '" + interface.name + "' are received by " + rings.front()->path() +
            in_threads(rings.size()) + "; " + memory);
-  if (kernel_bytes > frame_bytes) {
+  if (kernel_bytes > frame_bytes && queues > rings.size()) {
+    const std::string enough = std::to_string(rings.size());
     tell(port, LogLevel::WARN,
          "'" + interface.name + "' has more queues than AF_XDP needs here: " + memory +
-             "; run `ethtool -L " + interface.name +
-             " combined 1` (`rx 1` for some drivers) before the engine is opened");
+             "; run `ethtool -L " + interface.name + " combined " + enough + "` (`rx " + enough +
+             "` for some drivers) before the engine is opened");
   }
   if (rings.size() < readers.size()) {
     tell(port, LogLevel::WARN,
@@ -105,8 +106,7 @@ std::vector<std::shared_ptr<FrameRing>> open_rings(const Port& port,
           std::ranges::find_if(readers, [&](const Reader& each) { return each.polls(*queue); });
       by_queue[queue->id()] = static_cast<std::uint32_t>(reader - readers.begin());
     }
-    join_fanout(interface, sockets,
-                steering::distribution(port.config.rx_, by_queue, steering::Packets::FRAMES));
+    join_fanout(interface, sockets, steering::distribution(port.config.rx_, by_queue));
   }
   for (const auto& ring : rings) ring->begin(port.config.rx_.filter_);
   return {rings.begin(), rings.end()};

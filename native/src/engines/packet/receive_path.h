@@ -26,8 +26,8 @@ struct Reader {
 
 /// Opens rings as configured for the port (rx.receive_path), for the first readers: with AF_PACKET
 /// one for each, among which the kernel distributes frames by their queues; with AF_XDP at most as
-/// many as the card has queues. Logs the path, and the reason if
-/// there was a choice. `patience_ms`: see ReceiveRing. Throws Error.
+/// many as the card has queues. Logs the path, and the reason if there was a choice. `patience_ms`:
+/// see ReceiveRing. Throws Error.
 std::vector<std::shared_ptr<FrameRing>> open_receive_path(const Port& port,
                                                           const NetworkInterface& interface,
                                                           const std::vector<Reader>& readers,

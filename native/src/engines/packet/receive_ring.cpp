@@ -24,9 +24,12 @@ namespace {
 constexpr std::uint32_t LOOK_AHEAD = 4;
 /// A block with at least one in this many bytes used counts as filled.
 constexpr std::uint32_t FILLED_PART = 4;
-/// Space before a frame for its VLAN tag; with PACKET_VNET_HDR, frames are aligned as without both.
-constexpr std::uint32_t RESERVE_BYTES = 16 - sizeof(Offload);
-static_assert(RESERVE_BYTES >= TAG_BYTES);
+/// Space before a frame for its VLAN tag, and to align it with PACKET_VNET_HDR as without both.
+constexpr std::uint32_t reserve_bytes(bool with_offload) noexcept {
+  constexpr std::uint32_t ALIGNED = 16 - sizeof(Offload);
+  static_assert(ALIGNED >= TAG_BYTES);
+  return with_offload ? ALIGNED : TAG_BYTES;
+}
 /// Frames have variable sizes; the kernel requires a frame size that divides the block.
 constexpr unsigned FRAME_BYTES = 2048;
 
@@ -82,8 +85,8 @@ ReceiveRing::ReceiveRing(const NetworkInterface& interface, std::uint64_t bytes,
       throw packet_error(interface, what, errno);
   };
   set(PACKET_VERSION, int{TPACKET_V3}, "use TPACKET_V3");
-  set(PACKET_RESERVE, RESERVE_BYTES, "reserve room for VLAN tags");
   with_offload_ = kernel_tells_offload();
+  set(PACKET_RESERVE, reserve_bytes(with_offload_), "reserve room for VLAN tags");
   if (with_offload_) set(PACKET_VNET_HDR, int{1}, "query what senders left to their card");
   if (timestamps_ != nullptr)
     set(PACKET_TIMESTAMP, int{SOF_TIMESTAMPING_RAW_HARDWARE}, "use times of the card");

@@ -177,6 +177,9 @@ bool Receiver::take(const Frame& frame, const steering::Program& program) noexce
     target.hand_over->put(frame, verdict);
   } else if (target.gathering->discards(frame.time)) {
     lose(target, verdict, frame, target.gathering->discarded_as());
+  } else if (!frame.rest.empty() && target.queue->discards()) {
+    // It cannot be kept, and needs no buffer.
+    lose(target, verdict, frame, target.queue->discard_reason());
   } else if (!put(*target.gathering, frame, verdict)) {
     if (may_wait(*target.queue)) return false;
     lose(target, verdict, frame, DropReason::NO_PACKET_BUFFER);
@@ -203,11 +206,12 @@ bool Receiver::put(Gathering& gathering, const Frame& frame,
   RxQueue& queue = gathering.queue();
   // The kernel stops at a block with a kept frame. So no frame stays there that may be held for
   // long: by the application, by a recorder if there are other queues, or for a copy to a GPU.
-  // Discarded frames need no buffer. A packet must be contiguous.
+  // Discarded frames need no buffer.
   const bool soon = queue.discards() || queue.stage_claims(verdict.flow);
   const bool worth = soon || (ring_->worth_keeping() && queue.recorded() && !queue.staged() &&
                               targets_.size() == 1);
-  const bool keep = worth && (frame.rest.empty() || queue.discards());
+  // A packet must be contiguous.
+  const bool keep = worth && frame.rest.empty();
   gathering.begin(keep);
   if (gathering.empty() && !soon && may_wait(queue)) {
     queue.finish_unless_of(queue.main_source(), keep ? ring_.get() : nullptr);

@@ -59,7 +59,10 @@ RingFrame read_frame(std::byte* at, bool with_offload) noexcept {
     restore_tag(head, found);
   const Offload& offload = found.offload;
   const std::uint32_t field = std::uint32_t{offload.checksum_start} + offload.checksum_field;
-  frame.checksum_open = (offload.flags & Offload::NEEDS_CHECKSUM) != 0 &&
+  // Others need not be Internet checksums: SCTP's is CRC32c.
+  const bool known =
+      offload.checksum_field == UDP_CHECKSUM || offload.checksum_field == TCP_CHECKSUM;
+  frame.checksum_open = known && (offload.flags & Offload::NEEDS_CHECKSUM) != 0 &&
                         frame.length == frame.wire_length && field + 2 <= frame.length;
   return found;
 }

@@ -109,8 +109,7 @@ Error xdp_error(const NetworkInterface& interface, const std::string& what, int 
 
 XdpProgram::XdpProgram(const NetworkInterface& interface, const XdpFilter& filter,
                        std::uint32_t queues, xdp_action otherwise)
-    : interface_(interface),
-      sockets_(make_map(interface, BPF_MAP_TYPE_XSKMAP, 4, 4, queues)) {
+    : interface_(interface), sockets_(make_map(interface, BPF_MAP_TYPE_XSKMAP, 4, 4, queues)) {
   const auto require = [&](int error) {
     if (error != 0) throw xdp_error(interface, "fill a map of an XDP program", error);
   };

@@ -30,8 +30,8 @@ std::uint32_t chunk_bytes(const NetworkInterface& interface) {
 }  // namespace
 
 XdpRing::XdpRing(std::shared_ptr<XdpAttachment> attachment, const Options& options)
-    : FrameRing("packets of " + attachment->interface().name,
-                chunk_bytes(attachment->interface()), memory::Place::HOST),
+    : FrameRing("packets of " + attachment->interface().name, chunk_bytes(attachment->interface()),
+                memory::Place::HOST),
       attachment_(std::move(attachment)),
       umem_(interface().name, std::max(options.bytes, FEWEST_BYTES), chunk_bytes(interface())) {
   open_sockets(options);
@@ -77,8 +77,7 @@ std::vector<int> XdpRing::fds() const {
 }
 
 std::string XdpRing::path() const {
-  std::string path =
-      attachment_->mode() == XdpMode::NATIVE ? "af_xdp native" : "af_xdp generic";
+  std::string path = attachment_->mode() == XdpMode::NATIVE ? "af_xdp native" : "af_xdp generic";
   if (zero_copy_) path += ", zero copy";
   if (attachment_->detached()) path += ", detached";
   return path;
@@ -242,7 +241,8 @@ int XdpRing::exchange(std::size_t at) noexcept {
     if (idle) {
       sockets_[at] = std::move(fresh);
       // It can be bound only after neither kernel nor card can write for the old one.
-      if (!sockets_[at]->bind()) throw xdp_error(interface(), "bind an AF_XDP socket again", ENODEV);
+      if (!sockets_[at]->bind())
+        throw xdp_error(interface(), "bind an AF_XDP socket again", ENODEV);
       put_back_all();
       umem_.recover(options.queue);
       sockets_[at]->refill(shares_);

@@ -18,9 +18,9 @@
 
 namespace daqiri::packet {
 
-/// The frames of an interface, or those of every n-th queue of its network card: one socket per queue
-/// receives them, all in the same memory. The buffer number of a kept frame is the number of its
-/// chunk.
+/// The frames of an interface, or those of every n-th queue of its network card: one socket per
+/// queue receives them, all in the same memory. The buffer number of a kept frame is the number of
+/// its chunk.
 class XdpRing final : public FrameRing {
  public:
   struct Options {

@@ -24,7 +24,7 @@ std::vector<sock_filter> program_for(const InterfaceConfig& interface, const Udp
   std::map<int, std::uint32_t> by_queue;
   for (std::size_t i = 0; i < numbers.size(); ++i)
     by_queue[interface.rx_.queues_[i].common_.id_] = static_cast<std::uint32_t>(numbers[i]);
-  return steering::distribution(interface.rx_, by_queue, steering::Packets::DATAGRAMS);
+  return steering::distribution(interface.rx_, by_queue);
 }
 
 }  // namespace

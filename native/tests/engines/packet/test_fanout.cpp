@@ -51,8 +51,7 @@ class Group {
       packet::bind_packet_socket(sockets_.back(), named("far"), ETH_P_ALL);
       fds.push_back(sockets_.back().fd());
     }
-    packet::join_fanout(named("far"), fds,
-                        steering::distribution(config, by_queue, steering::Packets::FRAMES));
+    packet::join_fanout(named("far"), fds, steering::distribution(config, by_queue));
   }
   /// The number of the only socket that gets the frame.
   int arrived(const Bytes& frame) {
@@ -139,6 +138,23 @@ TEST_CASE("Frames go to the socket of their flow's queue, others to the first", 
     frame = udp6(1, 5000);
     frame[20] = 0;
     CHECK(group.arrived(frame) == 0);
+  });
+}
+
+TEST_CASE("Frames with the same ports have one socket, whatever their lengths", "[packet]") {
+  in_own_network(LINK, [] {
+    InterfaceConfig interface = interface_with_queues(3);
+    FlowMatch& length = add_flow(interface, 1, 1).match_;
+    length.ipv4_len_ = static_cast<std::uint16_t>(udp(1, 5000).size() - 14);
+    length.udp_dst_ = {5000, 5001};
+    add_flow(interface, 2, 2).match_.udp_dst_ = 5000;
+    Group group(interface.rx_, {{0, 0}, {1, 1}, {2, 2}}, 3);
+    Bytes longer = udp(1, 5000);
+    longer.resize(longer.size() + 100);
+    put16(longer, 16, static_cast<std::uint16_t>(longer.size() - 14));
+    CHECK(group.arrived(udp(1, 5000)) == 2);
+    CHECK(group.arrived(longer) == 2);
+    CHECK(group.arrived(udp(1, 5001)) == 0);
   });
 }
 

@@ -192,10 +192,12 @@ TEST_CASE("A checksum that was left to the card is computed", "[packet][ring]") 
   REQUIRE(checksum_is_right(bytes_of(found.frame), made.ip, made.transport));
 }
 
-TEST_CASE("A checksum outside the frame, or of a frame that was cut off, stays", "[packet][ring]") {
+TEST_CASE("A checksum outside the frame, of one cut off, or of another kind stays",
+          "[packet][ring]") {
   const Kind kind{};
   const Made made = make(kind, 100);
   Offload offload = left_to_card(kind, made, 0);
+  SECTION("CRC32c of SCTP") { offload.checksum_field = 8; }
   SECTION("outside") { offload.checksum_start = 0xFFF0; }
   SECTION("at the end") {
     offload.checksum_start = static_cast<std::uint16_t>(made.frame.size() - 7);
