@@ -82,12 +82,32 @@ bool can_tell(const FlowConfig& flow) {
          });
 }
 
-/// Returns the socket, or one of the sockets by the hash of the frame.
+/// Adds a word, which is loaded by `from`, to the hash in X. Multiplied, because words of
+/// neighbours differ in few bits.
+void mix(std::vector<sock_filter>& code, sock_filter from) {
+  constexpr std::uint32_t MULTIPLIER = 0x9E3779B1;
+  code.push_back(from);
+  code.push_back({BPF_ALU | BPF_XOR | BPF_X, 0, 0, 0});
+  code.push_back({BPF_ALU | BPF_MUL | BPF_K, 0, 0, MULTIPLIER});
+  code.push_back({BPF_MISC | BPF_TAX, 0, 0, 0});
+}
+
+/// A number below `count`, from the hash in X.
+void take_hash(std::vector<sock_filter>& code, std::uint32_t count) {
+  code.push_back({BPF_MISC | BPF_TXA, 0, 0, 0});
+  code.push_back({BPF_ALU | BPF_RSH | BPF_K, 0, 0, 16});
+  code.push_back({BPF_ALU | BPF_MOD | BPF_K, 0, 0, count});
+}
+
+/// Returns the socket, or one of the sockets by addresses and ports. Not by the hash of the frame
+/// (SKF_AD_RXHASH): that of a sender on this host is another before and after connect(2).
 void add_choice(std::vector<sock_filter>& code, const std::vector<std::uint32_t>& sockets) {
   const auto count = static_cast<std::uint32_t>(sockets.size());
   if (count > 1) {
-    code.push_back(load_extra(SKF_AD_RXHASH));
-    code.push_back({BPF_ALU | BPF_MOD | BPF_K, 0, 0, count});
+    code.push_back({BPF_LDX | BPF_IMM, 0, 0, 0});
+    for (const Field field : {Field::IPV4_SRC, Field::IPV4_DST, Field::UDP_SRC, Field::UDP_DST})
+      mix(code, recall(field));
+    take_hash(code, count);
   }
   for (std::uint32_t i = 0; i + 1 < count; ++i) {
     code.push_back({BPF_JMP | BPF_JEQ | BPF_K, 0, 1, i});
@@ -195,17 +215,11 @@ std::vector<sock_filter> distribution(const RxConfig& config,
 }
 
 std::vector<sock_filter> distribution_by_peer(bool ipv6, std::uint32_t sockets) {
-  constexpr std::uint32_t MIX = 0x9E3779B1;
   const std::uint32_t words = ipv6 ? 4 : 1;
   Code code;
-  // X: the address; its words are mixed, because those of neighbours differ in few bits.
   code.push_back({BPF_LDX | BPF_IMM, 0, 0, 0});
-  for (std::uint32_t i = 0; i < words; ++i) {
-    code.push_back(load(BPF_W | BPF_ABS, (ipv6 ? SOURCE_IPV6 : SOURCE) + 4 * i));
-    code.push_back({BPF_ALU | BPF_XOR | BPF_X, 0, 0, 0});
-    code.push_back({BPF_ALU | BPF_MUL | BPF_K, 0, 0, MIX});
-    code.push_back({BPF_MISC | BPF_TAX, 0, 0, 0});
-  }
+  for (std::uint32_t i = 0; i < words; ++i)
+    mix(code, load(BPF_W | BPF_ABS, (ipv6 ? SOURCE_IPV6 : SOURCE) + 4 * i));
   const Code port =
       ipv6 ? Code{load(BPF_H | BPF_ABS, IPV6_SOURCE_PORT)}
            : Code{store(Field::IPV4_SRC),
@@ -220,9 +234,9 @@ std::vector<sock_filter> distribution_by_peer(bool ipv6, std::uint32_t sockets) 
   }
   code.insert(code.end(), port.begin(), port.end());
   code.push_back({BPF_ALU | BPF_XOR | BPF_X, 0, 0, 0});
-  code.push_back({BPF_ALU | BPF_MUL | BPF_K, 0, 0, MIX});
-  code.push_back({BPF_ALU | BPF_RSH | BPF_K, 0, 0, 16});
-  code.push_back({BPF_ALU | BPF_MOD | BPF_K, 0, 0, sockets});
+  code.push_back({BPF_MISC | BPF_TAX, 0, 0, 0});
+  mix(code, {BPF_LD | BPF_IMM, 0, 0, 0});
+  take_hash(code, sockets);
   code.push_back({BPF_RET | BPF_A, 0, 0, 0});
   return code;
 }

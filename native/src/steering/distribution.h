@@ -15,9 +15,9 @@ namespace daqiri::steering {
 /// Classic BPF that returns, for a packet, the number of the socket that should get it.
 ///
 /// A packet goes to the socket of the queue of the first flow that matches it, among flows by
-/// addresses and ports; one of a flow with several queues, by its hash if it has one, to that of
-/// any of them. Other packets go to the first socket. The packet's queue is
-/// determined later, by the classifier: the program only saves a hand-over to the right thread.
+/// addresses and ports; one of a flow with several queues, by a hash of these, to that of any of
+/// them. Other packets go to the first socket. The packet's queue is determined later, by the
+/// classifier: the program only saves a hand-over to the right thread.
 ///
 /// `sockets`: by queue id. The kernel tries the flows one by one for each packet, so only the first
 /// MOST_FLOWS are told apart.

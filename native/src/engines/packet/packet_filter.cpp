@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <memory>
 #include <system_error>
+#include <vector>
 
 #include "system/libpcap.h"
 
@@ -41,7 +42,7 @@ class Library : public Libpcap {
 }  // namespace
 
 void attach_filter(const File& socket, const NetworkInterface& interface,
-                   const std::string& expression) {
+                   const std::string& expression, std::span<const sock_filter> before) {
   static const Library library;
   if (library.missing()) {
     refuse(Status::NOT_SUPPORTED, expression,
@@ -71,12 +72,15 @@ void attach_filter(const File& socket, const NetworkInterface& interface,
   const std::unique_ptr<bpf_program, decltype(&pcap_freecode)> code(&program, library.free_code);
   // The two names of a classic BPF instruction.
   static_assert(sizeof(bpf_insn) == sizeof(sock_filter));
-  const sock_fprog filter{static_cast<unsigned short>(program.bf_len),
-                          reinterpret_cast<sock_filter*>(program.bf_insns)};
+  // Jumps are relative.
+  std::vector<sock_filter> whole(before.begin(), before.end());
+  const auto* const compiled = reinterpret_cast<const sock_filter*>(program.bf_insns);
+  whole.insert(whole.end(), compiled, compiled + program.bf_len);
+  const sock_fprog filter{static_cast<unsigned short>(whole.size()), whole.data()};
   if (setsockopt(socket.fd(), SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter) == 0) return;
   const int error = errno;
   refuse(Status::INVALID_PARAMETER, expression,
-         "the kernel does not accept its " + std::to_string(program.bf_len) +
+         "the kernel does not accept its " + std::to_string(whole.size()) +
              " instructions: " + std::generic_category().message(error) +
              (error == ENOMEM ? "; raise net.core.optmem_max, or shorten it"
                               : "; it accepts at most 4096"));

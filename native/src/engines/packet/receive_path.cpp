@@ -108,7 +108,7 @@ std::vector<std::shared_ptr<FrameRing>> open_rings(const Port& port,
     }
     join_fanout(interface, sockets, steering::distribution(port.config.rx_, by_queue));
   }
-  for (const auto& ring : rings) ring->begin(port.config.rx_.filter_);
+  for (const auto& ring : rings) ring->begin(port.config.rx_.filter_, rings.size() > 1);
   return {rings.begin(), rings.end()};
 }
 

@@ -13,6 +13,7 @@
 #include <charconv>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "engines/packet/packet_filter.h"
 
@@ -114,8 +115,23 @@ ReceiveRing::ReceiveRing(const NetworkInterface& interface, std::uint64_t bytes,
   }
 }
 
-void ReceiveRing::begin(const std::string& filter) {
-  if (!filter.empty()) return attach_filter(socket_, interface_, filter);
+void ReceiveRing::begin(const std::string& filter, bool in_group) {
+  // In a group, PACKET_IGNORE_OUTGOING has no effect: these frames would fill the ring.
+  std::vector<sock_filter> code;
+  if (in_group) {
+    code = {
+        {BPF_LD | BPF_W | BPF_ABS, 0, 0, static_cast<std::uint32_t>(SKF_AD_OFF + SKF_AD_PKTTYPE)},
+        {BPF_JMP | BPF_JEQ | BPF_K, 0, 1, PACKET_OUTGOING},
+        {BPF_RET | BPF_K, 0, 0, 0}};
+  }
+  if (!filter.empty()) return attach_filter(socket_, interface_, filter, code);
+  if (in_group) {
+    code.push_back({BPF_RET | BPF_K, 0, 0, UINT32_MAX});
+    const sock_fprog program{static_cast<unsigned short>(code.size()), code.data()};
+    if (setsockopt(fd(), SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program) != 0)
+      throw packet_error(interface_, "receive frames", errno);
+    return;
+  }
   const int unused = 0;
   if (setsockopt(fd(), SOL_SOCKET, SO_DETACH_FILTER, &unused, sizeof unused) != 0)
     throw packet_error(interface_, "receive frames", errno);
@@ -162,24 +178,29 @@ bool ReceiveRing::open_block() noexcept {
 }
 
 bool ReceiveRing::find_frame() noexcept {
-  for (;; step()) {
-    while (!reading_ || left_ == 0) {
-      if (reading_) {
-        reading_ = false;
-        let_go(block_, 1);
-        block_ = block_ + 1 == blocks_ ? 0 : block_ + 1;
-      }
-      if (!open_block()) return false;
+  while (!reading_ || left_ == 0) {
+    if (reading_) {
+      reading_ = false;
+      let_go(block_, 1);
+      block_ = block_ + 1 == blocks_ ? 0 : block_ + 1;
     }
-    // In a group, PACKET_IGNORE_OUTGOING has no effect.
-    const auto* from =
-        reinterpret_cast<const sockaddr_ll*>(frame_ + TPACKET_ALIGN(sizeof(tpacket3_hdr)));
-    if (from->sll_pkttype != PACKET_OUTGOING) return true;
+    if (!open_block()) return false;
   }
+  return true;
 }
 
 Frame ReceiveRing::peek() noexcept {
   if (present_.data != nullptr || !find_frame()) return present_;
+  const auto& head = *reinterpret_cast<const tpacket3_hdr*>(frame_);
+  constexpr std::uint32_t SELDOM = TP_STATUS_CSUMNOTREADY | TP_STATUS_VLAN_VALID;
+  if ((head.tp_status & SELDOM) == 0 && timestamps_ == nullptr) [[likely]] {
+    // `advance` has cleared the rest of it.
+    present_.data = reinterpret_cast<std::uint8_t*>(frame_ + head.tp_mac);
+    present_.length = head.tp_snaplen;
+    present_.wire_length = head.tp_len;
+    present_.time = std::uint64_t{head.tp_sec} * 1'000'000'000U + head.tp_nsec;
+    return present_;
+  }
   whole_ = read_frame(frame_, with_offload_);
   if (timestamps_ != nullptr) {
     // The kernel has given others its own time.

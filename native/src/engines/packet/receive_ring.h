@@ -37,8 +37,9 @@ class ReceiveRing final : public FrameRing {
               std::shared_ptr<const CardTimestamps> timestamps);
   ~ReceiveRing() override;
 
-  /// Receive frames of the interface: those that match `filter`, unless it is empty. Throws Error.
-  void begin(const std::string& filter);
+  /// Receive frames of the interface: those that match `filter`, unless it is empty. `in_group`:
+  /// the socket is one of several (PACKET_FANOUT). Throws Error.
+  void begin(const std::string& filter, bool in_group);
   [[nodiscard]] int fd() const noexcept { return socket_.fd(); }
 
   [[nodiscard]] std::vector<int> fds() const override { return {fd()}; }

@@ -170,7 +170,7 @@ TEST_CASE("a port that refuses new flows leaves those of other ports as they wer
   wanted.ifs_[0].rx_.flows_[0].match_.udp_dst_ = {7000, 7000};
   wanted.ifs_[1].rx_.flows_[0].match_.udp_dst_ = {13, 13};
   CHECK_THROWS_WITH(session->configure_flows(wanted), Catch::Contains("interface 'port1'"));
-  CHECK(session->current_config().ifs_[0].rx_.flows_ == config.ifs_[0].rx_.flows_);
+  CHECK(session->current_config().ifs_[0].rx_.flows_ == session->config().ifs_[0].rx_.flows_);
   REQUIRE(send_frames(session->tx_queue(0, 0), 5000, 0, 10));
   CHECK(receive_numbers(session->rx_queue(0, 0), 10).size() == 10);
 }
