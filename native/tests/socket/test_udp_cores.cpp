@@ -273,6 +273,34 @@ TEST_CASE("Datagrams in the socket of another core are handed over", "[udp][core
           std::pair<std::uint64_t, std::uint64_t>{EACH + 1, (EACH + 1) * 64});
     CHECK(drops(session->rx_queue(0, 0).counters()) == 0);
   }
+  SECTION("if the queue of the reading core has no buffers, others are not lost") {
+    config.mrs_.at("region0").num_bufs_ = 64;
+    config.ifs_[0].rx_.queues_[0].common_.batch_size_ = 8;
+    const auto session = Session::open(config);
+    RxQueue& full = session->rx_queue(0, 0);
+    for (std::uint32_t i = 0; i < 100; ++i) REQUIRE(peer.send(host, port, numbered(i, 500)));
+    REQUIRE(counters_after(full, 100).received == 100);
+    REQUIRE(dropped(full.counters(), DropReason::NO_PACKET_BUFFER) == 100 - 64);
+    // Also of a peer that is not known yet.
+    const PlainSocket other(host);
+    for (std::uint32_t i = 0; i < EACH; ++i) {
+      REQUIRE(other.send(host, port, numbered(i, 3000)));
+      REQUIRE(other.send(host, port, numbered(i, 500)));
+    }
+    const auto large = receive_packets(session->rx_queue(0, 2), EACH);
+    REQUIRE(large.size() == EACH);
+    for (std::uint32_t i = 0; i < EACH; ++i) REQUIRE(large[i].bytes == numbered(i, 3000));
+    CHECK(drops(session->rx_queue(0, 2).counters()) == 0);
+    CHECK(dropped(counters_after(full, 100 + EACH), DropReason::NO_PACKET_BUFFER) ==
+          100 - 64 + EACH);
+    // The queue's own buffers are used again.
+    REQUIRE(receive_packets(full, 64).size() == 64);
+    REQUIRE(eventually([&] { return session->memory()->regions.at("region0")->available() > 0; }));
+    REQUIRE(other.send(host, port, numbered(1, 500)));
+    const auto again = receive_packets(full, 1);
+    REQUIRE(again.size() == 1);
+    CHECK(again[0].bytes == numbered(1, 500));
+  }
   SECTION("a flush discards those that the other core has not read, and no later ones") {
     const auto session = Session::open(config);
     RxQueue& rx = session->rx_queue(0, 1);
