@@ -5,6 +5,7 @@
 #include <map>
 
 #include "engines/socket/udp_cores.h"
+#include "engines/socket/udp_peers.h"
 #include "socket/tcp_session.h"
 #include "socket/udp_session.h"
 
@@ -331,6 +332,22 @@ TEST_CASE("Datagrams in the socket of another core are handed over", "[udp][core
           counters.received - drops(counters));
     CHECK(session->memory()->regions.at("region1")->available() == 4096);
   }
+}
+
+TEST_CASE("A peer of two cores keeps its id until both have forgotten it", "[udp][cores]") {
+  const SocketAddress local = SocketAddress::parse("127.0.0.1", 5000);
+  const AddressKey address = SocketAddress::parse("127.0.0.1", 6000).key();
+  sockets::UdpPeers peers(local, 2);
+  const std::uintptr_t id = peers.enter(address).connection;
+  REQUIRE(peers.enter(address).connection == id);
+  peers.forget(id);
+  REQUIRE(peers.find(id));
+  CHECK(peers.find(id)->address == address);
+  CHECK(peers.all().size() == 1);
+  peers.forget(id);
+  CHECK_FALSE(peers.find(id));
+  CHECK(peers.all().empty());
+  CHECK(peers.enter(address).connection != id);
 }
 
 TEST_CASE("A broadcast is received once by several cores", "[udp][cores]") {
