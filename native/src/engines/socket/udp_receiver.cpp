@@ -213,7 +213,8 @@ std::uint32_t UdpReceiver::read(std::uint32_t slots) noexcept {
 void UdpReceiver::count_kernel_drops() noexcept {
   const std::uint32_t drops = socket_.kernel_drops(kernel_drops_seen_);
   const std::uint32_t more = drops - kernel_drops_seen_;
-  if (more == 0) return;
+  // Less than before while the kernel is rejecting a copy.
+  if (static_cast<std::int32_t>(more) <= 0) return;
   kernel_drops_seen_ = drops;
   lost_ += more;
   first_queue().drop(DropReason::KERNEL, more);
