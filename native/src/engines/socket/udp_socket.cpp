@@ -101,12 +101,20 @@ std::vector<std::uint32_t> broadcast_addresses() {
   std::vector<std::uint32_t> found{INADDR_BROADCAST};
   ifaddrs* all = nullptr;
   if (getifaddrs(&all) != 0) return found;
+  const auto number = [](const sockaddr* address) {
+    sockaddr_in ipv4{};
+    if (address != nullptr) std::memcpy(&ipv4, address, sizeof ipv4);
+    return ntohl(ipv4.sin_addr.s_addr);
+  };
   for (const ifaddrs* a = all; a != nullptr && found.size() < MOST; a = a->ifa_next) {
-    if ((a->ifa_flags & IFF_BROADCAST) == 0 || a->ifa_broadaddr == nullptr) continue;
     if (a->ifa_addr == nullptr || a->ifa_addr->sa_family != AF_INET) continue;
-    sockaddr_in address{};
-    std::memcpy(&address, a->ifa_broadaddr, sizeof address);
-    found.push_back(ntohl(address.sin_addr.s_addr));
+    const std::uint32_t mask = number(a->ifa_netmask);
+    const std::uint32_t own = number(a->ifa_addr);
+    // The kernel adds it for networks of more than two hosts (fib_add_ifaddr), and the given one.
+    if (~mask > 1 && (own | ~mask) != own) found.push_back(own | ~mask);
+    const std::uint32_t given =
+        (a->ifa_flags & IFF_BROADCAST) != 0 ? number(a->ifa_broadaddr) : INADDR_ANY;
+    if (given != INADDR_ANY && given != own) found.push_back(given);
   }
   freeifaddrs(all);
   return found;
