@@ -1,10 +1,13 @@
 // One UDP port read by several cores.
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <catch2/catch.hpp>
 #include <map>
 
 #include "engines/socket/udp_cores.h"
+#include "socket/own_network.h"
 #include "socket/tcp_session.h"
 #include "socket/udp_session.h"
 
@@ -273,6 +276,34 @@ TEST_CASE("Datagrams in the socket of another core are handed over", "[udp][core
           std::pair<std::uint64_t, std::uint64_t>{EACH + 1, (EACH + 1) * 64});
     CHECK(drops(session->rx_queue(0, 0).counters()) == 0);
   }
+  SECTION("if the queue of the reading core has no buffers, others are not lost") {
+    config.mrs_.at("region0").num_bufs_ = 64;
+    config.ifs_[0].rx_.queues_[0].common_.batch_size_ = 8;
+    const auto session = Session::open(config);
+    RxQueue& full = session->rx_queue(0, 0);
+    for (std::uint32_t i = 0; i < 100; ++i) REQUIRE(peer.send(host, port, numbered(i, 500)));
+    REQUIRE(counters_after(full, 100).received == 100);
+    REQUIRE(dropped(full.counters(), DropReason::NO_PACKET_BUFFER) == 100 - 64);
+    // Also of a peer that is not known yet.
+    const PlainSocket other(host);
+    for (std::uint32_t i = 0; i < EACH; ++i) {
+      REQUIRE(other.send(host, port, numbered(i, 3000)));
+      REQUIRE(other.send(host, port, numbered(i, 500)));
+    }
+    const auto large = receive_packets(session->rx_queue(0, 2), EACH);
+    REQUIRE(large.size() == EACH);
+    for (std::uint32_t i = 0; i < EACH; ++i) REQUIRE(large[i].bytes == numbered(i, 3000));
+    CHECK(drops(session->rx_queue(0, 2).counters()) == 0);
+    CHECK(dropped(counters_after(full, 100 + EACH), DropReason::NO_PACKET_BUFFER) ==
+          100 - 64 + EACH);
+    // The queue's own buffers are used again.
+    REQUIRE(receive_packets(full, 64).size() == 64);
+    REQUIRE(eventually([&] { return session->memory()->regions.at("region0")->available() > 0; }));
+    REQUIRE(other.send(host, port, numbered(1, 500)));
+    const auto again = receive_packets(full, 1);
+    REQUIRE(again.size() == 1);
+    CHECK(again[0].bytes == numbered(1, 500));
+  }
   SECTION("a flush discards those that the other core has not read, and no later ones") {
     const auto session = Session::open(config);
     RxQueue& rx = session->rx_queue(0, 1);
@@ -324,4 +355,49 @@ TEST_CASE("A broadcast is received once by several cores", "[udp][cores]") {
   std::uint64_t received = 0;
   for (int q = 0; q < 3; ++q) received += session->rx_queue(0, q).counters().received;
   CHECK(received == 20);
+}
+
+TEST_CASE("Copies of broadcasts and multicasts stay out of all sockets but the first",
+          "[udp][cores]") {
+  in_own_network(
+      {"ip link set lo up", "ip link add near type veth peer name far",
+       "ip address add 10.9.0.2/24 dev near",
+       "ip address add 10.8.0.2/24 broadcast 10.8.0.254 dev near", "ip link set far up",
+       "ip link set near up", "ip route add 239.0.0.0/8 dev near"},
+      [] {
+        const std::uint16_t port = free_port("0.0.0.0");
+        NetworkConfig config = on_cores("0.0.0.0", port, 2);
+        const PlainSocket peer("10.9.0.2");
+        const int on = 1;
+        REQUIRE(setsockopt(peer.fd(), SOL_SOCKET, SO_BROADCAST, &on, sizeof on) == 0);
+        add_flow(config, 1, 1).udp_src_ = peer.port();
+        const Unread sockets(config);
+        const PlainSocket member("0.0.0.0");
+        const ip_mreqn group{{inet_addr("239.1.1.1")}, {inet_addr("10.9.0.2")}, 0};
+        REQUIRE(setsockopt(member.fd(), IPPROTO_IP, IP_ADD_MEMBERSHIP, &group, sizeof group) == 0);
+        const auto& first = sockets.all[0];
+        const auto& further = sockets.all[1];
+        const auto receive = [](const auto& socket) {
+          char bytes[64];
+          return recv(socket->fd(), bytes, sizeof bytes, MSG_DONTWAIT);
+        };
+        if (!first->counts_arrivals()) {
+          WARN("arrivals are not counted here: left out");
+          return;
+        }
+        for (const char* to : {"10.9.0.255", "10.8.0.254", "255.255.255.255", "239.1.1.1"}) {
+          CAPTURE(to);
+          for (std::uint32_t i = 0; i < 20; ++i) REQUIRE(peer.send(to, port, numbered(i, 40)));
+          for (int i = 0; i < 20; ++i) {
+            REQUIRE(eventually([&] { return readable(first->fd()); }));
+            CHECK(receive(first) == 40);
+          }
+          CHECK_FALSE(readable(further->fd()));
+        }
+        REQUIRE(peer.send("10.9.0.2", port, numbered(1, 40)));
+        CHECK(sockets.arrived() == 1);
+        CHECK(further->arrived() == 1);
+        CHECK(further->kernel_drops(1) == 0);
+        CHECK(first->arrived() == 80);
+      });
 }

@@ -45,7 +45,7 @@ TEST_CASE("A full socket is not waited for; a descriptor tells when it takes mor
   in_own_network(SLOW_LINK, [] {
     const NetworkConfig config = udp_client("10.77.0.2", 5000);
     const auto session = Session::open(config);
-    const UdpSocket socket(config.ifs_[0], false);
+    const UdpSocket socket(config.ifs_[0], Sharing::ALONE);
     const int small = 20'000;
     REQUIRE(setsockopt(socket.fd(), SOL_SOCKET, SO_SNDBUF, &small, sizeof small) == 0);
     UdpPeers peers(socket.local(), 1);

@@ -40,7 +40,7 @@ LaunchQdisc etf(std::uint64_t delta, bool offload = false) {
 struct Client {
   explicit Client(std::uint16_t port) : config(udp_client("127.0.0.1", port)) {}
   NetworkConfig config;
-  UdpSocket socket{config.ifs_[0], false};
+  UdpSocket socket{config.ifs_[0], sockets::Sharing::ALONE};
 };
 
 }  // namespace

@@ -219,3 +219,19 @@ TEST_CASE("Peers come and go on queues of different cores", "[udp][peers]") {
   REQUIRE_FALSE(wrong);
   for (std::uint16_t q = 0; q < 2; ++q) REQUIRE(balanced(session->rx_queue(0, q).counters()));
 }
+
+TEST_CASE("A peer of two cores keeps its id until both have forgotten it", "[udp][peers]") {
+  const SocketAddress local = SocketAddress::parse("127.0.0.1", 5000);
+  const AddressKey address = SocketAddress::parse("127.0.0.1", 6000).key();
+  sockets::UdpPeers peers(local, 2);
+  const std::uintptr_t id = peers.enter(address).connection;
+  REQUIRE(peers.enter(address).connection == id);
+  peers.forget(id);
+  REQUIRE(peers.find(id));
+  CHECK(peers.find(id)->address == address);
+  CHECK(peers.all().size() == 1);
+  peers.forget(id);
+  CHECK_FALSE(peers.find(id));
+  CHECK(peers.all().empty());
+  CHECK(peers.enter(address).connection != id);
+}

@@ -61,9 +61,11 @@ std::vector<std::unique_ptr<UdpSocket>> open_sockets(const InterfaceConfig& inte
   if (count > 1) claim = claim_address(interface.name_, addresses_of(interface).local);
   std::vector<std::unique_ptr<UdpSocket>> sockets;
   sockets.reserve(count);
-  for (std::size_t i = 0; i < count; ++i)
-    sockets.push_back(std::make_unique<UdpSocket>(interface, count > 1));
+  sockets.push_back(
+      std::make_unique<UdpSocket>(interface, count > 1 ? Sharing::FIRST : Sharing::ALONE));
   if (count == 1) return sockets;
+  while (sockets.size() < count)
+    sockets.push_back(std::make_unique<UdpSocket>(interface, Sharing::FURTHER));
   std::vector<sock_filter> code = program_for(interface, *sockets.front(), count);
   const sock_fprog program{static_cast<unsigned short>(code.size()), code.data()};
   // Of all sockets at the address, which the kernel numbers in the order of bind(2).

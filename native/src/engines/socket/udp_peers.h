@@ -31,27 +31,34 @@ class UdpPeers {
     AddressKey local{};
     /// Position of the queue that received from it last; 0 before.
     std::size_t position{0};
+    /// How often it was entered and not forgotten.
+    std::size_t users{0};
   };
 
   /// `local`: the address of the sockets; `receivers`: number of threads that call set_latest.
   UdpPeers(const SocketAddress& local, std::size_t receivers) : local_(local), latest_(receivers) {}
 
-  /// Return the peer with this address; adds a new one. Throws std::bad_alloc.
+  /// Return the peer with this address; adds a new one. One that is handed over has two receivers,
+  /// and each enters it. Throws std::bad_alloc.
   Peer enter(const AddressKey& address) {
     const std::lock_guard lock(mutex_);
-    if (const auto known = by_address_.find(address); known != by_address_.end())
-      return peers_.at(known->second);
-    const Peer peer{next_connection_id(), address, local_towards(SocketAddress(address)), 0};
+    if (const auto known = by_address_.find(address); known != by_address_.end()) {
+      Peer& peer = peers_.at(known->second);
+      ++peer.users;
+      return peer;
+    }
+    const Peer peer{next_connection_id(), address, local_towards(SocketAddress(address)), 0, 1};
     peers_.emplace(peer.connection, peer);
     // If memory is exhausted here, the peer gets another id with its next datagram.
     by_address_.emplace(address, peer.connection);
     return peer;
   }
-  /// Remove the peer and its id; if it sends again, it gets another id.
+  /// Call once for each `enter`. After the last one, the peer and its id are removed; if it sends
+  /// again, it gets another id.
   void forget(std::uintptr_t connection) noexcept {
     const std::lock_guard lock(mutex_);
     const auto found = peers_.find(connection);
-    if (found == peers_.end()) return;
+    if (found == peers_.end() || --found->second.users > 0) return;
     by_address_.erase(found->second.address);
     peers_.erase(found);
   }

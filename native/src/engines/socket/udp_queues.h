@@ -52,16 +52,19 @@ struct UdpMessage {
 class UdpSlots {
  public:
   /// All buffers come from the regions of `queue`. `named`: the kernel reports the sender of each
-  /// message. `sharers`: number of objects that take buffers from these regions.
-  UdpSlots(const RxQueue& queue, bool named, std::size_t sharers);
+  /// message. `sharers`: number of objects that take buffers from these regions. `hands_over`:
+  /// messages may be for regions of other queues, and are kept if there is no buffer.
+  UdpSlots(const RxQueue& queue, bool named, std::size_t sharers, bool hands_over);
   UdpSlots(const UdpSlots&) = delete;
   UdpSlots& operator=(const UdpSlots&) = delete;
 
   /// Take buffers for used slots, and set the layout for the latest messages. Returns the number of
   /// ready slots.
   std::uint32_t fill() noexcept;
-  /// Whether there is no buffer: messages are then read and counted, but their data are lost.
+  /// Whether there is no buffer: messages are then read and counted, but nothing can be placed.
   [[nodiscard]] bool blank() const noexcept { return ready_ == 0; }
+  /// Whether messages have data: there are buffers, or `whole` has them.
+  [[nodiscard]] bool has_data() const noexcept { return !blank() || hands_over_; }
   /// Free unused buffers.
   void close() noexcept;
 
@@ -77,7 +80,7 @@ class UdpSlots {
   void received(std::uint32_t slots) noexcept { received_ = slots; }
   UdpMessage open(std::uint32_t slot) noexcept;
   /// The message of the slot opened last, in one piece, of up to 64 KiB, until another one is
-  /// opened; null: there is no buffer. Call before `place`, whose packets have other owners.
+  /// opened; null: its data are lost. Call before `place`, whose packets have other owners.
   const std::byte* whole(std::uint32_t slot, const UdpMessage& message) noexcept;
 
   /// Fill `batch` with packets [first, end) of the slot's message, or with as many as have equal
@@ -105,6 +108,8 @@ class UdpSlots {
   std::uint32_t take_spare(std::uint32_t n) noexcept;
   void bind(std::uint32_t first, std::uint32_t count) noexcept;
   void end_last_slot() noexcept;
+  void bind_overflows() noexcept;
+  void point_to_vectors() noexcept;
   void reset(msghdr& header) const noexcept;
   UdpMessage read(mmsghdr& message) noexcept;
   void stage(std::uint32_t slot, std::uint32_t bytes) noexcept;
@@ -124,11 +129,14 @@ class UdpSlots {
   std::uint32_t capacity_{0};
   /// Most buffers that wait here for datagrams.
   std::uint32_t share_{0};
+  bool hands_over_;
 
   std::array<mmsghdr, MAX_SLOTS> messages_{};
   std::array<SocketAddress, MAX_SLOTS> names_{};
   std::array<Control, MAX_SLOTS> controls_{};
   std::vector<iovec> vectors_;
+  /// Of messages that are received without buffers, to be handed over.
+  std::array<iovec, MAX_SLOTS> overflows_{};
   std::unique_ptr<std::byte[]> overflow_;
   /// A message in one piece.
   std::unique_ptr<std::byte[]> staging_;
@@ -236,7 +244,8 @@ class UdpReceiver {
                  const std::byte* whole) noexcept;
   void drop(const Way& way, const UdpMessage& message, std::uint32_t first, std::uint32_t end,
             DropReason reason) noexcept;
-  /// Sender of the message in the slot; null: nothing of it is stored, or memory is exhausted.
+  /// Sender of the message in the slot; null: it is new, and nothing of it can be stored; or memory
+  /// is exhausted.
   Sender* sender_of(std::uint32_t slot) noexcept;
   /// `stored`: whether a datagram of it is stored; otherwise it is only looked up.
   Sender* sender_at(const AddressKey& address, bool stored) noexcept;

@@ -44,7 +44,8 @@ UdpReceiver::UdpReceiver(const Port& port, UdpSocket& socket, UdpPeers& peers,
       first_(static_cast<std::size_t>(std::ranges::find(sockets, number) - sockets.begin())),
       steering_(port.steering),
       tally_(port.steering.add_tally()),
-      slots_(first_queue(), !socket.client(), sharers_of(port, sockets, first_)) {
+      slots_(first_queue(), !socket.client(), sharers_of(port, sockets, first_),
+             std::ranges::any_of(sockets, [&](std::size_t other) { return other != number; })) {
   if (socket.client()) enter(socket.remote().key());
   for (std::size_t i = 0; i < queues_.size(); ++i) {
     hand_overs_.push_back(sockets[i] == number ? nullptr
@@ -84,8 +85,9 @@ void UdpReceiver::evict_earliest() noexcept {
 
 UdpReceiver::Sender* UdpReceiver::sender_of(std::uint32_t slot) noexcept {
   if (socket_.client()) return senders_.empty() ? nullptr : &senders_.back();
-  // If nothing of a peer's datagrams is stored, the peer is not added.
-  return sender_at(slots_.sender(slot), !slots_.blank());
+  // If nothing of a peer's datagrams is stored, the peer is not added. Data without a buffer may be
+  // for another queue, and the peer tells which.
+  return sender_at(slots_.sender(slot), slots_.has_data());
 }
 
 UdpReceiver::Sender* UdpReceiver::sender_at(const AddressKey& address, bool stored) noexcept {
@@ -211,7 +213,8 @@ std::uint32_t UdpReceiver::read(std::uint32_t slots) noexcept {
 void UdpReceiver::count_kernel_drops() noexcept {
   const std::uint32_t drops = socket_.kernel_drops(kernel_drops_seen_);
   const std::uint32_t more = drops - kernel_drops_seen_;
-  if (more == 0) return;
+  // Less than before while the kernel is rejecting a copy.
+  if (static_cast<std::int32_t>(more) <= 0) return;
   kernel_drops_seen_ = drops;
   lost_ += more;
   first_queue().drop(DropReason::KERNEL, more);

@@ -18,9 +18,10 @@ constexpr std::uint32_t USUAL_ROW = 64;
 
 }  // namespace
 
-UdpSlots::UdpSlots(const RxQueue& queue, bool named, std::size_t sharers)
+UdpSlots::UdpSlots(const RxQueue& queue, bool named, std::size_t sharers, bool hands_over)
     : queue_(queue),
       segments_(static_cast<std::uint32_t>(queue.num_segments())),
+      hands_over_(hands_over),
       vectors_(std::size_t{ROW_SLOTS} * (MAX_ROW * MAX_NUM_SEGS + 1)),
       // Not touched unless a message needs it.
       overflow_(std::make_unique_for_overwrite<std::byte[]>(std::size_t{MAX_SLOTS} * MAX_MESSAGE)),
@@ -36,6 +37,7 @@ UdpSlots::UdpSlots(const RxQueue& queue, bool named, std::size_t sharers)
   for (std::uint32_t i = 0; i < MAX_SLOTS; ++i) {
     messages_[i].msg_hdr.msg_name = named ? names_[i].data() : nullptr;
     messages_[i].msg_hdr.msg_control = &controls_[i];
+    overflows_[i] = {overflow(i), MAX_MESSAGE};
     reset(messages_[i].msg_hdr);
   }
   lay_out(capacity_, 1, MAX_SLOTS);
@@ -54,11 +56,9 @@ void UdpSlots::lay_out(std::uint32_t segment, std::uint32_t row, std::uint32_t s
   row_ = row;
   slots_ = slots;
   cut(segment, piece_lengths_.data());
-  for (std::uint32_t slot = 0; slot < slots_; ++slot) {
-    iovec* vectors = &vectors_[std::size_t{slot} * vectors_per_slot()];
-    messages_[slot].msg_hdr.msg_iov = vectors;
-    vectors[vectors_per_slot() - 1] = {overflow(slot), MAX_MESSAGE};
-  }
+  point_to_vectors();
+  for (std::uint32_t slot = 0; slot < slots_; ++slot)
+    messages_[slot].msg_hdr.msg_iov[vectors_per_slot() - 1] = overflows_[slot];
   const std::uint32_t places = std::min(row_ * slots_, share_);
   if (ready_ > places) {
     for (std::uint32_t s = 0; s < segments_; ++s)
@@ -117,15 +117,27 @@ void UdpSlots::bind(std::uint32_t first, std::uint32_t count) noexcept {
   }
 }
 
+void UdpSlots::point_to_vectors() noexcept {
+  for (std::uint32_t slot = 0; slot < slots_; ++slot)
+    messages_[slot].msg_hdr.msg_iov = &vectors_[std::size_t{slot} * vectors_per_slot()];
+}
+
+void UdpSlots::bind_overflows() noexcept {
+  for (std::uint32_t slot = 0; slot < MAX_SLOTS; ++slot) {
+    messages_[slot].msg_hdr.msg_iov = &overflows_[slot];
+    messages_[slot].msg_hdr.msg_iovlen = hands_over_ ? 1 : 0;
+  }
+}
+
 void UdpSlots::end_last_slot() noexcept {
+  if (blank()) return bind_overflows();
+  if (messages_[0].msg_hdr.msg_iov == overflows_.data()) point_to_vectors();
   const std::uint32_t full = ready_ / row_;
   for (std::uint32_t slot = 0; slot < full; ++slot)
     messages_[slot].msg_hdr.msg_iovlen = vectors_per_slot();
-  if (blank()) {
-    for (mmsghdr& message : messages_) message.msg_hdr.msg_iovlen = 0;
-  } else if (full < slots_) {
+  if (full < slots_) {
     const std::uint32_t vectors = (ready_ - full * row_) * segments_;
-    messages_[full].msg_hdr.msg_iov[vectors] = {overflow(full), MAX_MESSAGE};
+    messages_[full].msg_hdr.msg_iov[vectors] = overflows_[full];
     messages_[full].msg_hdr.msg_iovlen = vectors + 1;
   }
 }
@@ -219,7 +231,8 @@ UdpMessage UdpSlots::open(std::uint32_t slot) noexcept {
 }
 
 const std::byte* UdpSlots::whole(std::uint32_t slot, const UdpMessage& message) noexcept {
-  if (blank()) return nullptr;
+  if (!has_data()) return nullptr;
+  if (blank()) return overflow(slot);
   if (staged_ != slot) stage(slot, message.bytes);
   return staging_.get();
 }

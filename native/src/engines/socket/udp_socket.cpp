@@ -1,7 +1,11 @@
 #include "engines/socket/udp_socket.h"
 
+#include <ifaddrs.h>
 #include <linux/bpf.h>
+#include <linux/filter.h>
 #include <linux/sock_diag.h>
+#include <net/if.h>
+#include <netinet/in.h>
 #include <netinet/udp.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -16,7 +20,9 @@
 #include <cstring>
 #include <iterator>
 #include <limits>
+#include <new>
 #include <system_error>
+#include <vector>
 
 #include "engines/socket/sockets.h"
 #include "system/log.h"
@@ -42,42 +48,86 @@ int make_counter() noexcept {
   bpf_attr attributes{};
   attributes.map_type = BPF_MAP_TYPE_ARRAY;
   attributes.key_size = sizeof(std::uint32_t);
-  attributes.value_size = sizeof(std::uint64_t);
+  // Arrivals and rejected copies.
+  attributes.value_size = 2 * sizeof(std::uint64_t);
   attributes.max_entries = 1;
   attributes.map_flags = BPF_F_MMAPABLE;
   return bpf(BPF_MAP_CREATE, attributes);
 }
 
 /// Adds gso_segs of a packet, or 1 if it is 0, to the counter, and passes the packet completely.
-int load_filter(int counter) noexcept {
+/// Rejects packets to the addresses, and adds 1 to the second counter, as the kernel does with the
+/// drops of the socket.
+int load_filter(int counter, std::span<const std::uint32_t> rejected) {
   // NOLINTNEXTLINE(cppcoreguidelines-pro-type-cstyle-cast): offsetof of a C struct
   constexpr int GSO_SEGS = offsetof(struct __sk_buff, gso_segs);
+  constexpr int IPV4_DESTINATION = SKF_NET_OFF + 16;
+  constexpr std::size_t PASS_SIZE = 8;
   // Code, destination, source, offset, immediate.
-  const bpf_insn program[]{{BPF_LDX | BPF_MEM | BPF_W, BPF_REG_2, BPF_REG_1, GSO_SEGS, 0},
-                           {BPF_JMP | BPF_JNE | BPF_K, BPF_REG_2, 0, 1, 0},
-                           {BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_2, 0, 0, 1},
-                           {BPF_LD | BPF_DW | BPF_IMM, BPF_REG_1, BPF_PSEUDO_MAP_VALUE, 0, counter},
-                           {},
-                           {BPF_STX | BPF_ATOMIC | BPF_DW, BPF_REG_1, BPF_REG_2, 0, BPF_ADD},
-                           {BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_0, 0, 0, -1},
-                           {BPF_JMP | BPF_EXIT, 0, 0, 0, 0}};
+  std::vector<bpf_insn> program{{BPF_ALU64 | BPF_MOV | BPF_X, BPF_REG_6, BPF_REG_1, 0, 0}};
+  if (!rejected.empty()) program.push_back({BPF_LD | BPF_ABS | BPF_W, 0, 0, 0, IPV4_DESTINATION});
+  for (std::size_t i = 0; i < rejected.size(); ++i) {
+    const auto skipped = static_cast<std::int16_t>(rejected.size() - 1 - i + PASS_SIZE);
+    program.push_back({BPF_JMP32 | BPF_JEQ | BPF_K, BPF_REG_0, 0, skipped,
+                       static_cast<std::int32_t>(rejected[i])});
+  }
+  const auto add = [&](std::int16_t offset, int result) {
+    program.push_back({BPF_LD | BPF_DW | BPF_IMM, BPF_REG_1, BPF_PSEUDO_MAP_VALUE, 0, counter});
+    program.push_back({});
+    program.push_back({BPF_STX | BPF_ATOMIC | BPF_DW, BPF_REG_1, BPF_REG_2, offset, BPF_ADD});
+    program.push_back({BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_0, 0, 0, result});
+    program.push_back({BPF_JMP | BPF_EXIT, 0, 0, 0, 0});
+  };
+  program.push_back({BPF_LDX | BPF_MEM | BPF_W, BPF_REG_2, BPF_REG_6, GSO_SEGS, 0});
+  program.push_back({BPF_JMP | BPF_JNE | BPF_K, BPF_REG_2, 0, 1, 0});
+  program.push_back({BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_2, 0, 0, 1});
+  add(0, -1);
+  if (!rejected.empty()) {
+    program.push_back({BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_2, 0, 0, 1});
+    add(sizeof(std::uint64_t), 0);
+  }
   static constexpr char LICENSE[] = "Apache-2.0";
   bpf_attr attributes{};
   attributes.prog_type = BPF_PROG_TYPE_SOCKET_FILTER;
-  attributes.insns = reinterpret_cast<std::uintptr_t>(program);
-  attributes.insn_cnt = std::size(program);
+  attributes.insns = reinterpret_cast<std::uintptr_t>(program.data());
+  attributes.insn_cnt = static_cast<std::uint32_t>(program.size());
   attributes.license = reinterpret_cast<std::uintptr_t>(LICENSE);
   return bpf(BPF_PROG_LOAD, attributes);
+}
+
+/// IPv4 addresses, in host order, at which all sockets of this host receive.
+std::vector<std::uint32_t> broadcast_addresses() {
+  constexpr std::size_t MOST = 64;
+  std::vector<std::uint32_t> found{INADDR_BROADCAST};
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return found;
+  const auto number = [](const sockaddr* address) {
+    sockaddr_in ipv4{};
+    if (address != nullptr) std::memcpy(&ipv4, address, sizeof ipv4);
+    return ntohl(ipv4.sin_addr.s_addr);
+  };
+  for (const ifaddrs* a = all; a != nullptr && found.size() < MOST; a = a->ifa_next) {
+    if (a->ifa_addr == nullptr || a->ifa_addr->sa_family != AF_INET) continue;
+    const std::uint32_t mask = number(a->ifa_netmask);
+    const std::uint32_t own = number(a->ifa_addr);
+    // The kernel adds it for networks of more than two hosts (fib_add_ifaddr), and the given one.
+    if (~mask > 1 && (own | ~mask) != own) found.push_back(own | ~mask);
+    const std::uint32_t given =
+        (a->ifa_flags & IFF_BROADCAST) != 0 ? number(a->ifa_broadaddr) : INADDR_ANY;
+    if (given != INADDR_ANY && given != own) found.push_back(given);
+  }
+  freeifaddrs(all);
+  return found;
 }
 
 }  // namespace
 
 void UnmapArrivals::operator()(std::uint64_t* count) const noexcept { munmap(count, MAP_BYTES); }
 
-UdpArrivals count_arrivals(int fd) noexcept {
+UdpArrivals count_arrivals(int fd, std::span<const std::uint32_t> rejected) noexcept try {
   const File counter(make_counter());
   if (!counter.is_open()) return nullptr;
-  const File filter(load_filter(counter.fd()));
+  const File filter(load_filter(counter.fd(), rejected));
   if (!filter.is_open()) return nullptr;
   void* shared = mmap(nullptr, MAP_BYTES, PROT_READ, MAP_SHARED, counter.fd(), 0);
   if (shared == MAP_FAILED) return nullptr;
@@ -85,17 +135,27 @@ UdpArrivals count_arrivals(int fd) noexcept {
   const int program = filter.fd();
   if (setsockopt(fd, SOL_SOCKET, SO_ATTACH_BPF, &program, sizeof program) != 0) return nullptr;
   return count;
+} catch (const std::bad_alloc&) {
+  return nullptr;
 }
 
-UdpSocket::UdpSocket(const InterfaceConfig& interface, bool shared) : interface_(interface.name_) {
+UdpSocket::UdpSocket(const InterfaceConfig& interface, Sharing sharing)
+    : interface_(interface.name_) {
   const auto [local, remote] = addresses_of(interface);
   local_ = local;
   const SocketAddress& shown = remote.given() ? remote : local;
   socket_ = make_socket(shown, Transport::UDP);
   if (!socket_.is_open()) fail(interface_, "make a socket for", shown, errno);
   before_ = read_udp_statistics(shown.ipv6());
-  if (!interface.rx_.queues_.empty()) arrivals_ = count_arrivals(fd());
-  bind(interface.address_, shared);
+  std::vector<std::uint32_t> rejected;
+  if (sharing == Sharing::FURTHER) {
+    if (!local_.ipv6()) rejected = broadcast_addresses();
+    // Otherwise a wildcard address receives for groups that any socket of the host has joined.
+    set_int_option(fd(), IPPROTO_IP, IP_MULTICAST_ALL, 0);
+    if (local_.ipv6()) set_int_option(fd(), IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0);
+  }
+  if (!interface.rx_.queues_.empty()) arrivals_ = count_arrivals(fd(), rejected);
+  bind(interface.address_, sharing != Sharing::ALONE);
   if (remote.given()) connect(interface.address_, remote);
   local_ = SocketAddress::local_of(fd());
   uri_ = uri(Transport::UDP, local_);
@@ -210,7 +270,10 @@ std::uint32_t UdpSocket::kernel_drops(std::uint32_t otherwise) const noexcept {
   std::uint32_t info[SK_MEMINFO_VARS]{};
   socklen_t length = sizeof(info);
   if (getsockopt(fd(), SOL_SOCKET, SO_MEMINFO, info, &length) != 0) return otherwise;
-  return info[SK_MEMINFO_DROPS];
+  if (arrivals_ == nullptr) return info[SK_MEMINFO_DROPS];
+  // A copy is counted first as rejected, then as dropped: in the opposite order here.
+  const auto rejected = std::atomic_ref(arrivals_.get()[1]).load(std::memory_order_acquire);
+  return info[SK_MEMINFO_DROPS] - static_cast<std::uint32_t>(rejected);
 }
 
 void UdpSocket::warn_of_uncounted_drops() noexcept {

@@ -19,6 +19,7 @@ struct UnmapArrivals {
 };
 /// Datagrams that have arrived since counting began, possibly including some that are just being
 /// queued; in memory shared with the kernel: read it with std::atomic_ref.
+/// A second number follows: rejected copies.
 using UdpArrivals = std::unique_ptr<std::uint64_t, UnmapArrivals>;
 
 /// Counts arrivals at `fd` in the kernel. Null if the kernel does not permit it.
@@ -26,8 +27,15 @@ using UdpArrivals = std::unique_ptr<std::uint64_t, UnmapArrivals>;
 /// The drop counter of a socket counts a batch of merged datagrams (UDP_GRO) as one. This counter,
 /// a socket filter in eBPF that passes all packets, counts the datagrams: gso_segs of each packet
 /// of the kernel. It requires CAP_BPF (root has it), or a kernel with
-/// kernel.unprivileged_bpf_disabled=0.
-UdpArrivals count_arrivals(int fd) noexcept;
+/// kernel.unprivileged_bpf_disabled=0. It rejects IPv4 datagrams to the addresses `rejected` (in
+/// host order), and counts them apart.
+UdpArrivals count_arrivals(int fd, std::span<const std::uint32_t> rejected = {}) noexcept;
+
+/// Whether a socket is the only one at its address, or one of several, among which the kernel
+/// distributes peers. Of these, the first receives what is sent by broadcast and multicast. The
+/// kernel copies that to each; the further ones keep it out as far as the kernel can: broadcast to
+/// the addresses that the host has when they are opened, if arrivals are counted.
+enum class Sharing { ALONE, FIRST, FURTHER };
 
 /// Index of the network interface of a group, by the `address` of the configuration's interface; 0:
 /// the kernel chooses. Throws Error INVALID_PARAMETER.
@@ -44,9 +52,7 @@ class UdpSocket {
  public:
   /// Throws Error with the interface, the address, the errno text and the remedy: INVALID_PARAMETER
   /// for addresses that cannot be used together, CONNECT_FAILURE if the kernel rejects them.
-  /// `shared`: one of several sockets at the same address, among which the kernel distributes
-  /// peers.
-  UdpSocket(const InterfaceConfig& interface, bool shared);
+  UdpSocket(const InterfaceConfig& interface, Sharing sharing);
   UdpSocket(const UdpSocket&) = delete;
   UdpSocket& operator=(const UdpSocket&) = delete;
 
@@ -74,8 +80,9 @@ class UdpSocket {
   /// Index of the network interface for packets to a group; 0: not set, or no group.
   [[nodiscard]] unsigned multicast_egress() const noexcept { return multicast_egress_; }
   /// Drops of the kernel at this socket since it was made, modulo 2^32: datagrams, but each merged
-  /// batch (UDP_GRO) counts once. Datagrams with a wrong checksum are contained. `otherwise`: the
-  /// result if the socket is closed.
+  /// batch (UDP_GRO) counts once. Datagrams with a wrong checksum are contained, rejected copies
+  /// are not; while one is being rejected, the result is too low. `otherwise`: the result if the
+  /// socket is closed.
   [[nodiscard]] std::uint32_t kernel_drops(std::uint32_t otherwise) const noexcept;
   /// Whether `arrived` is available.
   [[nodiscard]] bool counts_arrivals() const noexcept { return arrivals_ != nullptr; }
