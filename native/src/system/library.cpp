@@ -24,10 +24,10 @@ std::string find_path() noexcept {
 }
 
 /// Before anything can change the working directory.
-const std::string PATH = find_path();
+const std::string loaded_from = find_path();
 
 }  // namespace
 
-std::string library_path() { return PATH; }
+std::string library_path() { return loaded_from; }
 
 }  // namespace daqiri
