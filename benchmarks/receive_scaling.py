@@ -114,7 +114,8 @@ def receive(
         cores = ",".join(map(str, receivers))
         receiver = stack.enter_context(Program(command, cores))
         sending = Senders(stack, senders_of(path, size, len(senders)), senders)
-        trial(sending, receiver, 0.05, 1000 * len(senders))
+        # A sender sends its packets in bursts of thousands.
+        trial(sending, receiver, 0.05, 1e5 * len(senders))
         return bisect(partial(trial, sending, receiver, seconds), size, TRIALS)
 
 

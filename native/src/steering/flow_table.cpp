@@ -220,8 +220,9 @@ void FlowTable::change(std::span<const FlowId> removed, std::span<Addition> adde
     const auto refused = install(next);
     for (const auto& [flow, error] : refused) {
       // One that was refused before has a key that is used again.
+      const InstalledFlow& refused_flow = next[flow];
       const auto addition = std::ranges::find_if(added, [&](const Addition& each) {
-        return !each.refused && next[flow].added && each.key == next[flow].key;
+        return !each.refused && refused_flow.added && each.key == refused_flow.key;
       });
       // Not one of the change: repeating it without the flow would remove that.
       if (addition == added.end()) refuse_all(refused);

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <memory>
 
+#include "api/engine.h"
 #include "log_taker.h"
 #include "socket/udp_session.h"
 
