@@ -8,8 +8,8 @@
 #include <fstream>
 #include <memory>
 
-#include "api/engine.h"
 #include "log_taker.h"
+#include "socket/tcp_session.h"
 #include "socket/udp_session.h"
 
 using namespace daqiri;
