@@ -170,7 +170,7 @@ TEST_CASE("A flow of very many queues does not hide the flows after it", "[packe
     }
     add_flow(interface, 2, 1).match_.udp_dst_ = 5001;
     Group group(interface.rx_, by_queue, 3);
-    // This device has no hash: which socket it is does not matter, as long as it is the same.
+    // Which socket it is does not matter, as long as it is the same.
     const int first = group.arrived(udp(1, 5000));
     CHECK(group.arrived(udp(1, 5000)) == first);
     // The flow behind the long list is reached.
