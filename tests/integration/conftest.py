@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from bluesky import RunEngine
-from networks import cable, has_af_xdp, networks  # noqa: F401 - fixtures
+from networks import cable, card, has_af_xdp, networks  # noqa: F401 - fixtures
 from quick_catalogs import collect_cycles_seldom, keep_what_catalogs_share
 from run_documents import Documents, new_run_engine
 

@@ -103,14 +103,33 @@ def networks() -> Iterator[Callable[[], Network]]:
 
 
 @pytest.fixture
-def cable(networks: Callable[[], Network]) -> Network:
+def card(networks: Callable[[], Network]) -> Callable[..., Network]:
+    """Make a namespace with a veth pair, ``near`` and ``far``, whose ends have so many queues."""
+
+    def make(queues: int = 1, mtu: int = 9000) -> Network:
+        network = networks()
+        shape = f"mtu {mtu} numtxqueues {queues} numrxqueues {queues}"
+        network.run(f"ip link add near {shape} type veth peer name far {shape}")
+        for end in ("near", "far"):
+            network.call(Path(f"/proc/sys/net/ipv6/conf/{end}/disable_ipv6").write_text, "1")
+        network.up("near", "far")
+        return network
+
+    return make
+
+
+@pytest.fixture
+def cable(card: Callable[..., Network]) -> Network:
     """A namespace with a veth pair, ``near`` and ``far``, that only tests send on."""
-    network = networks()
-    network.run("ip link add near mtu 9000 type veth peer name far mtu 9000")
-    for end in ("near", "far"):
-        network.call(Path(f"/proc/sys/net/ipv6/conf/{end}/disable_ipv6").write_text, "1")
-    network.up("near", "far")
-    return network
+    return card()
+
+
+def xdp_frames_by_queue(network: Network) -> dict[int, int]:
+    """Frames that XDP programs of ``far`` have seen, by receive queue of the device."""
+    command = ["ethtool", "-S", "far"]
+    show = partial(subprocess.run, command, check=True, capture_output=True, text=True)
+    lines = re.findall(r"rx_queue_(\d+)_xdp_packets: (\d+)", network.call(show).stdout)
+    return {int(queue): int(count) for queue, count in lines if int(count)}
 
 
 @pytest.fixture(scope="session")

@@ -1,13 +1,26 @@
 """Packets as bytes, to compare sent and received ones."""
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
-from daqiri_ophyd.engine import Burst
+from daqiri_ophyd.engine import Burst, NotReadyError, RxQueue
 
 
 def packets_of(bursts: list[Burst]) -> list[bytes]:
     return [view.tobytes() for burst in bursts for view in burst]
+
+
+def rest_of(queue: RxQueue) -> Iterator[Burst]:
+    """The remaining packets of a queue of a closed engine."""
+    while True:
+        try:
+            burst = queue.receive()
+        except NotReadyError:
+            return
+        assert burst is not None
+        yield burst
 
 
 def rows(frames: NDArray[np.uint8]) -> list[bytes]:

@@ -304,13 +304,13 @@ void FlowChanges::configure(NetworkConfig wanted) {
   }
   wanted = checked(std::move(wanted));
   std::vector<std::pair<steering::FlowTable*, std::vector<FlowConfig>>> changed;
+  changed.reserve(session_.num_ports());
   try {
     for (std::size_t i = 0; i < session_.num_ports(); ++i) {
       steering::FlowTable& table = *session_.port(static_cast<int>(i)).flows;
       const std::vector<FlowConfig>& flows = wanted.ifs_[i].rx_.flows_;
       std::vector<FlowConfig> before = table.configured();
       if (before == flows) continue;
-      changed.reserve(changed.size() + 1);
       table.configure(flows);
       changed.emplace_back(&table, std::move(before));
     }

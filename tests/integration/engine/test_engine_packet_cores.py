@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from packet_bytes import packets_of, rows
+from packet_bytes import packets_of, rest_of, rows
 from waiting import eventually
 
-from daqiri_ophyd.engine import Burst, Engine, NotReadyError, PcapFile, RxQueue
+from daqiri_ophyd.engine import Burst, Engine, PcapFile, RxQueue
 
 Config = dict[str, Any]
 Build = Callable[..., Config]
@@ -61,17 +61,6 @@ def packet(request: pytest.FixtureRequest, packet: Build) -> Build:
         return config
 
     return build
-
-
-def rest_of(queue: RxQueue) -> Iterator[Burst]:
-    """The remaining packets of a queue of a closed engine."""
-    while True:
-        try:
-            burst = queue.receive()
-        except NotReadyError:
-            return
-        assert burst is not None
-        yield burst
 
 
 @pytest.mark.parametrize("size", [20, 1400, 8000])

@@ -2,21 +2,19 @@
 
 import logging
 import os
-import re
 import socket
-import subprocess
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from networks import xdp_frames_by_queue
 from numpy.typing import NDArray
-from packet_bytes import packets_of, rows
+from packet_bytes import packets_of, rest_of, rows
 from waiting import eventually, wait_for
 
-from daqiri_ophyd.engine import Burst, Engine, NotReadyError, PcapFile, RxQueue
+from daqiri_ophyd.engine import Burst, Engine, PcapFile, RxQueue
 
 Config = dict[str, Any]
 Build = Callable[..., Config]
@@ -28,22 +26,6 @@ pytestmark = [pytest.mark.root, pytest.mark.usefixtures("has_af_xdp")]
 PORT = 5000
 #: The kernel distributes frames to the card's queues by their source ports.
 SOURCES = range(4000, 4024)
-
-
-@pytest.fixture
-def card(networks: Callable[[], Any]) -> Callable[[int], Any]:
-    """Make a cable whose ends have so many queues."""
-
-    def make(queues: int) -> Any:
-        network = networks()
-        shape = f"mtu 9000 numtxqueues {queues} numrxqueues {queues}"
-        network.run(f"ip link add near {shape} type veth peer name far {shape}")
-        for end in ("near", "far"):
-            network.call(Path(f"/proc/sys/net/ipv6/conf/{end}/disable_ipv6").write_text, "1")
-        network.up("near", "far")
-        return network
-
-    return make
 
 
 @pytest.fixture
@@ -105,24 +87,6 @@ def mixed(made_frames: Frames, count: int, size: int, port: int) -> NDArray[np.u
     return np.ascontiguousarray(np.stack(sent, 1).reshape(-1, sent[0].shape[1]))
 
 
-def used_queues(network: Any) -> list[int]:
-    command = ["ethtool", "-S", "far"]
-    show = partial(subprocess.run, command, check=True, capture_output=True, text=True)
-    lines = re.findall(r"rx_queue_(\d+)_xdp_packets: (\d+)", network.call(show).stdout)
-    return [int(queue) for queue, count in lines if int(count)]
-
-
-def rest_of(queue: RxQueue) -> Iterator[Burst]:
-    """The remaining packets of a queue of a closed engine."""
-    while True:
-        try:
-            burst = queue.receive()
-        except NotReadyError:
-            return
-        assert burst is not None
-        yield burst
-
-
 @pytest.mark.parametrize(("card_queues", "threads"), [(1, 1), (2, 2), (3, 3), (7, 3)])
 def test_frames_of_every_queue_of_the_card_reach_their_queue_in_order(
     card: Any,
@@ -155,7 +119,7 @@ def test_frames_of_every_queue_of_the_card_reach_their_queue_in_order(
             assert (counters.received, counters.dropped_total) == (60 * len(SOURCES), 0)
             sent_bytes = 3 * sum(of_size[i].size for of_size in sent)
             assert counters.received_bytes == sent_bytes == flow.counters().bytes
-        assert used_queues(network) == list(range(card_queues))
+        assert list(xdp_frames_by_queue(network)) == list(range(card_queues))
         by = f"af_xdp native in {threads} threads; " if threads > 1 else "af_xdp native; "
         named = f"the card has {card_queues} queue{'s' * (card_queues > 1)}, for which"
         wait_for(lambda: f"frames of 'far' are received by {by}{named}" in caplog.text)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from networks import cable, has_af_xdp, networks  # noqa: F401 - fixtures; also for `.ci/gpu`
+from networks import cable, card, has_af_xdp, networks  # noqa: F401 - fixtures; also for `.ci/gpu`
 from preloaded_processes import run_preloaded
 
 Config = dict[str, Any]

@@ -1,14 +1,10 @@
 """AF_XDP on a card with several queues: frames of a flow arrive on one of them."""
 
-import re
 import socket
-import subprocess
-from collections.abc import Callable
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
+from networks import xdp_frames_by_queue
 from receiving_process import ReceivingProcess, numbered_frames, receiving
 from waiting import wait_for
 
@@ -61,29 +57,6 @@ class Sender:
         self.sent += count
 
 
-@pytest.fixture
-def card(networks: Callable[[], Any]) -> Callable[[int], Any]:
-    """Make a cable whose ends have so many queues."""
-
-    def make(queues: int) -> Any:
-        network = networks()
-        shape = f"mtu 1500 numtxqueues {queues} numrxqueues {queues}"
-        network.run(f"ip link add near {shape} type veth peer name far {shape}")
-        for end in ("near", "far"):
-            network.call(Path(f"/proc/sys/net/ipv6/conf/{end}/disable_ipv6").write_text, "1")
-        network.up("near", "far")
-        return network
-
-    return make
-
-
-def frames_by_queue(network: Any) -> dict[int, int]:
-    command = ["ethtool", "-S", "far"]
-    show = partial(subprocess.run, command, check=True, capture_output=True, text=True)
-    lines = re.findall(r"rx_queue_(\d+)_xdp_packets: (\d+)", network.call(show).stdout)
-    return {int(queue): int(count) for queue, count in lines if int(count)}
-
-
 def warm_up(receiver: ReceivingProcess, sender: Sender, source_port: int) -> None:
     """Send more and more at once, and never more than a queue without traffic can store."""
     for count in [50] * 20 + [200] * 20:
@@ -104,11 +77,11 @@ def pause(receiver: ReceivingProcess, sender: Sender, source_port: int) -> dict[
 
 @pytest.mark.parametrize(("queues", "mib"), [(1, 2), (4, 9), (16, 38), (64, 152)])
 def test_the_memory_goes_to_the_queue_of_the_flow(card: Any, queues: int, mib: int) -> None:
-    network = card(queues)
+    network = card(queues, mtu=1500)
     sender = network.call(Sender, "near")
     with sender.socket, receiving(network, configuration("far")) as receiver:
         warm_up(receiver, sender, 4000)
-        assert len(frames_by_queue(network)) == 1
+        assert len(xdp_frames_by_queue(network)) == 1
         assert pause(receiver, sender, 4000) == {}
         receiver.check_frames()
         logged = receiver.end()
@@ -120,14 +93,14 @@ def test_the_memory_goes_to_the_queue_of_the_flow(card: Any, queues: int, mib: i
 
 
 def test_the_memory_follows_a_flow_to_another_queue(card: Any) -> None:
-    network = card(16)
+    network = card(16, mtu=1500)
     sender = network.call(Sender, "near")
     used: set[int] = set()
     with sender.socket, receiving(network, configuration("far")) as receiver:
         # By their source ports, the kernel distributes flows to queues as network cards do.
         for source_port in range(4000, 4012):
             warm_up(receiver, sender, source_port)
-            found = set(frames_by_queue(network))
+            found = set(xdp_frames_by_queue(network))
             moved = not found <= used
             used = found
             if not moved:

@@ -5,16 +5,9 @@
 
 namespace daqiri::packet {
 
-namespace {
-
-/// Limit for one pass, so that the poller's other work is not delayed.
-constexpr std::size_t MOST_PER_PASS = 1024;
-
-}  // namespace
-
 void HandOver::put(const Frame& frame, const steering::Verdict& verdict) noexcept {
   const std::uint32_t length = verdict.length_of(frame.length);
-  Handed* handed = handed_.claim();
+  HandedFrame* handed = claim();
   if (handed == nullptr) return lose(DropReason::RING_FULL, 1, length);
   // A packet must be contiguous. A reorder plan should continue even if the queue has no buffers.
   if (frame.rest.empty() && (queue_.has_stage() || ring_.has_room())) {
@@ -30,44 +23,25 @@ void HandOver::put(const Frame& frame, const steering::Verdict& verdict) noexcep
   handed->time = frame.time;
   handed->length = length;
   handed->flow = verdict.flow;
-  handed_.publish();
-  anything_new_ = true;
-}
-
-void HandOver::lose(DropReason reason, std::uint64_t n, std::uint64_t bytes) noexcept {
-  losses_.lose(reason, n, bytes);
-  anything_new_ = true;
-}
-
-void HandOver::wake() noexcept {
-  if (std::exchange(anything_new_, false)) queue_.poller_doorbell->ring();
-}
-
-void HandOver::end() noexcept {
-  ended_.store(true, std::memory_order_release);
-  queue_.poller_doorbell->ring();
+  publish();
 }
 
 std::uint32_t HandOver::receive() noexcept {
   gathering_.note_discards(queue_.pass_ns());
-  const std::uint32_t lost = losses_.take(queue_);
-  // Read before the number of frames put until then.
-  const std::uint64_t all_read_ns = all_read_ns_.load(std::memory_order_acquire);
-  const std::size_t put = handed_.ready();
-  const std::size_t ready = std::min(put, MOST_PER_PASS);
-  for (std::size_t done = 0; done < ready;) {
-    const std::size_t part = std::min<std::size_t>(ready - done, Gathering::MOST);
-    for (std::size_t i = 0; i < part; ++i) take(handed_.at(i));
+  const Pass pass = begin_pass();
+  for (std::size_t done = 0; done < pass.packets;) {
+    const std::size_t part = std::min<std::size_t>(pass.packets - done, Gathering::MOST);
+    for (std::size_t i = 0; i < part; ++i) take(at(i));
     gathering_.deliver();
     give_returned();
-    handed_.consume(part);
+    consume(part);
     done += part;
   }
-  if (ready == put) gathering_.note_all_read(all_read_ns);
-  return lost + static_cast<std::uint32_t>(ready);
+  gathering_.note_all_read(pass.read_before);
+  return pass.lost + static_cast<std::uint32_t>(pass.packets);
 }
 
-void HandOver::take(const Handed& handed) noexcept {
+void HandOver::take(const HandedFrame& handed) noexcept {
   const auto drop = [&](DropReason reason) {
     give_back(handed);
     queue_.drop(reason, 1, handed.length);
@@ -97,7 +71,7 @@ void HandOver::take(const Handed& handed) noexcept {
   give_back(handed);
 }
 
-void HandOver::give_back(const Handed& handed) noexcept {
+void HandOver::give_back(const HandedFrame& handed) noexcept {
   const auto segments = static_cast<std::uint32_t>(queue_.num_segments());
   if (handed.place == Place::BUFFERS) {
     for (std::uint32_t s = 0; s < segments; ++s)
@@ -112,19 +86,12 @@ void HandOver::give_returned() noexcept {
   ring_.give(returned_.data(), std::exchange(num_returned_, 0));
 }
 
-bool HandOver::expects_more() const noexcept {
-  // In this order, so that frames put before the end are seen.
-  return !ended_.load(std::memory_order_acquire) || handed_.ready() > 0 || losses_.any();
-}
-
 void HandOver::discard_rest() noexcept {
-  std::uint32_t found = losses_.take(queue_);
-  for (; handed_.ready() > 0; handed_.consume(1), ++found) {
-    give_back(handed_.at(0));
+  discard_all([this](const HandedFrame& handed) {
+    give_back(handed);
     give_returned();
-    queue_.drop(DropReason::FLUSHED, 1, handed_.at(0).length);
-  }
-  if (found > 0) queue_.end_pass();
+    queue_.drop(DropReason::FLUSHED, 1, handed.length);
+  });
 }
 
 }  // namespace daqiri::packet

@@ -10,9 +10,6 @@ namespace daqiri::sockets {
 
 namespace {
 
-/// Limit for one pass, so that the poller's other work is not delayed.
-constexpr std::size_t MOST_PER_PASS = 1024;
-
 /// Calls `use` with each segment and its part of a packet of `length` bytes.
 template <typename Use>
 void for_segments(const RxQueue& queue, std::uint32_t length, Use use) {
@@ -27,7 +24,7 @@ void for_segments(const RxQueue& queue, std::uint32_t length, Use use) {
 
 void UdpHandOver::put(const AddressKey& peer, const std::byte* data, std::uint32_t length,
                       FlowId flow, std::uint64_t time) noexcept {
-  Handed* handed = handed_.claim();
+  HandedDatagram* handed = claim();
   if (handed == nullptr) return lose(DropReason::RING_FULL, 1, kept_of(length));
   std::array<std::array<std::uint32_t, 1>, MAX_NUM_SEGS> taken;
   if (take_buffers(queue_, taken.data(), 0, 1) == 0)
@@ -42,22 +39,7 @@ void UdpHandOver::put(const AddressKey& peer, const std::byte* data, std::uint32
   handed->time = time;
   handed->length = length;
   handed->flow = flow;
-  handed_.publish();
-  anything_new_ = true;
-}
-
-void UdpHandOver::lose(DropReason reason, std::uint64_t n, std::uint64_t bytes) noexcept {
-  losses_.lose(reason, n, bytes);
-  anything_new_ = true;
-}
-
-void UdpHandOver::wake() noexcept {
-  if (std::exchange(anything_new_, false)) queue_.poller_doorbell->ring();
-}
-
-void UdpHandOver::end() noexcept {
-  ended_.store(true, std::memory_order_release);
-  queue_.poller_doorbell->ring();
+  publish();
 }
 
 void UdpHandOver::note_discards() noexcept {
@@ -70,20 +52,17 @@ void UdpHandOver::note_discards() noexcept {
 
 std::uint32_t UdpHandOver::begin() noexcept {
   note_discards();
-  const std::uint32_t lost = losses_.take(queue_);
-  // Read before the number of datagrams put until then.
-  const std::uint64_t all_read_ns = all_read_ns_.load(std::memory_order_acquire);
-  const std::size_t put = handed_.ready();
-  left_ = std::min(put, MOST_PER_PASS);
-  read_before_ = left_ == put ? all_read_ns : 0;
-  return lost + static_cast<std::uint32_t>(left_);
+  const Pass pass = begin_pass();
+  left_ = pass.packets;
+  read_before_ = pass.read_before;
+  return pass.lost + static_cast<std::uint32_t>(left_);
 }
 
 std::uint32_t UdpHandOver::next(RxBatch& batch, AddressKey& peer) noexcept {
   std::uint32_t n = 0;
   std::uint32_t truncated = 0;
-  for (; left_ > 0 && n < MOST; handed_.consume(1), --left_) {
-    const Handed& handed = handed_.at(0);
+  for (; left_ > 0 && n < MOST; consume(1), --left_) {
+    const HandedDatagram& handed = at(0);
     if (handed.time < discard_before_) {
       discard(handed, discarded_as_);
       continue;
@@ -114,22 +93,14 @@ std::uint32_t UdpHandOver::next(RxBatch& batch, AddressKey& peer) noexcept {
   return n;
 }
 
-void UdpHandOver::discard(const Handed& handed, DropReason reason) noexcept {
+void UdpHandOver::discard(const HandedDatagram& handed, DropReason reason) noexcept {
   for (int s = 0; s < queue_.num_segments(); ++s)
     queue_.region(s).give(&handed.buffers[static_cast<std::size_t>(s)], 1);
   queue_.drop(reason, 1, kept_of(handed.length));
 }
 
-bool UdpHandOver::expects_more() const noexcept {
-  // In this order, so that datagrams put before the end are seen.
-  return !ended_.load(std::memory_order_acquire) || handed_.ready() > 0 || losses_.any();
-}
-
 void UdpHandOver::discard_rest() noexcept {
-  std::uint32_t found = losses_.take(queue_);
-  for (; handed_.ready() > 0; handed_.consume(1), ++found)
-    discard(handed_.at(0), DropReason::FLUSHED);
-  if (found > 0) queue_.end_pass();
+  discard_all([this](const HandedDatagram& handed) { discard(handed, DropReason::FLUSHED); });
 }
 
 }  // namespace daqiri::sockets

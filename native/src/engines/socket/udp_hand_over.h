@@ -3,42 +3,39 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
 #include "engines/socket/sockets.h"
-#include "io/handed_losses.h"
+#include "io/handed_packets.h"
 #include "io/rx_queue.h"
-#include "system/ring.h"
 
 namespace daqiri::sockets {
 
+/// A datagram on its way.
+struct HandedDatagram {
+  AddressKey peer;
+  std::uint64_t time;
+  /// On the wire; more than the queue's buffers hold if it was truncated.
+  std::uint32_t length;
+  FlowId flow;
+  /// One per segment of the packet.
+  std::array<std::uint32_t, MAX_NUM_SEGS> buffers;
+};
+
 /// The datagrams of a queue that another poller serves. The reader copies them to buffers of the
 /// queue. If there are none, or the queue's poller is too far behind, they are lost.
-class UdpHandOver {
+class UdpHandOver : public HandedPackets<HandedDatagram> {
  public:
   /// `position`: of the queue in its port.
-  UdpHandOver(RxQueue& queue, std::size_t position) : queue_(queue), position_(position) {}
+  UdpHandOver(RxQueue& queue, std::size_t position) : HandedPackets(queue), position_(position) {}
 
   [[nodiscard]] RxQueue& queue() const noexcept { return queue_; }
   [[nodiscard]] std::size_t position() const noexcept { return position_; }
 
-  // --- Poller that reads the socket.
-
-  /// `time`: arrival, CLOCK_REALTIME ns.
+  /// Poller that reads the socket. `time`: arrival, CLOCK_REALTIME ns.
   void put(const AddressKey& peer, const std::byte* data, std::uint32_t length, FlowId flow,
            std::uint64_t time) noexcept;
-  /// Count packets that never reach the queue.
-  void lose(DropReason reason, std::uint64_t n, std::uint64_t bytes) noexcept;
-  /// All datagrams that were readable at `now_ns`, CLOCK_MONOTONIC, were put.
-  void note_all_read(std::uint64_t now_ns) noexcept {
-    all_read_ns_.store(now_ns, std::memory_order_release);
-  }
-  /// Wake the queue's poller if there is something new for it. Call once per pass.
-  void wake() noexcept;
-  /// No more datagrams follow.
-  void end() noexcept;
 
   // --- Poller of the queue.
 
@@ -46,42 +43,19 @@ class UdpHandOver {
   std::uint32_t begin() noexcept;
   /// Returns the number of datagrams in `batch`, all of `peer`; 0: there are no more in this pass.
   std::uint32_t next(RxBatch& batch, AddressKey& peer) noexcept;
-  /// Whether more datagrams follow.
-  [[nodiscard]] bool expects_more() const noexcept;
-
   /// Call after both pollers have ended: discard what was not received in time.
   void discard_rest() noexcept;
 
  private:
-  static constexpr std::size_t CAPACITY = 4096;
   static constexpr std::uint32_t MOST = 64;
-
-  struct Handed {
-    AddressKey peer;
-    std::uint64_t time;
-    /// On the wire; more than the queue's buffers hold if it was truncated.
-    std::uint32_t length;
-    FlowId flow;
-    /// One per segment of the packet.
-    std::array<std::uint32_t, MAX_NUM_SEGS> buffers;
-  };
 
   [[nodiscard]] std::uint32_t kept_of(std::uint32_t length) const noexcept {
     return std::min(length, queue_.max_packet_size());
   }
   void note_discards() noexcept;
-  void discard(const Handed& handed, DropReason reason) noexcept;
+  void discard(const HandedDatagram& handed, DropReason reason) noexcept;
 
-  RxQueue& queue_;
   std::size_t position_;
-  SpscRing<Handed> handed_{CAPACITY};
-  HandedLosses losses_;
-  std::atomic<bool> ended_{false};
-  /// CLOCK_MONOTONIC ns.
-  std::atomic<std::uint64_t> all_read_ns_{0};
-
-  // --- Poller that reads the socket.
-  bool anything_new_{false};
 
   // --- Poller of the queue.
   /// Of this pass: datagrams to take, and what the reader had read before these.
