@@ -97,6 +97,12 @@ class PathTemplate:
             )
         return template
 
+    @staticmethod
+    def names_run(template: str) -> bool:
+        """Return whether a template has a field of the run."""
+        fields = (field for _, field, _, _ in string.Formatter().parse(template) if field)
+        return any(_name(field) in _OF_RUN for field in fields)
+
     def expand(self, template: str, start: Mapping[str, Any] | None) -> str:
         """Return a template with its fields replaced by their values.
 
@@ -113,9 +119,8 @@ class PathTemplate:
             If the template has a field of the run and no run is known, or a key that is not in the
             start document.
         """
-        used = {_name(field) for _, field, _, _ in string.Formatter().parse(template) if field}
         values = dict(self._values)
-        if used & _OF_RUN:
+        if self.names_run(template):
             if start is None:
                 raise CaptureError(
                     f"{values['device']}: the path {template!r} needs a run, and none is known. "

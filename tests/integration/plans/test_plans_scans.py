@@ -109,10 +109,13 @@ def test_acquire_time_ends_a_reading_without_packets(daq, run_engine, documents)
     assert [len(PcapFile(file)) for file in documents.files()] == [0, 0]
 
 
-def test_a_reading_that_would_not_end_is_refused(daq, run_engine, documents):
-    with pytest.raises(RuntimeError, match="Set num_packets or acquire_time"):
-        run_engine(bp.count([daq.port0.capture]))
-    assert "num_packets" in documents.stop["reason"]
+def test_a_reading_without_a_limit_takes_a_second(daq, run_engine, documents):
+    capture = daq.port0.capture
+    run_engine(bp.count([capture], 2))
+    assert [len(PcapFile(file)) for file in documents.files()] == [0, 0]
+    times = [row["time"] for row in documents.of("event")]
+    assert times[1] - times[0] > 1.0
+    assert (capture.num_packets.get(), capture.acquire_time.get()) == (0, 0.0)
 
 
 def test_capture_scan(daq, run_engine, documents):
