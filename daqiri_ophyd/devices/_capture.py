@@ -239,8 +239,7 @@ class Capture(CaptureSettings, Recorded):
     def stop(self, *, success: bool = False) -> None:
         """Record the bursts that the queue has delivered, complete the file, and stop.
 
-        A reduction that is running is waited for, but not by the RunEngine: it is abandoned, and
-        the capture has failed.
+        A reduction that is running is waited for, but not by the RunEngine: its row is abandoned.
         """
         with self._state:
             work = self._work
@@ -254,7 +253,10 @@ class Capture(CaptureSettings, Recorded):
         if work.running and not self._rows.wait(longest):
             with self._state:
                 work.abandoned, work.running = True, False
-            work.fail(CaptureStoppedError("stopped while a reduction was running"))
+            if success:
+                work.status.finish()
+            else:
+                work.fail(CaptureStoppedError("stopped while a reduction was running"))
 
     def adopt(self, recording: QueueRecording) -> None:
         """Continue a recording that already runs, at the next ``kickoff``, instead of a new one.
