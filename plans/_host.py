@@ -59,7 +59,8 @@ def host_ready_wrapper(
         )
     yield from bps.trigger(readiness, wait=True)
     report = readiness.report
-    assert report is not None, "a finished trigger leaves a report"  # noqa: S101
+    if report is None:  # a simulation, which triggers nothing
+        return (yield from plan)
     bad = [Status.FAIL] if refuse == "fail" else [Status.FAIL, Status.WARN]
     wrong = [r for r in report.results if r.status in bad and r.check not in ignore]
     if wrong:
