@@ -68,7 +68,6 @@ def configure(device: Configurable, settings: Mapping[str, Any]) -> MsgGenerator
     changed: list[str] = []
 
     def change() -> MsgGenerator[None]:
-        yield from _require_free(signal for signal, _ in values.values())
         for name, (signal, value) in values.items():
             changed.append(name)
             yield from bps.abs_set(signal, value, wait=True)
@@ -77,6 +76,7 @@ def configure(device: Configurable, settings: Mapping[str, Any]) -> MsgGenerator
         # The last one was rejected.
         yield from _set_all((values[name][0], before[name]) for name in changed[:-1])
 
+    yield from _require_free(signal for signal, _ in values.values())
     yield from bpp.contingency_wrapper(change(), except_plan=restore)
     return before
 
@@ -152,13 +152,13 @@ def with_settings(settings: Settings, plan: MsgGenerator[Any]) -> MsgGenerator[A
     before = {signal: signal.get() for signal in settings}
 
     def run() -> MsgGenerator[Any]:
-        yield from _require_free(settings)
         yield from _set_all(settings.items(), stop=True)
         return (yield from plan)
 
     def restore() -> MsgGenerator[None]:
         yield from _set_all(before.items())
 
+    yield from _require_free(settings)
     return (yield from bpp.finalize_wrapper(run(), restore))
 
 
