@@ -286,6 +286,5 @@ def test_detectors_are_found_by_label_and_are_in_no_reading_of_the_engine():
     assert "images" in daq.receiver.frames.read_attrs
     assert not [key for key in daq.describe() if "frames_images" in key or "capture" in key]
     assert not [key for key in daq.hints["fields"] if "frames_images" in key or "capture" in key]
-    assert not daq.receiver.frames.describe()
     assert "received" in daq.receiver.rx.members[0].read_attrs
     assert len(daq.receiver.read_attrs) == len(list(daq.receiver.read_attrs))
