@@ -135,7 +135,7 @@ def fly_scan(
     metadata = {
         "plan_name": "fly_scan",
         "detectors": [detector.name],
-        "motors": [motor.name],
+        "motors": [getattr(motor, "name", "")],
         "plan_args": {"start": start, "stop": stop},
         "hints": {"dimensions": [(("time",), "primary")]},
         **(md or {}),
@@ -145,11 +145,11 @@ def fly_scan(
         moving = capture_during(detector, bps.mv(motor, stop), flush_period=flush_period)
         return (yield from bpp.run_wrapper(moving, md=metadata))
 
-    def scan() -> MsgGenerator[str]:
+    reported = isinstance(motor, Subscribable)
+    follow: Any = bpp.monitor_during_wrapper if reported else bpp.baseline_wrapper
+
+    def scan() -> MsgGenerator[Any]:
         yield from bps.mv(motor, start)
-        follow = (
-            bpp.monitor_during_wrapper if isinstance(motor, Subscribable) else bpp.baseline_wrapper
-        )
         return (yield from follow(move(), [motor]))
 
     staged = bpp.stage_wrapper(scan(), [detector, motor])

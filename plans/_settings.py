@@ -91,7 +91,7 @@ def _setting(device: Device, name: str) -> Signal:
             raise ValueError(
                 f"{device.name} has no setting {name!r}: it has no part {attribute!r}."
             )
-    signal = getattr(part, last) if last in part.component_names else None
+    signal: Any = getattr(part, last) if last in part.component_names else None
     if isinstance(signal, Signal) and signal.write_access:
         return signal
     found = (getattr(part, attribute) for attribute in part.component_names)

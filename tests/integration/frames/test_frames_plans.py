@@ -7,6 +7,7 @@ from bluesky import plans as bp
 from bluesky import preprocessors as bpp
 from bluesky.callbacks.best_effort import BestEffortCallback
 from ophyd.sim import SynAxis
+from ophyd.status import Status
 
 from daqiri_ophyd import plans
 
@@ -78,6 +79,32 @@ def test_frames_while_a_motor_moves(run_engine, documents, detector, source, cat
     start = documents.of("start")[-1]
     assert (start["plan_name"], start["motors"], start["sample"]) == ("fly_scan", ["motor"], "FeNi")
     assert settings(detector) == before
+
+
+class Piezo:
+    """A motor that reports no positions while it moves."""
+
+    name, parent, position = "piezo", None, 0.0
+
+    def set(self, value):
+        self.position = value
+        status = Status()
+        status.set_finished()
+        return status
+
+    def read(self):
+        return {"piezo": {"value": self.position, "timestamp": 0.0}}
+
+    def describe(self):
+        return {"piezo": {"source": "sim", "dtype": "number", "shape": []}}
+
+
+def test_a_motor_that_reports_nothing_is_read_before_and_after(
+    run_engine, documents, detector, source
+):
+    source.start()
+    run_engine(plans.fly_scan(detector, Piezo(), 2, 3))
+    assert [row["piezo"] for row in documents.rows("baseline")] == [2, 3]
 
 
 def test_packets_while_a_motor_moves(run_engine, documents, detector, source, daq):
