@@ -51,7 +51,9 @@ def configure_flows(
     ------
     RuntimeError
         If the engine has to be reopened while it is staged; or if flows are added or removed while
-        the engine, the port or its group of flows is staged.
+        the engine, the port or its group of flows is staged. Bluesky's plans and
+        ``stage_decorator`` stage the engine, also for one of its parts: add and remove flows
+        between runs.
     bluesky.utils.IllegalMessageSequence
         If an event is open, between ``create`` and ``save``; nothing is changed then.
     LookupError
