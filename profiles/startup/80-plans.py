@@ -28,11 +28,12 @@ except ImportError:
     pass
 else:
     # Devices that a form offers for these parameters.
-    _capture, _frames = ":-^daq$:-.*:^capture$", ":-^daq$:-.*:-^frames$:.*"
+    _port = ":-^daq$:-^(?!regions$)"
+    _capture, _frames, _tx = f"{_port}:^capture$", f"{_port}:-^frames$:.*", f"{_port}:-^tx$:.*"
     captures = {"annotation": "Captures", "devices": {"Captures": (_capture,)}}
     frames = {"annotation": "Frames", "devices": {"Frames": (_frames,)}}
     detectors = {"annotation": "Detectors", "devices": {"Detectors": (_capture, _frames)}}
-    queues = {"annotation": "Queues", "devices": {"Queues": (":-^daq$:-.*:-^tx$:.*",)}}
+    queues = {"annotation": "Queues", "devices": {"Queues": (_tx,)}}
     optional = {
         "detector": {**captures, "annotation": "typing.Optional[Captures]"},
         "tx": {**queues, "annotation": "typing.Optional[Queues]"},

@@ -1,7 +1,10 @@
 """The startup collection in a queue server with Redis, by the commands of the guide."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -136,6 +139,33 @@ def test_plans_and_devices_are_listed_without_opening_the_engine(queue):
     assert devices["readiness"]["is_readable"]
     assert not (queue.service.data / "captures").exists()
     assert not list(COLLECTION.glob("existing*"))  # the package is as it was
+
+
+def test_forms_offer_the_frame_detectors_of_a_configuration(tmp_path):
+    environment = os.environ | {
+        "DAQIRI_DATA": str(tmp_path),
+        "DAQIRI_CONFIG": str(profiles.path("jungfrau")),
+    }
+    tool = Path(sys.executable).with_name("qserver-list-plans-devices")
+    subprocess.run(
+        [tool, "--startup-dir", COLLECTION, "--file-dir", tmp_path, "--file-name", "listed.yaml"],
+        env=environment,
+        check=True,
+        capture_output=True,
+        timeout=200,
+    )
+    listed = yaml.safe_load((tmp_path / "listed.yaml").read_text())["existing_plans"]
+    offered = {}
+    for name in ("capture", "capture_scan", "record", "fly_scan"):
+        (detector,) = [p for p in listed[name]["parameters"] if p["name"] == "detector"]
+        offered[name] = next(iter(detector["annotation"]["devices"].values()))
+    capture, frames = "daq.receiver.capture", "daq.receiver.frames.images"
+    assert offered == {
+        "capture": [capture, frames],
+        "capture_scan": [capture],
+        "record": [frames],
+        "fly_scan": [capture, frames],
+    }
 
 
 def test_the_commands_of_the_guide_capture_replay_and_scan(queue):
