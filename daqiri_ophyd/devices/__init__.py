@@ -16,6 +16,7 @@ from ._host_readiness import HostReadiness
 from ._link import Link
 from ._losses import PacketLossError
 from ._memory_region import MemoryRegion
+from ._open_devices import open_devices
 from ._outcome import CaptureError, CaptureStoppedError
 from ._paths import PathInfo, PathProvider, PathTemplate
 from ._port import Port
@@ -68,5 +69,6 @@ __all__ = [
     "UdpFlow",
     "Verification",
     "make_daq",
+    "open_devices",
     "typed_tree",
 ]

@@ -138,6 +138,8 @@ class Daq(EngineOwner):
         CaptureError
             If files of a capture are in no document. All parts are unstaged nevertheless.
         """
+        if self.staged_by_another():
+            return []
         self.unstaging = []
         try:
             unstaged: list[object] = super().unstage()

@@ -116,8 +116,8 @@ class PathTemplate:
         Raises
         ------
         CaptureError
-            If the template has a field of the run and no run is known, or a key that is not in the
-            start document.
+            If the template has a field of the run and no run is known, a key that is not in the
+            start document, or a key whose value is empty.
         """
         values = dict(self._values)
         if self.names_run(template):
@@ -129,6 +129,11 @@ class PathTemplate:
             values |= {"uid": start["uid"], "scan_id": start.get("scan_id", ""), "start": start}
         try:
             return _Formatter().format(template, **values)
+        except _EmptyError as error:
+            raise CaptureError(
+                f"{values['device']}: {error} is empty, and the path {template!r} has it. Give it "
+                "a value in the metadata of the run."
+            ) from None
         except (LookupError, ValueError, TypeError, AttributeError) as error:
             raise CaptureError(
                 f"{values['device']}: the path {template!r} cannot be made: {error!r}"
@@ -139,7 +144,17 @@ def _name(field: str) -> str:
     return re.split(r"[.\[]", field)[0]
 
 
+class _EmptyError(Exception):
+    """A field of the run has no value."""
+
+
 class _Formatter(string.Formatter):
+    def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
+        value, key = super().get_field(field_name, args, kwargs)
+        if key in _OF_RUN and not str(value).strip():
+            raise _EmptyError(field_name)
+        return value, key
+
     def format_field(self, value: Any, format_spec: str) -> str:
         text = super().format_field(value, format_spec)
         return text if isinstance(value, datetime) else _UNSAFE.sub("_", text)

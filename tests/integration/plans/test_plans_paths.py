@@ -95,6 +95,15 @@ def test_a_key_that_the_run_has_not(daq, run_engine):
         run_engine(shot(daq))
 
 
+@pytest.mark.parametrize("value", ["", "  "])
+def test_a_key_that_is_empty(daq, run_engine, value):
+    daq.port0.capture.path.put("{start[sample]}/{unique}")
+    run_engine.subscribe(daq.run_started, "start")
+    text = r"daq_port0_capture: start\[sample\] is empty, and the path '{start\[sample\]}/{unique}'"
+    with pytest.raises(CaptureError, match=text):
+        run_engine(shot(daq, sample=value))
+
+
 def test_files_of_an_earlier_capture_are_not_mixed_with_new_ones(daq, run_engine):
     daq.port0.capture.path.put("same")
     run_engine(shot(daq))

@@ -118,6 +118,23 @@ def test_a_reading_without_a_limit_takes_a_second(daq, run_engine, documents):
     assert (capture.num_packets.get(), capture.acquire_time.get()) == (0, 0.0)
 
 
+def test_a_transmission_with_nothing_prepared_is_refused(daq, run_engine, documents):
+    capture, tx = daq.port0.capture, daq.port0.tx.out
+    capture.num_packets.put(300)
+    nothing = "daq_port0_tx_out was triggered with nothing prepared"
+    with pytest.raises(RuntimeError, match=nothing):
+        run_engine(bp.count([tx]))
+    run_engine(prepare(tx))
+    run_engine(bp.scan([capture, tx], motor, 0, 1, 2))
+    with pytest.raises(RuntimeError, match="because unstaging forgets the packets"):
+        run_engine(bp.scan([capture, tx], motor, 0, 1, 2))
+    assert nothing in documents.stop["reason"]
+    documents.clear()
+    run_engine(bp.count([daq.port0.tx]))  # its counters
+    assert documents.rows()[0]["daq_port0_tx_out_sent"] == 600
+    assert documents.stop["exit_status"] == "success"
+
+
 def test_capture_scan(daq, run_engine, documents):
     capture, tx = daq.port0.capture, daq.port0.tx.out
 
