@@ -10,6 +10,7 @@ from ._repair import append_log, is_written, locked, logged, require_no_links
 from ._sequence import (
     CAPTURE_MIMETYPES,
     COUNTER_MIMETYPE,
+    NAME_DTYPE,
     PCAP_MIMETYPE,
     CaptureFormat,
     CaptureSequence,
@@ -33,6 +34,7 @@ __all__ = [
     "CAPTURE_MIMETYPES",
     "COUNTER_MIMETYPE",
     "FRAMES_MIMETYPE",
+    "NAME_DTYPE",
     "PCAP_MIMETYPE",
     "CaptureFormat",
     "SUMMARY_DTYPE",

@@ -49,7 +49,7 @@ def test_run_on_the_server(facility, device, run_engine, fly_plan, kind):
     (uid,) = run_engine(bp.count([device], 3) if kind == "step" else fly_plan(device))
     run = facility.client[uid]
     (stream,) = run
-    rows = run[stream].base["soft_files"].read()
+    rows = run[stream].base["soft_files", "summaries"].read()
     np.testing.assert_array_equal(rows["packets"], [2, 3, 4])
     np.testing.assert_array_equal(rows["dropped"], [0, 1, 2])
     assert capture_files(run) == device.written
