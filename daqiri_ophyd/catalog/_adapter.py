@@ -82,7 +82,8 @@ class CaptureSequenceAdapter(_FilesAdapter):
         if key == "packets":
             return PacketTableAdapter(paths)
         if key == "summaries":
-            return SummarySequenceAdapter.from_uris(*(path.as_uri() for path in paths))
+            # Not quoted: readers of these addresses do not unquote them.
+            return SummarySequenceAdapter.from_uris(*(f"file://localhost{path}" for path in paths))
         return None
 
     def _read_one(self, filepath: str) -> np.ndarray:

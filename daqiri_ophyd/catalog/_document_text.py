@@ -54,7 +54,9 @@ def document_text(name: str, doc: Mapping[str, Any]) -> tuple[str, dict[str, str
     except (TypeError, ValueError, RecursionError):
         pass
     changed: dict[str, str] = {}
-    return json.dumps(_plain(doc, name, changed, ())), changed
+    # Events arrive in pages.
+    plain = _plain(doc, name.removesuffix("_page"), changed, ())
+    return json.dumps(plain), changed
 
 
 def _plain(value: Any, key: str, changed: dict[str, str], within: tuple[int, ...]) -> Any:

@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -175,8 +174,8 @@ class PacketTableAdapter(Adapter[TableStructure]):
                 _numbered(part, _raw_fields(part) if self._raw else _pcap_fields(part, wanted))
                 for part in self._parts[partition]
             ]
-        fields = {name: np.concatenate([each[name] for each in found]) for name in found[0]}
-        return self._frame(_columns(fields, wanted), wanted)
+        whole = {name: np.concatenate([each[name] for each in found]) for name in found[0]}
+        return self._frame(_columns(whole, wanted), wanted)
 
     def _frame(self, made: _Columns, wanted: Sequence[str] | None = None) -> pd.DataFrame:
         columns = {
@@ -210,10 +209,10 @@ def _partitions(files: Sequence[Path]) -> list[list[_Part]]:
     rows = size = 0
     for number, path in enumerate(files):
         count, file_bytes = _extent(path, *_identity_of_content(path))
-        starts = range(0, count, ROWS)
-        # The last one goes to the end of the file, independent of its metadata.
-        for start, stop in itertools.pairwise([*starts, None]):
-            more = (count if stop is None else stop) - start
+        for start in range(0, count, ROWS):
+            more = min(ROWS, count - start)
+            # The last one goes to the end of the file, independent of its metadata.
+            stop = start + ROWS if start + ROWS < count else None
             if not partitions or rows + more > ROWS or size + file_bytes > _SHARED_BYTES:
                 partitions.append([])
                 rows = size = 0

@@ -1,6 +1,7 @@
 """A Tiled catalog that serves files from its readable directories only, also in a run."""
 
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -21,11 +22,15 @@ from tiled.server.dependencies import expected_shape
 from tiled.storage import FileStorage
 from tiled.utils import path_from_uri
 
-from ._confine import UnreadableFileError, confined_path
-from ._register import register
+from daqiri_ophyd.documents import CAPTURE_MIMETYPES
+
+from ._confine import UnreadableFileError, confined_path, require_confined
+from ._register import COMPANIONS, register
 from ._views import register_views
 
 __all__ = ["confined_tree"]
+
+_KEPT_ADAPTERS = 8
 
 # Shape that the client of this request knows: that of an earlier moment, for data of a run in
 # progress. Tiled 0.2.20 compares it with what adapters return, and does not pass it to them.
@@ -55,6 +60,17 @@ class _Confined(CatalogNodeAdapter):
                 raise HTTPException(403, "Directories cannot be downloaded from this server.")
         return asset
 
+    def _require_readable(self, files: Iterable[Path]) -> None:
+        storages = self.context.readable_storage.values()
+        beside = ("", *COMPANIONS)
+        try:
+            require_confined(
+                (Path(f"{file}{suffix}") for file in files for suffix in beside),
+                [Path(s.path) for s in storages if type(s) is FileStorage],
+            )
+        except UnreadableFileError as error:
+            raise _refusal(error) from error
+
     # Tiled calls this before an adapter gets the address.
     def _ensure_uri_within_readable_storage(self, data_uri: str) -> None:
         storages = self.context.readable_storage.values()
@@ -69,7 +85,11 @@ class _Confined(CatalogNodeAdapter):
                 if path not in map(path_from_uri, own):
                     raise UnreadableFileError(f"{path} is not a database of this server.")
         except UnreadableFileError as error:
-            raise HTTPException(403, f"This server does not serve this file: {error}") from error
+            raise _refusal(error) from error
+
+
+def _refusal(error: UnreadableFileError) -> HTTPException:
+    return HTTPException(403, f"This server does not serve this file: {error}")
 
 
 class _ConfinedContainer(_Confined, CatalogContainerAdapter):
@@ -88,6 +108,28 @@ class _ConfinedContainer(_Confined, CatalogContainerAdapter):
 
 class _ConfinedArray(_Confined, CatalogArrayAdapter):
     """An array that may grow: a client gets the rows that it knows."""
+
+    async def get_adapter(self) -> Any:
+        """Return what reads the files.
+
+        That of captures is kept between requests: each partition of their packets is a request, for
+        which Tiled would load the addresses of all files.
+        """
+        sources = self.node.data_sources or []
+        if self.queries or [s.mimetype in CAPTURE_MIMETYPES.values() for s in sources] != [True]:
+            return await super().get_adapter()
+        (source,) = sources
+        parameters = json.dumps(source.parameters, sort_keys=True)
+        key = (source.id, source.structure_id, str(source.time_updated), parameters)
+        kept = self.context.capture_adapters
+        adapter = kept.pop(key, None)
+        if adapter is None:
+            adapter = await super().get_adapter()
+        self._require_readable(adapter.filepaths)
+        kept[key] = adapter
+        for oldest in list(kept)[:-_KEPT_ADAPTERS]:
+            del kept[oldest]
+        return adapter
 
     async def read(self, *args: Any, **kwargs: Any) -> Any:
         """Return the array, or a part of it."""
@@ -146,6 +188,7 @@ def confined_tree(uri: str, **options: Any) -> CatalogNodeAdapter:
     register_views()
     stock = from_uri(uri, **options)
     tree = _CONFINED[type(stock)](stock.context, stock.node)
+    tree.context.capture_adapters = {}
     tree.startup_tasks = stock.startup_tasks
     tree.shutdown_tasks = stock.shutdown_tasks
     # Without routes: a router is what a tree can add to the server that it is served by.

@@ -100,7 +100,8 @@ def _report(path: "str | Path") -> "ConfigReport":
     try:
         make_daq(config)
     except ValueError as error:
-        return ConfigReport([*report.problems, ConfigProblem("error", str(path), 0, 0, "", str(error))])
+        problem = ConfigProblem("error", str(path), 0, 0, "", str(error))
+        return ConfigReport([*report.problems, problem])
     return report
 
 

@@ -19,7 +19,6 @@ from ._capture_columns import CaptureColumns, sums
 from ._capture_settings import CaptureSettings
 from ._capture_trigger import CaptureTrigger
 from ._losses import PortLossWatch
-from ._naming import require_column
 from ._outcome import CaptureError, CaptureStoppedError, Outcome, absent_peer
 from ._paths import PathInfo, PathTemplate, make_directory
 from ._recording import Recording
@@ -128,9 +127,8 @@ class RecordingCapture(CaptureSettings):
                     "packets, or one of daqiri_ophyd.devices.reductions."
                 )
             found[name] = reduction
-        columns = CaptureColumns(self.name, self.port_name, self.selected_queues, found)
-        for key in columns.reduced:
-            require_column(key, self.name, "Give the reduction a shorter name.")
+        # Raises if a name is too long for the columns.
+        CaptureColumns(self.name, self.port_name, self.selected_queues, found)
         self._reductions = found
         self._stream = self._new_stream()
 

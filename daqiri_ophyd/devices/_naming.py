@@ -8,7 +8,7 @@ from inspect import get_annotations
 __all__ = ["LONGEST_COLUMN", "attribute_name", "attribute_names", "require_column"]
 
 LONGEST_COLUMN = 60
-"""Bytes of a data key. Databases accept 63, and the column of its timestamps begins with ``ts_``."""
+"""Bytes of a data key. Databases accept 63, and columns of timestamps begin with ``ts_``."""
 
 # Attributes that ophyd gives each device, in addition to those of its class.
 _OF_DEVICES = frozenset({"control_layer_log", "log", "prefix", "stage_sigs"})

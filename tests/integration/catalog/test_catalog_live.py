@@ -8,17 +8,20 @@ from tiled.client import from_uri
 from daqiri_ophyd.catalog import CaptureNotFoundError, capture_files
 
 
-def raw_client(catalog):
+@pytest.fixture
+def client(catalog):
     """A client as in another process: it does not wait for writers of this one."""
-    return from_uri(catalog.uri, api_key=catalog.api_key)
+    client = from_uri(catalog.uri, api_key=catalog.api_key)
+    yield client
+    client.context.close()
 
 
 @pytest.mark.parametrize("kind", ["step", "fly"])
-def test_rows_that_a_client_knows_are_read(catalog, device, run_engine, fly_plan, kind):
+def test_rows_that_a_client_knows_are_read(catalog, client, device, run_engine, fly_plan, kind):
     """Tiled's clients know the shape of a node when they look it up."""
     device.files_in_flight = 12
     stream = "primary" if kind == "step" else "files"
-    client, seen, early = raw_client(catalog), [], []
+    seen, early = [], []
 
     def look() -> None:
         catalog.flush()
@@ -40,6 +43,7 @@ def test_rows_that_a_client_knows_are_read(catalog, device, run_engine, fly_plan
     names = [path.name for path in device.written]
     assert [found for _, found in seen] == [names[:known] for known, _ in seen]
     # Looked up again, all of them.
+    catalog.flush()
     assert client[-1][stream].base["soft_files"].read().tolist() == names
     # And without a shape, as browsers do.
     context = catalog.client.context
@@ -60,13 +64,13 @@ def test_a_shape_that_never_was_is_an_error(catalog, device, run_engine):
     assert context.http_client.get(wrong).status_code == 422
 
 
-def test_a_run_without_its_end_says_so(catalog, device, run_engine):
+def test_a_run_without_its_end_says_so(catalog, client, device, run_engine):
     found = []
 
     def look() -> None:
         catalog.flush()
         with pytest.raises(CaptureNotFoundError) as raised:
-            capture_files(raw_client(catalog)[-1], readable=[device.folder])
+            capture_files(client[-1], readable=[device.folder])
         found.append(str(raised.value))
 
     device.before_read = look

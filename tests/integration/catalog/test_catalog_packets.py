@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 from bluesky import plans as bp
 
-from daqiri_ophyd.catalog import _packet_table
-from daqiri_ophyd.documents import CAPTURE_MIMETYPES
+from daqiri_ophyd.catalog import _packet_table, _tree
+from daqiri_ophyd.documents import CAPTURE_MIMETYPES, sidecar_path
 
 # Does not import this package.
 CLIENT = """
@@ -211,3 +211,32 @@ def test_many_small_files_share_a_partition(
     # A file that grew has other partitions.
     (captures / "c_0.pcap").write_bytes(pcap([frame(1, 9)] * 3))
     assert stream["files", "packets"].read(["file"])["file"].tolist()[:4] == [0, 0, 0, 1]
+
+
+def test_addresses_of_files_are_loaded_once_and_checked_for_each_request(
+    catalog, captures, tmp_path, stored_capture, pcap, monkeypatch
+):
+    monkeypatch.setattr(_packet_table, "ROWS", 1)
+    for number in range(6):
+        (captures / f"c_{number}.pcap").write_bytes(pcap([frame(1, number)]))
+    uid = stored_capture(catalog, tmp_path, f"file://localhost{captures}/", "c_{:d}.pcap", files=6)
+    packets = catalog.client[uid]["primary"].base["files", "packets"]
+    loaded = []
+    stock = _tree.confined_path
+    monkeypatch.setattr(
+        _tree, "confined_path", lambda uri, folders: (loaded.append(uri), stock(uri, folders))[1]
+    )
+    assert packets.read(["src_port"])["src_port"].tolist() == list(range(6))  # 6 requests
+    assert len(loaded) <= 6
+    outside = tmp_path / "outside.pcap"
+    (captures / "c_5.pcap").rename(outside)
+    (captures / "c_5.pcap").symlink_to(outside)
+    with pytest.raises(Exception, match=r"403.*c_5\.pcap.*is not below a readable directory"):
+        packets.read_partition(0, ["src_port"])
+    (captures / "c_5.pcap").unlink()
+    outside.rename(captures / "c_5.pcap")
+    # Metadata next to a file, too.
+    (tmp_path / "outside.json").write_text("{}")
+    sidecar_path(captures / "c_5.pcap").symlink_to(tmp_path / "outside.json")
+    with pytest.raises(Exception, match=r"403.*c_5\.pcap\.json"):
+        packets.read_partition(0, ["src_port"])

@@ -89,9 +89,7 @@ def test_names_that_are_too_long_are_refused_with_their_place(changed, named):
 
 @pytest.mark.parametrize("queues", [1, 2])
 @pytest.mark.parametrize("size", [16, 19, 20, 21, 36])
-def test_what_is_accepted_fits(
-    queues: int, size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_accepted_fits(queues: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exactly the trees are refused whose longest reading is too long."""
     config = load_config(configuration(rx=tuple(letter * size for letter in "qr"[:queues])))
     with monkeypatch.context() as context:
@@ -119,6 +117,12 @@ def test_a_reduction_whose_column_is_too_long() -> None:
     with pytest.raises(ValueError, match="'daq_port0_capture_r*' has 61 bytes.*shorter name"):
         capture.reductions = {"r" * 43: len}
     assert list(capture.reductions) == ["r" * 42]
+    # Each of several queues has a column.
+    daq = make_daq(configuration(rx=("a", "b")), "daq")
+    daq.port0.capture.reductions = {"r" * 42: len}
+    daq.port0.capture.queues.put("all")
+    with pytest.raises(ValueError, match="'daq_port0_capture_a_r*' has 62 bytes"):
+        daq.port0.capture.describe()
 
 
 def test_a_flow_that_is_added_with_too_long_a_name() -> None:
