@@ -30,6 +30,8 @@ __all__ = [
 _log = logging.getLogger(__name__)
 # The thread ends after this time without a document, s; the next document starts another.
 _IDLE_S = 1.0
+# Documents of a run that are recognized if a bus delivers them again.
+_LATEST = 1000
 # After this waiting time, s, the reason is logged.
 _SILENT_S = 3.0
 
@@ -56,8 +58,8 @@ class PendingRun:
         Whether the catalog had the run before these documents.
     changed : dict of str to str
         Keys whose values are stored as something else, as in `document_text`.
-    seen : set
-        Uids of its documents so far.
+    seen : dict
+        Uids of its latest documents, in order.
     """
 
     uid: str
@@ -68,7 +70,15 @@ class PendingRun:
     is_abandoned: bool = False
     is_repeated: bool = False
     changed: dict[str, str] = field(default_factory=dict)
-    seen: set[Any] = field(default_factory=set)
+    seen: dict[str, None] = field(default_factory=dict)
+
+    def repeats(self, uid: str) -> bool:
+        """Whether a document was among the latest ones; note it."""
+        repeated = uid in self.seen
+        self.seen[uid] = None
+        if len(self.seen) > _LATEST:
+            del self.seen[next(iter(self.seen))]
+        return repeated
 
 
 class Backlog:

@@ -119,10 +119,8 @@ class RunWriter:
 
     def _take(self, run: PendingRun, name: str, doc: dict[str, Any]) -> None:
         """Write a document to the journal and pass it to the thread, serialized to JSON once."""
-        uid = str(doc.get("uid", doc.get("datum_id")))
-        if uid in run.seen:
+        if run.repeats(str(doc.get("uid", doc.get("datum_id")))):
             return
-        run.seen.add(uid)
         text, changed = document_text(name, doc)
         run.journal.note(name, text)
         new = [f"{key} ({stored})" for key, stored in changed.items() if key not in run.changed]

@@ -111,7 +111,7 @@ def _columns(daq: Daq) -> Iterator[tuple[str, str]]:
 
 
 def _origin(part: Any) -> str:
-    """Return what a device stands for in the configuration, and the device."""
+    """Return what a device represents in the configuration, such as a queue and its port."""
     kinds = {"rx": "queue", "tx": "queue", "flows": "flow", "reorder": "plan", "frames": "plan"}
     kinds |= {"regions": "region", "gpus": "gpu"}
     named, owner = [], part
@@ -121,7 +121,7 @@ def _origin(part: Any) -> str:
         owner = owner.parent
     if part is not owner and part.port_name:
         named.append(f"port {part.port_name!r}")
-    return ", ".join([part.dotted_name or part.name, *reversed(named)])
+    return ", ".join(reversed(named)) or part.name
 
 
 def _port_class(interface: InterfaceConfig, flows: list[dict[str, Any]]) -> type[EngineDevice]:
