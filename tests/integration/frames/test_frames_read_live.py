@@ -9,11 +9,13 @@ import pytest
 from bluesky import RunEngine
 from bluesky import plan_stubs as bps
 from bluesky import plans as bp
+from bluesky import preprocessors as bpp
+from run_documents import until
 
 from daqiri_ophyd.catalog import Catalog
 from daqiri_ophyd.devices import FrameDetector
 
-from .conftest import Source, fly, images
+from .conftest import Source, images
 
 KEY = "daq_port0_frames_images"
 
@@ -48,12 +50,23 @@ def test_the_rows_that_a_client_knows_are_read(
 
         run_engine.subscribe(look)
 
+        @bpp.stage_decorator([detector])
+        @bpp.run_decorator()
         def flight() -> Any:
-            yield from bps.stage(detector)
-            yield from fly(detector, prepared=100)
-            yield from bps.unstage(detector)
+            yield from bps.prepare(detector, 18, wait=True)
+            yield from bps.declare_stream(detector, name="primary", collect=True)
+            yield from bps.kickoff(detector, wait=True)
+            for sent in range(3, 18, 3):
+                source.send(3)
+                yield from until(lambda sent=sent: detector.get_index() >= sent)
+                yield from bps.collect(detector, name="primary")
+            source.send(3)
+            yield from bps.collect_while_completing(
+                [detector], [detector], flush_period=0.05, stream_name="primary"
+            )
 
-        source.start()
+        if kind == "step":
+            source.start()
         (uid,) = run_engine(bp.count([detector], 6) if kind == "step" else flight())
         source.stop()
         assert len(seen) > 5
@@ -61,4 +74,4 @@ def test_the_rows_that_a_client_knows_are_read(
             assert len(frames) == known
             np.testing.assert_array_equal(frames, images(batches)[:known])
         last = catalog.client[uid]["primary"].base[KEY].read()
-        assert len(last) == (6 if kind == "step" else 100) > seen[0][0]
+        assert len(last) == (6 if kind == "step" else 18) > seen[0][0]
