@@ -12,7 +12,7 @@ from bluesky_tiled_plugins import BlueskyRun
 
 from daqiri_ophyd.catalog import Catalog, capture_files, find_run
 from daqiri_ophyd.devices import Capture, TxQueue, Verification
-from daqiri_ophyd.replay import Comparison, Replay, replay_source
+from daqiri_ophyd.replay import Comparison, Replay, ReplayError, replay_source
 
 from ._arrival import are_peers, bytes_on_the_way, until_arrived, until_taken
 from ._fly import fly, prepare_to_send
@@ -179,6 +179,8 @@ def verify_replay(
 
     Raises
     ------
+    daqiri_ophyd.replay.ReplayError
+        If the run has no packets, or they cannot be sent on this port.
     VerificationError
         If not all packets that were sent were captured unchanged and in order. The message names
         the first difference, and the run fails. If the run fails earlier, such as because packets
@@ -196,7 +198,7 @@ def verify_replay(
         loop_gap=loop_gap,
         rewrite=rewrite,
     )
-    opened = yield from _open(tx, run, catalog, stream, key, options)
+    opened = yield from _open(tx, run, catalog, stream, key, options, compared=True)
     if opened is None:
         return None  # pyright: ignore[reportReturnType] - in a simulation
     source, metadata = opened
@@ -262,6 +264,8 @@ def _open(
     stream: str | None,
     key: str | None,
     options: Mapping[str, Any],
+    *,
+    compared: bool = False,
 ) -> MsgGenerator[tuple[Replay, dict[str, Any]] | None]:
     """Return the packets of a run, and metadata for the run that sends them.
 
@@ -282,7 +286,10 @@ def _open(
             )
         files = capture_files(found, stream=stream, key=key)
         source = replay_source(files, tx.link_type, tx.segment_size, **options)
-        return source, found.metadata["start"]["uid"]
+        uid = found.metadata["start"]["uid"]
+        if compared and not source.packets:
+            raise ReplayError(f"Run {uid} has no packets; there is nothing to compare.")
+        return source, uid
 
     opened = yield from on_thread(open_run)
     if opened is None:

@@ -16,6 +16,7 @@ from bluesky_tiled_plugins.writing.consolidators import (
 from event_model.documents import StreamDatum
 from tiled.media_type_registration import default_serialization_registry
 from tiled.mimetypes import DEFAULT_ADAPTERS_BY_MIMETYPE
+from tiled.structures.array import StructDtype
 from tiled.structures.data_source import Asset, DataSource
 from tiled.utils import path_from_uri
 
@@ -110,8 +111,10 @@ class CaptureConsolidator(MultipartRelatedConsolidator):
         """Return parameters that the catalog must store with the URIs to make exports readable."""
         # With a template, the exporter of runs leaves the parameters as they are.
         stored = {"template": self.template, "parts": self._parts}
-        field = self._sres_parameters.get("field")
-        return {**stored, "field": field} if field else stored
+        if field := self._sres_parameters.get("field"):
+            return {**stored, "field": field}
+        # Descriptors of earlier versions have a record of each file.
+        return stored if isinstance(self.data_type, StructDtype) else {**stored, "value": "name"}
 
 
 class FrameFilesConsolidator(HDF5Consolidator):

@@ -408,6 +408,7 @@ class Capture(CaptureSettings, Recorded):
                 on_files=partial(self._in_order, partial(self._on_files, work)),
                 on_progress=partial(self._on_progress, work),
                 on_end=partial(self._in_order, partial(self._on_end, work)),
+                on_error=self._fail,
             )
         return work.status
 
@@ -430,7 +431,7 @@ class Capture(CaptureSettings, Recorded):
     def _in_order(self, call: Callable[[Any], None], value: Any) -> None:
         self._rows.in_order(call, value)
         if self.reductions:
-            default_ticker().add(self._check_worker)
+            default_ticker().add(self._check_worker, self._fail)
 
     def _check_worker(self) -> None:
         """Fail a capture whose reductions take too long."""

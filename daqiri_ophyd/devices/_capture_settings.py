@@ -7,6 +7,7 @@ from ophyd.device import Staged
 
 from daqiri_ophyd.engine import queue_names
 
+from ._capture_columns import CaptureColumns
 from ._outcome import CaptureError
 from ._paths import PathTemplate
 from ._recording_settings import LONGEST_S, RecordingSettings
@@ -92,6 +93,8 @@ class CaptureSettings(RecordingSettings):
                     "packets, or one of daqiri_ophyd.devices.reductions."
                 )
             found[name] = reduction
+        # Raises if a name is too long for the columns.
+        CaptureColumns(self.name, self.port_name, self.selected_queues, found)
         self._reductions = found
 
     def _checked_queues(self, text: str) -> str:

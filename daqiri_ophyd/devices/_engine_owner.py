@@ -28,6 +28,7 @@ from daqiri_ophyd.engine import (
 from ._base import CounterDevice, EngineDevice, TypedDevice
 from ._configuration import configuration_hash, flow_table, require_free_flows, with_flows
 from ._flow import Flow, flow_attributes, flow_classes, follow_flows
+from ._naming import require_column
 from ._open_devices import all_devices, name_holder
 from ._port import Port as PortDevice
 from ._reorder import ReorderPlan
@@ -376,7 +377,9 @@ class EngineOwner(TypedDevice):
             was, will_be = (flow_classes(table[port.port_name]) for table in (had, wanted))
             if was == will_be:
                 continue
-            flow_attributes(will_be)
+            for name, attribute in flow_attributes(will_be).items():
+                key = f"{port.flows.name}_{attribute}_packets"
+                require_column(key, f"flow {name!r}", "Give the flow a shorter name.")
             parts = [self, port, port.flows]
             parts += [flow for flow in port.flows.members if flow.member_name not in will_be]
             staged = [part.name for part in parts if part._staged != Staged.no]  # noqa: SLF001

@@ -356,6 +356,7 @@ class FrameDetector(FrameSettings, Recorded):
             on_files=lambda files: self._on_files(rows, files[0]),
             on_progress=lambda _: self._on_progress(rows),
             on_end=partial(self._on_end, rows),
+            on_error=self._fail,
         )
         with self._state:
             if rows.recorder is recorder:  # it has not ended meanwhile
@@ -555,7 +556,7 @@ class FrameDetector(FrameSettings, Recorded):
             work.status.report(-parts, None, "files", f"rows of {parts} files are not collected")
             work.status.check()
 
-        default_ticker().add(finish)
+        default_ticker().add(finish, work.fail)
         finish()
 
     def _update(self, acquisition: Acquisition, snapshot: RecorderSnapshot) -> None:

@@ -152,6 +152,8 @@ class Recorded(RecordingSettings):
             not be completed. It is only logged if the plan ends early, or knows that the fly scan
             has failed. Files of readings that were never read are only logged as well.
         """
+        if self.daq.staged_by_another():
+            return []
         if self._staged == Staged.no:
             return super().unstage()
         with self._state:

@@ -17,6 +17,7 @@ from ._repair import append_log, is_written, locked, logged, require_no_links
 from ._sequence import (
     CAPTURE_MIMETYPES,
     COUNTER_MIMETYPE,
+    NAME_DTYPE,
     PCAP_MIMETYPE,
     CaptureFormat,
     CaptureSequence,
@@ -41,6 +42,7 @@ __all__ = [
     "COUNTER_MIMETYPE",
     "FRAMES_MIMETYPE",
     "FRAME_FILES_MIMETYPE",
+    "NAME_DTYPE",
     "PCAP_MIMETYPE",
     "CaptureFormat",
     "SUMMARY_DTYPE",

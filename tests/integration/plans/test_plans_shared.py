@@ -26,7 +26,8 @@ def check_stored(run, captures, count, size):
         name = capture.name
         files = capture_files(run, key=f"{name}_files")
         assert [packets([file]) for file in files] == [size] * count
-        records = table[f"{name}_files"].values
+        assert table[f"{name}_files"].values.tolist() == [file.name for file in files]
+        records = run["primary"].base[f"{name}_files", "summaries"].read()
         np.testing.assert_array_equal(table[f"{name}_packets"].values, [size] * count)
         for counter in COUNTERS:
             stored = table[f"{name}_{counter}"].values
