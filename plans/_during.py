@@ -57,7 +57,7 @@ def capture_during(
     num_packets, acquire_time, num_frames : int, float, int, optional
         Limits of this recording: packets of captures, time (s), frames of frame detectors. The
         settings are restored afterwards. 0: no limit, as for those that are not given. If none is
-        given, the settings apply. ``num_frames`` prepares a frame detector, until it is unstaged.
+        given, the settings apply. ``num_frames`` prepares a frame detector for this recording.
 
     Returns
     -------
@@ -76,9 +76,14 @@ def capture_during(
     # A staged frame detector accepts a number of frames only so.
     frames = {signal: n for signal, n in settings.items() if signal.attr_name == "num_frames" and n}
 
-    def during() -> MsgGenerator[Any]:
-        for signal, number in frames.items():
+    before = {signal: signal.parent.prepared for signal in frames}
+
+    def prepare(numbers: Mapping[Any, int | None]) -> MsgGenerator[None]:
+        for signal, number in numbers.items():
             yield from bps.prepare(signal.parent, number, wait=True)
+
+    def during() -> MsgGenerator[Any]:
+        yield from prepare(frames)
         flight = Flight(_streams(detector, tx, stream), flush_period)
 
         def run() -> MsgGenerator[Any]:
@@ -90,7 +95,10 @@ def capture_during(
         return (yield from bpp.contingency_wrapper(run(), except_plan=flight.recover))
 
     settings = {signal: value for signal, value in settings.items() if signal not in frames}
-    return (yield from with_settings(settings, during()) if settings else during())
+    recording = with_settings(settings, during()) if settings else during()
+    if frames:
+        recording = bpp.finalize_wrapper(recording, lambda: prepare(before))
+    return (yield from recording)
 
 
 def _detectors(given: Any) -> list[Recording]:

@@ -213,8 +213,9 @@ class FrameDetector(FrameSettings, Recorded):
 
         Parameters
         ----------
-        value : int or TriggerInfo
+        value : int or TriggerInfo or None
             Number of frames, or a ``TriggerInfo`` of ophyd-async with it as `number_of_events`.
+            None: `num_frames` applies again.
 
         Raises
         ------
@@ -226,6 +227,9 @@ class FrameDetector(FrameSettings, Recorded):
         """
         rows = self._begun_rows()
         self._require_idle()
+        if value is None:
+            self._flight = None
+            return self._done("preparing")
         if missing := self.uncollected:
             raise CaptureError(
                 f"{self.name}: rows of {missing[0]} are in no document yet; collect them before "

@@ -8,8 +8,9 @@ from bluesky.plans import count, rel_scan, scan  # noqa: F401
 from daqiri_ophyd import plans
 
 # Runs of any plan can be found by configuration, engine and flows.
-if plans.engine_metadata_wrapper not in RE.preprocessors:
-    RE.preprocessors.append(plans.engine_metadata_wrapper)
+for wrapper in (plans.engine_metadata_wrapper, plans.reading_streams_wrapper):
+    if wrapper not in RE.preprocessors:
+        RE.preprocessors.append(wrapper)
 
 configure = plans.configure
 configure_flows = plans.configure_flows
