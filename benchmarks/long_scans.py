@@ -157,7 +157,9 @@ def check(catalog: Catalog, uid: str, device: str, sent: int) -> dict[str, float
     read = time.monotonic() - begun
     files = capture_files(run)
     rows = len(files)
-    records = table[f"{device}_files"].values
+    records = run["primary"].base[f"{device}_files", "summaries"].read()
+    names = [file.name for file in files]
+    require("names of files", table[f"{device}_files"].values.tolist() == names, True)
     require("packets in rows", int(table[f"{device}_packets"].sum()), sent)
     require("dropped in rows", int(table[f"{device}_dropped"].sum()), 0)
     require("packets in summary records", int(records["packets"].sum()), sent)

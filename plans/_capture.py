@@ -7,17 +7,19 @@ from bluesky import plans as bp
 from bluesky.protocols import Movable
 from bluesky.utils import MsgGenerator
 
-from daqiri_ophyd.devices import Capture, TxQueue
+from daqiri_ophyd.devices import Capture, FrameDetector, TxQueue
 from daqiri_ophyd.replay import Packets
 
-from ._fly import OnDrop, capture_settings, fly, prepare_to_send, source_for, with_settings
+from ._fly import fly_with_settings, prepare_to_send, require_both, source_for
 from ._metadata import engine_metadata_wrapper
+from ._record import record
+from ._settings import OnDrop, detector_settings, with_settings
 
 __all__ = ["capture", "capture_scan"]
 
 
 def capture(
-    detector: Capture,
+    detector: Capture | FrameDetector,
     num_packets: int = 0,
     acquire_time: float = 0.0,
     roll_packets: int = 0,
@@ -36,8 +38,9 @@ def capture(
 
     Parameters
     ----------
-    detector : Capture
-        The capture of a port.
+    detector : Capture or FrameDetector
+        The capture of a port. With a frame detector, this is the plan `record`, and numbers of
+        packets are numbers of frames.
     num_packets : int
         Stop after this many packets; 0: no limit.
     acquire_time : float
@@ -70,9 +73,28 @@ def capture(
     ValueError
         If there are neither a limit nor packets to send, or ``packets`` is not valid.
     """
-    _require_both(tx, packets)
-    settings = capture_settings(
+    if isinstance(detector, FrameDetector):
+        return (
+            yield from record(
+                detector,
+                num_packets,
+                acquire_time,
+                roll_packets,
+                roll_bytes,
+                roll_seconds,
+                on_drop,
+                timeout,
+                tx,
+                packets,
+                start_delay,
+                flush_period,
+                md=md,
+            )
+        )
+    require_both(tx, packets)
+    settings = detector_settings(
         detector,
+        Capture | FrameDetector,
         num_packets=num_packets,
         acquire_time=acquire_time,
         roll_packets=roll_packets,
@@ -83,20 +105,12 @@ def capture(
     )
     if tx is None and not num_packets and not acquire_time:
         raise ValueError("The capture has no limit. Give num_packets or acquire_time.")
-
-    source = None
-    if tx is not None and packets is not None:
-        source = source_for(tx, packets)
-
-    def capture_and_send() -> MsgGenerator[str]:
-        if tx is not None and source is not None:
-            yield from prepare_to_send(tx, source)
-        metadata = {"plan_name": "capture", **(md or {})}
-        return (yield from fly(detector, tx, flush_period=flush_period, md=metadata))
-
-    if tx is not None:
-        settings = {**settings, tx.start_delay: start_delay}
-    return (yield from with_settings(settings, capture_and_send()))
+    metadata = {"plan_name": "capture", **(md or {})}
+    return (
+        yield from fly_with_settings(
+            detector, settings, tx, packets, start_delay, flush_period=flush_period, md=metadata
+        )
+    )
 
 
 def capture_scan(
@@ -141,7 +155,7 @@ def capture_scan(
     str
         uid of the run.
     """
-    _require_both(tx, packets)
+    require_both(tx, packets)
     devices: list[Any] = [detector]
     source = None
     if tx is not None and packets is not None:
@@ -149,8 +163,9 @@ def capture_scan(
         if not num_packets and not acquire_time:
             num_packets = source.packets
         devices.append(tx)
-    settings = capture_settings(
+    settings = detector_settings(
         detector,
+        Capture,
         num_packets=num_packets,
         acquire_time=acquire_time,
         on_drop=on_drop,
@@ -167,9 +182,3 @@ def capture_scan(
     if tx is not None:
         settings = {**settings, tx.start_delay: start_delay}
     return (yield from with_settings(settings, scan()))
-
-
-def _require_both(tx: TxQueue | None, packets: Packets | None) -> None:
-    if (tx is None) != (packets is None):
-        given, missing = ("tx", "packets") if packets is None else ("packets", "tx")
-        raise ValueError(f"{given} is given without {missing}; sending requires both.")

@@ -1,5 +1,6 @@
 """Change flows, between runs and during a run."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +10,7 @@ from bluesky.utils import IllegalMessageSequence, MsgGenerator
 
 from daqiri_ophyd.devices import Daq
 
-from ._threads import on_thread
+from ._threads import begin, on_thread
 
 __all__ = ["configure_flows"]
 
@@ -50,7 +51,9 @@ def configure_flows(
     ------
     RuntimeError
         If the engine has to be reopened while it is staged; or if flows are added or removed while
-        the engine, the port or its group of flows is staged.
+        the engine, the port or its group of flows is staged. Bluesky's plans and
+        ``stage_decorator`` stage the engine, also for one of its parts: add and remove flows
+        between runs.
     bluesky.utils.IllegalMessageSequence
         If an event is open, between ``create`` and ``save``; nothing is changed then.
     LookupError
@@ -62,15 +65,23 @@ def configure_flows(
     """
     in_run = yield from _is_in_run()
     before = daq.flows
-    # Requested before anything can end the plan, so that the undo follows it.
-    asked = daq.begin_change(flows)
+    asked = False
+
+    def ask() -> "asyncio.Future[None]":
+        nonlocal asked
+        # Requested before anything can end the plan, so that the undo follows it.
+        change = daq.begin_change(flows)
+        asked = True
+        return asyncio.wrap_future(change)
 
     def change() -> MsgGenerator[None]:
-        yield from on_thread(asked.result)
+        yield from begin(ask)
         if in_run and daq.flows != before:
             yield from _record(daq)
 
     def undo(_: Exception) -> MsgGenerator[None]:
+        if not asked:
+            return
         failed = daq.flows
         yield from on_thread(lambda: daq.restore_flows(before, flows))
         if in_run and daq.flows != failed:

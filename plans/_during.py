@@ -1,198 +1,19 @@
 """Capture while another plan runs."""
 
-import asyncio
-import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from bluesky import plan_stubs as bps
 from bluesky import preprocessors as bpp
-from bluesky.utils import FailedStatus, Msg, MsgGenerator, make_decorator, short_uid
+from bluesky.utils import Msg, MsgGenerator, make_decorator
 
-from daqiri_ophyd.devices import Capture, FrameDetector, TxQueue
+from daqiri_ophyd.devices import FrameDetector, TxQueue
 
-from ._arrival import are_peers, bytes_on_the_way, until_arrived, until_taken
+from ._flight import Flight, Recording, Recordings, Streams
 from ._metadata import engine_metadata_wrapper
+from ._settings import limits, with_settings
 
-# Time in which a failed capture ends the run while the plan waits for the transmission.
-_LOOK_S = 0.1
-
-Streams = Mapping[str, Sequence[Any]]
-"""Devices by the name of their stream."""
-
-Recording = Capture | FrameDetector
-Recordings = Recording | Sequence[Recording]
-
-__all__ = [
-    "Flight",
-    "capture_during",
-    "capture_during_decorator",
-    "capture_during_wrapper",
-    "streams_of",
-]
-
-
-class Flight:
-    """A capture, a transmission, or both, on the fly in an open run.
-
-    Each method is a plan stub. `start` can be followed by any messages, `end` waits for the
-    devices, and `recover` stops them. All of them collect rows. An interrupted plan continues at a
-    checkpoint; a flight that has started is not started again.
-
-    Parameters
-    ----------
-    streams : mapping
-        Devices of each stream by its name, in the order in which they are kicked off.
-    flush_period : float
-        Time between collections of rows, s.
-    """
-
-    def __init__(self, streams: Streams, flush_period: float) -> None:
-        self._streams = streams
-        self._devices = [device for devices in streams.values() for device in devices]
-        self._flush_period = flush_period
-        self._collected = 0.0
-        self._bytes_before: dict[tuple[Any, Any], int] = {}
-        self.running = False
-
-    def start(self) -> MsgGenerator[None]:
-        """Declare the streams and kick off the devices."""
-        yield from bps.checkpoint()
-        for stream, devices in self._streams.items():
-            yield from bps.declare_stream(*devices, name=stream, collect=True)
-            # A pause repeats the interrupted messages; each stream must be declared only once.
-            yield from bps.checkpoint()
-
-        def kick_off() -> MsgGenerator[None]:
-            self.running = True
-            self._bytes_before = {pair: bytes_on_the_way(*pair) for pair in self._pairs()}
-            for device in self._devices:
-                yield from bps.kickoff(device, wait=True)
-
-        yield from bpp.rewindable_wrapper(kick_off(), False)
-        # From now on, documents have the paths of the files, even if this process is killed.
-        yield from self.collect()
-        yield from bps.checkpoint()
-
-    def collect(self) -> MsgGenerator[None]:
-        """Collect the rows of complete files."""
-
-        def collect() -> MsgGenerator[None]:
-            for stream, devices in self._streams.items():
-                yield from bps.collect(*devices, name=stream)
-
-        self._collected = time.monotonic()
-        # Not rewindable: repeated after a pause, it would number rows twice.
-        yield from bpp.rewindable_wrapper(collect(), False)
-
-    def _collect_rest(self) -> MsgGenerator[None]:
-        """Collect the rows that the last collection missed because a pause cancelled it."""
-        captures = [[d for d in s if isinstance(d, Recording)] for s in self._streams.values()]
-        while any(some and all(one.uncollected for one in some) for some in captures):
-            yield from self.collect()
-
-    def end(self) -> MsgGenerator[None]:
-        """Wait until all devices have finished; a capture without a limit ends last.
-
-        On TCP, where the sender waits for a slow receiver, such a capture has the whole stream.
-        """
-        last = [d for d in self._devices if isinstance(d, Recording) and not d.limited]
-        first = [device for device in self._devices if device not in last]
-
-        def complete() -> MsgGenerator[None]:
-            if first:
-                yield from self._complete(first)
-            for (tx, detector), before in self._bytes_before.items():
-                if detector in last:
-                    yield from self._arrival(tx, detector, before)
-            if last:
-                yield from self._complete(last)
-            yield from self._collect_rest()
-
-        yield from bpp.rewindable_wrapper(complete(), False)
-        self.running = False
-        yield from bps.checkpoint()
-
-    def _pairs(self) -> list[tuple[TxQueue, Capture]]:
-        senders = [device for device in self._devices if isinstance(device, TxQueue)]
-        captures = [device for device in self._devices if isinstance(device, Capture)]
-        return [
-            (tx, one)
-            for tx in senders
-            for one in captures
-            if tx.daq is one.daq and are_peers(tx, one)
-        ]
-
-    def _arrival(self, tx: TxQueue, detector: Capture, before: int) -> MsgGenerator[None]:
-        def missing() -> int:
-            # Packets in transit before arrive too, or are flushed. Others may have sent as well.
-            return bytes_on_the_way(tx, detector) - min(before, 0)
-
-        size, timeout = missing(), detector.timeout.get()
-        if detector.failed:
-            return
-        if size > 0:
-            yield from until_arrived(detector, size, lambda: size - missing(), timeout)
-        yield from until_taken(detector, timeout)
-
-    def _complete(self, devices: list[Any]) -> MsgGenerator[None]:
-        group = short_uid("complete")
-        statuses = []
-        for device in devices:
-            statuses.append((yield from bps.complete(device, group=group)))
-        done = False
-        pause = min(self._flush_period, _LOOK_S)
-        while not done:
-            # A deferred pause takes effect here.
-            yield from bps.checkpoint()
-            waited = yield from bps.wait(group=group, timeout=pause, error_on_timeout=False)
-            done = all(status is None or status.done for status in statuses)
-            if waited and not done:
-                # After a pause the RunEngine no longer has the group, and `wait` returns at once.
-                yield from bps.sleep(pause)
-            # Collecting raises the cause if a capture has failed.
-            if done or self._is_due() or any(getattr(d, "failed", False) for d in self._devices):
-                yield from self.collect()
-        yield from self._raise_failure(statuses)
-
-    @staticmethod
-    def _raise_failure(statuses: list[Any]) -> MsgGenerator[None]:
-        failed = next((s for s in statuses if s is not None and not s.success), None)
-        if failed is None:
-            return
-        for _ in range(20):
-            # The RunEngine raises it here, so that the run is not closed as a success.
-            yield from bps.sleep(0.05)
-        raise FailedStatus(failed) from failed.exception(timeout=0)
-
-    def _is_due(self) -> bool:
-        return time.monotonic() - self._collected >= self._flush_period
-
-    def recover(self, error: Exception | None = None) -> MsgGenerator[None]:
-        """Stop the devices and complete the files, which are part of the run."""
-        if not self.running:
-            return
-        self.running = False
-        # On threads: completing a file can take a while.
-        tasks = yield from bps.wait_for(
-            [partial(asyncio.to_thread, device.stop, success=True) for device in self._devices]
-        )
-        try:
-            yield from self.collect()
-        except FailedStatus:
-            # Raised by a capture whose failure was not seen yet. Its rows can be collected now.
-            yield from self.collect()
-        yield from self._collect_rest()
-        for task in tasks or ():
-            if (failure := task.exception()) is not None:
-                raise failure from error
-
-    def collect_at(self, msg: Msg) -> MsgGenerator[None] | None:
-        """Return a plan that collects due rows after a message, if that is a checkpoint."""
-        if msg.command == "checkpoint" and self.running and self._is_due():
-            return self.collect()
-        return None
+__all__ = ["capture_during", "capture_during_decorator", "capture_during_wrapper"]
 
 
 def capture_during(
@@ -202,6 +23,9 @@ def capture_during(
     tx: TxQueue | None = None,
     stream: str = "primary",
     flush_period: float = 0.5,
+    num_packets: int | None = None,
+    acquire_time: float | None = None,
+    num_frames: int | None = None,
 ) -> MsgGenerator[Any]:
     """Capture while a plan runs, in the open run.
 
@@ -230,6 +54,10 @@ def capture_during(
     flush_period : float
         Time between collections of rows, s. While the plan runs, they are collected at its
         checkpoints.
+    num_packets, acquire_time, num_frames : int, float, int, optional
+        Limits of this recording: packets of captures, time (s), frames of frame detectors. The
+        settings are restored afterwards. 0: no limit, as for those that are not given. If none is
+        given, the settings apply. ``num_frames`` prepares a frame detector for this recording.
 
     Returns
     -------
@@ -244,15 +72,52 @@ def capture_during(
         If one of several detectors in a stream is not prepared, is prepared for another number of
         rows, or is given twice.
     """
-    flight = Flight(_streams(detector, tx, stream), flush_period)
+    settings = limits(_detectors(detector), num_packets, acquire_time, num_frames)
+    # A staged frame detector accepts a number of frames only so.
+    frames = {signal: n for signal, n in settings.items() if signal.attr_name == "num_frames" and n}
 
-    def run() -> MsgGenerator[Any]:
-        yield from flight.start()
-        result = yield from bpp.plan_mutator(plan, lambda msg: (None, flight.collect_at(msg)))
-        yield from flight.end()
-        return result
+    before = {signal: signal.parent.prepared for signal in frames}
 
-    return (yield from bpp.contingency_wrapper(run(), except_plan=flight.recover))
+    def prepare(numbers: Mapping[Any, int | None]) -> MsgGenerator[None]:
+        for signal, number in numbers.items():
+            yield from bps.prepare(signal.parent, number, wait=True)
+
+    def during() -> MsgGenerator[Any]:
+        yield from prepare(frames)
+        flight = Flight(_streams(detector, tx, stream), flush_period)
+
+        def run() -> MsgGenerator[Any]:
+            yield from flight.start()
+            result = yield from bpp.plan_mutator(plan, lambda msg: (None, flight.collect_at(msg)))
+            yield from flight.end()
+            return result
+
+        return (yield from bpp.contingency_wrapper(run(), except_plan=flight.recover))
+
+    settings = {signal: value for signal, value in settings.items() if signal not in frames}
+    recording = with_settings(settings, during()) if settings else during()
+    if frames:
+        recording = bpp.finalize_wrapper(recording, lambda: prepare(before))
+    return (yield from recording)
+
+
+def _detectors(given: Any) -> list[Recording]:
+    """Return all detectors, which are given alone, in a list or by stream."""
+    groups = given.values() if isinstance(given, Mapping) else [given]
+    return [one for some in groups for one in _as_list(some)]
+
+
+def _as_list(given: Any) -> list[Recording]:
+    """Return detectors that are given for one stream."""
+    detectors = list(given) if isinstance(given, Sequence) else [given]
+    for one in detectors or [given]:
+        if not isinstance(one, Recording):
+            raise TypeError(
+                f"detector is {getattr(one, 'name', None) or repr(one)}; accepted are a capture, "
+                "daq.<port>.capture, a frame detector, daq.<port>.frames.<plan>, a list of "
+                "these, and {stream: detector, ...}."
+            )
+    return detectors
 
 
 def _streams(given: Any, tx: TxQueue | None, stream: str) -> Streams:
@@ -272,14 +137,7 @@ def _streams(given: Any, tx: TxQueue | None, stream: str) -> Streams:
 
 def _recordings(given: Any, stream: str) -> Sequence[Recording]:
     """Return detectors that can be flown in one stream."""
-    recordings = list(given) if isinstance(given, Sequence) else [given]
-    for one in recordings or [given]:
-        if not isinstance(one, Recording):
-            raise TypeError(
-                f"detector is {getattr(one, 'name', None) or repr(one)}; accepted are a capture, "
-                "daq.<port>.capture, a frame detector, daq.<port>.frames.<plan>, a list of "
-                "these, and {stream: detector, ...}."
-            )
+    recordings = _as_list(given)
     if len(recordings) == 1:
         return recordings
     for one in recordings:
@@ -318,6 +176,9 @@ def capture_during_wrapper(
     tx: TxQueue | None = None,
     stream: str = "packets",
     flush_period: float = 0.5,
+    num_packets: int | None = None,
+    acquire_time: float | None = None,
+    num_frames: int | None = None,
 ) -> MsgGenerator[Any]:
     """Capture during each run of a plan, such as ``bp.scan([diode], motor, 0, 1, 11)``.
 
@@ -335,6 +196,9 @@ def capture_during_wrapper(
     stream : str
         Stream of the files and their counters, unless ``detector`` is a mapping; not a stream of
         the plan.
+    num_packets, acquire_time, num_frames : int, float, int, optional
+        Limits of each recording, as for `capture_during`; set before the devices are staged, and
+        restored after they are unstaged.
 
     Returns
     -------
@@ -375,7 +239,9 @@ def capture_during_wrapper(
     def staged() -> MsgGenerator[Any]:
         return (yield from bpp.contingency_wrapper(run(), except_plan=recover))
 
-    return (yield from engine_metadata_wrapper(bpp.stage_wrapper(staged(), devices)))
+    settings = limits(_detectors(detector), num_packets, acquire_time, num_frames)
+    whole = engine_metadata_wrapper(bpp.stage_wrapper(staged(), devices))
+    return (yield from with_settings(settings, whole) if settings else whole)
 
 
 capture_during_decorator = make_decorator(capture_during_wrapper)
@@ -385,16 +251,3 @@ capture_during_decorator = make_decorator(capture_during_wrapper)
 def _before(msg: Msg, first: Callable[[], MsgGenerator[None]]) -> MsgGenerator[Any]:
     yield from first()
     return (yield msg)
-
-
-def streams_of(detectors: Sequence[Recording], tx: TxQueue | None, stream: str) -> dict[str, Any]:
-    """Return the devices of each stream: captures in ``stream``, a transmission in ``transmit``.
-
-    Without a capture, the transmission is in ``stream``.
-    """
-    streams: dict[str, list[Any]] = {}
-    if detectors:
-        streams[stream] = list(detectors)
-    if tx is not None:
-        streams["transmit" if streams else stream] = [tx]
-    return streams

@@ -1,81 +1,29 @@
 """The run that all fly plans share."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 from bluesky import plan_stubs as bps
 from bluesky import preprocessors as bpp
 from bluesky.utils import MsgGenerator, RunEngineControlException
 
-from daqiri_ophyd.devices import Capture, Port, TxQueue
+from daqiri_ophyd.devices import Capture, FrameDetector, TxQueue
 from daqiri_ophyd.replay import Packets, PacketSource, packet_source
 
-from ._during import Flight, streams_of
+from ._flight import Flight, streams_of
 from ._metadata import engine_metadata_wrapper
+from ._settings import Settings, described, with_settings
 
-__all__ = [
-    "OnDrop",
-    "capture_settings",
-    "fly",
-    "prepare_to_send",
-    "source_for",
-    "with_settings",
-]
-
-
-OnDrop = Literal["fail", "flag", "ignore"]
-"""Action on lost packets."""
-
-
-Settings = Mapping[Any, Any]
-"""Values by signal."""
-
-
-def capture_settings(detector: Capture, **settings: Any) -> Settings:
-    """Return settings of a capture by signal; `TypeError` if it is not a capture."""
-    if not isinstance(detector, Capture):
-        part = "daq.<port>"
-        if isinstance(detector, Port):
-            part = f"{detector.root.name}.{detector.dotted_name}"
-        raise TypeError(f"detector is {_described(detector)}; give a capture: {part}.capture.")
-    return {getattr(detector, attribute): value for attribute, value in settings.items()}
-
-
-def with_settings(settings: Settings, plan: MsgGenerator[str]) -> MsgGenerator[str]:
-    """Run a plan with these settings, and restore the old ones however it ends."""
-    before = {signal: signal.get() for signal in settings}
-
-    def run() -> MsgGenerator[str]:
-        for signal, value in settings.items():
-            yield from bps.abs_set(signal, value, wait=True)
-        return (yield from plan)
-
-    def restore() -> MsgGenerator[None]:
-        errors = []
-        for signal, value in before.items():
-            try:
-                yield from bps.abs_set(signal, value, wait=True)
-            except Exception as error:  # noqa: BLE001 - the others are restored all the same
-                errors.append(error)
-        if errors:
-            raise errors[0]
-
-    return (yield from bpp.finalize_wrapper(run(), restore))
+__all__ = ["fly", "fly_with_settings", "prepare_to_send", "require_both", "source_for"]
 
 
 def source_for(tx: TxQueue, packets: Packets) -> PacketSource:
     """Return the packets of a description; `TypeError` if ``tx`` is not a transmit queue."""
     if not isinstance(tx, TxQueue):
         raise TypeError(
-            f"tx is {_described(tx)}; give a transmit queue of a port: daq.<port>.tx.<queue>."
+            f"tx is {described(tx)}; give a transmit queue of a port: daq.<port>.tx.<queue>."
         )
     return packet_source(packets, tx.link_type, tx.segment_size)
-
-
-def _described(given: Any) -> str:
-    kind = type(given).__name__
-    name = getattr(given, "name", None)
-    return f"{name}, a {kind}" if name else f"a {kind}"
 
 
 def prepare_to_send(tx: TxQueue, source: PacketSource) -> MsgGenerator[None]:
@@ -86,7 +34,7 @@ def prepare_to_send(tx: TxQueue, source: PacketSource) -> MsgGenerator[None]:
 
 
 def fly(
-    detector: Capture | None,
+    detector: Capture | FrameDetector | None,
     tx: TxQueue | None,
     *,
     flush_period: float,
@@ -94,14 +42,14 @@ def fly(
 ) -> MsgGenerator[str]:
     """Capture, send prepared packets, or both at once, in one run.
 
-    Files and counters of the capture are in the stream ``primary``. The row of the transmission is
+    Files and counters of the detector are in the stream ``primary``. The row of the transmission is
     in the stream ``transmit``, or in ``primary`` if nothing is captured. A capture without a limit
     ends after the transmission.
 
     Parameters
     ----------
-    detector : Capture or None
-        Capture of a port.
+    detector : Capture, FrameDetector or None
+        Detector to record with.
     tx : TxQueue or None
         A prepared transmit queue.
     flush_period : float
@@ -138,3 +86,34 @@ def fly(
         return uid
 
     return (yield from engine_metadata_wrapper(bpp.stage_wrapper(run(), flown)))
+
+
+def require_both(tx: TxQueue | None, packets: Packets | None) -> None:
+    """Raise `ValueError` unless both or none of them are given."""
+    if (tx is None) != (packets is None):
+        given, missing = ("tx", "packets") if packets is None else ("packets", "tx")
+        raise ValueError(f"{given} is given without {missing}; sending requires both.")
+
+
+def fly_with_settings(
+    detector: Capture | FrameDetector,
+    settings: Settings,
+    tx: TxQueue | None,
+    packets: Packets | None,
+    start_delay: float,
+    *,
+    flush_period: float,
+    md: Mapping[str, Any],
+) -> MsgGenerator[str]:
+    """Record with these settings, and optionally send packets at the same time; see `fly`."""
+    source = None
+    if tx is not None and packets is not None:
+        source = source_for(tx, packets)
+        settings = {**settings, tx.start_delay: start_delay}
+
+    def record() -> MsgGenerator[str]:
+        if tx is not None and source is not None:
+            yield from prepare_to_send(tx, source)
+        return (yield from fly(detector, tx, flush_period=flush_period, md=md))
+
+    return (yield from with_settings(settings, record()))

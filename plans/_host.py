@@ -57,9 +57,11 @@ def host_ready_wrapper(
         raise ValueError(
             f"ignore has {unknown[0]!r}; accepted is a list of checks: {', '.join(CHECKS)}"
         )
+    before = readiness.report
     yield from bps.trigger(readiness, wait=True)
     report = readiness.report
-    assert report is not None, "a finished trigger leaves a report"  # noqa: S101
+    if report is None or report is before:  # a simulation, which triggers nothing
+        return (yield from plan)
     bad = [Status.FAIL] if refuse == "fail" else [Status.FAIL, Status.WARN]
     wrong = [r for r in report.results if r.status in bad and r.check not in ignore]
     if wrong:

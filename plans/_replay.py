@@ -12,10 +12,11 @@ from bluesky_tiled_plugins import BlueskyRun
 
 from daqiri_ophyd.catalog import Catalog, capture_files, find_run
 from daqiri_ophyd.devices import Capture, TxQueue, Verification
-from daqiri_ophyd.replay import Comparison, Replay, replay_source
+from daqiri_ophyd.replay import Comparison, Replay, ReplayError, replay_source
 
 from ._arrival import are_peers, bytes_on_the_way, until_arrived, until_taken
-from ._fly import OnDrop, capture_settings, fly, prepare_to_send, with_settings
+from ._fly import fly, prepare_to_send
+from ._settings import OnDrop, detector_settings, with_settings
 from ._threads import on_thread
 
 __all__ = ["VerificationError", "replay", "verify_replay"]
@@ -123,7 +124,10 @@ def replay(
         loop_gap=loop_gap,
         rewrite=rewrite,
     )
-    source, metadata = yield from _open(tx, run, catalog, stream, key, options)
+    opened = yield from _open(tx, run, catalog, stream, key, options)
+    if opened is None:
+        return ""
+    source, metadata = opened
     metadata = {"plan_name": "replay", **metadata, **(md or {})}
     settings = _settings(tx, source, detector, on_drop, timeout, start_delay)
     flight = _fly(tx, source, detector, timeout, flush_period, metadata)
@@ -175,6 +179,8 @@ def verify_replay(
 
     Raises
     ------
+    daqiri_ophyd.replay.ReplayError
+        If the run has no packets, or they cannot be sent on this port.
     VerificationError
         If not all packets that were sent were captured unchanged and in order. The message names
         the first difference, and the run fails. If the run fails earlier, such as because packets
@@ -192,7 +198,10 @@ def verify_replay(
         loop_gap=loop_gap,
         rewrite=rewrite,
     )
-    source, metadata = yield from _open(tx, run, catalog, stream, key, options)
+    opened = yield from _open(tx, run, catalog, stream, key, options, compared=True)
+    if opened is None:
+        return None  # pyright: ignore[reportReturnType] - in a simulation
+    source, metadata = opened
     metadata = {"plan_name": "verify_replay", **metadata, **(md or {})}
     settings = _settings(tx, source, detector, "fail", timeout, start_delay)
     verification = Verification(name="verification", tx=tx, source=source, capture=detector)
@@ -255,8 +264,13 @@ def _open(
     stream: str | None,
     key: str | None,
     options: Mapping[str, Any],
-) -> MsgGenerator[tuple[Replay, dict[str, Any]]]:
-    """Return the packets of a run, and metadata for the run that sends them."""
+    *,
+    compared: bool = False,
+) -> MsgGenerator[tuple[Replay, dict[str, Any]] | None]:
+    """Return the packets of a run, and metadata for the run that sends them.
+
+    None in a simulation, which opens no catalog and no file.
+    """
     if isinstance(run, str | int) and catalog is None:
         raise ValueError(f"run is {run!r}; give the catalog to look it up in, or the run itself.")
 
@@ -272,9 +286,15 @@ def _open(
             )
         files = capture_files(found, stream=stream, key=key)
         source = replay_source(files, tx.link_type, tx.segment_size, **options)
-        return source, found.metadata["start"]["uid"]
+        uid = found.metadata["start"]["uid"]
+        if compared and not source.packets:
+            raise ReplayError(f"Run {uid} has no packets; there is nothing to compare.")
+        return source, uid
 
-    source, uid = yield from on_thread(open_run)
+    opened = yield from on_thread(open_run)
+    if opened is None:
+        return None
+    source, uid = opened
     part = {"stream": stream, "key": key, **options, "packets": source.packets}
     return source, {"replay_of": uid, "replay": part}
 
@@ -289,8 +309,9 @@ def _settings(
 ) -> dict[Any, Any]:
     settings: dict[Any, Any] = {tx.start_delay: start_delay}
     if detector is not None:
-        settings |= capture_settings(
+        settings |= detector_settings(
             detector,
+            Capture,
             # A TCP stream arrives in other packets.
             num_packets=source.packets if source.stream_bytes is None else 0,
             acquire_time=0.0,

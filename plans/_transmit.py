@@ -8,7 +8,8 @@ from bluesky.utils import MsgGenerator
 from daqiri_ophyd.devices import TxQueue
 from daqiri_ophyd.replay import Packets
 
-from ._fly import fly, prepare_to_send, source_for, with_settings
+from ._fly import fly, prepare_to_send, source_for
+from ._settings import with_settings
 
 __all__ = ["timed_tx"]
 

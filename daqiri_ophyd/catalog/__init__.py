@@ -13,31 +13,33 @@ from ._catalog import Catalog
 from ._confine import UnreadableFileError
 from ._find import RunNotFoundError, find_run
 from ._frames_dataset import FramesNotFoundError, frames_dataset
-from ._handler import LEGACY_SPEC, PcapHandler
 from ._recover import Recovery, recover_runs
 from ._register import CaptureConsolidator, register
 from ._summarize import NotPcapError, summarize
 from ._writer import RunWriter, ingest_backup
 
 if TYPE_CHECKING:
-    from ._adapter import CaptureSequenceAdapter, CounterSequenceAdapter
+    from ._adapter import (
+        CaptureSequenceAdapter,
+        CounterSequenceAdapter,
+        SummarySequenceAdapter,
+    )
     from ._tree import confined_tree
 
 __all__ = [
-    "LEGACY_SPEC",
     "BackupError",
     "CaptureNotFoundError",
     "Catalog",
     "CatalogError",
     "NotPcapError",
     "CaptureConsolidator",
-    "PcapHandler",
     "CaptureSequenceAdapter",
     "CounterSequenceAdapter",
     "FramesNotFoundError",
     "Recovery",
     "RunNotFoundError",
     "RunWriter",
+    "SummarySequenceAdapter",
     "UnreadableFileError",
     "capture_files",
     "confined_tree",
@@ -52,7 +54,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # These need the Tiled server, which clients do not have to install.
-    if name in ("CaptureSequenceAdapter", "CounterSequenceAdapter"):
+    if name.endswith("SequenceAdapter") and name in __all__:
         from . import _adapter
 
         return getattr(_adapter, name)

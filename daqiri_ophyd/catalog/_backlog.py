@@ -11,18 +11,27 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakSet
 
 from ._backup import Journal
 from ._capture_files import CaptureFiles
 
-__all__ = ["Backlog", "PendingRun", "abandon", "flush"]
+__all__ = [
+    "Backlog",
+    "PendingRun",
+    "abandon",
+    "flush",
+    "is_pending_elsewhere",
+    "starting",
+]
 
 _log = logging.getLogger(__name__)
 # The thread ends after this time without a document, s; the next document starts another.
 _IDLE_S = 1.0
+# Documents of a run that are recognized if a bus delivers them again.
+_LATEST = 1000
 # After this waiting time, s, the reason is logged.
 _SILENT_S = 3.0
 
@@ -45,6 +54,12 @@ class PendingRun:
         Whether its stop document has arrived.
     is_abandoned : bool
         Whether it is left to `recover_runs`; further documents go only to the journal.
+    is_repeated : bool
+        Whether the catalog had the run before these documents.
+    changed : dict of str to str
+        Keys whose values are stored as something else, as in `document_text`.
+    seen : dict
+        Uids of its latest documents, in order.
     """
 
     uid: str
@@ -53,6 +68,17 @@ class PendingRun:
     captures: CaptureFiles
     has_ended: bool = False
     is_abandoned: bool = False
+    is_repeated: bool = False
+    changed: dict[str, str] = field(default_factory=dict)
+    seen: dict[str, None] = field(default_factory=dict)
+
+    def repeats(self, uid: str) -> bool:
+        """Whether a document was among the latest ones; note it."""
+        repeated = uid in self.seen
+        self.seen[uid] = None
+        if len(self.seen) > _LATEST:
+            del self.seen[next(iter(self.seen))]
+        return repeated
 
 
 class Backlog:
@@ -107,6 +133,11 @@ class Backlog:
                     last - self._done,
                 )
                 self._changed.wait_for(lambda: self._done >= last)
+
+    def has(self, uid: str) -> bool:
+        """Whether a document of a run is not stored."""
+        with self._changed:
+            return any(run.uid == uid for run, _, _ in self._documents)
 
     def abandon(self) -> None:
         """Leave runs that are not stored to `recover_runs`."""
@@ -165,6 +196,7 @@ class Backlog:
 
 _lock = threading.Lock()
 _backlogs: WeakSet[Backlog] = WeakSet()
+_starting: dict[str, threading.Lock] = {}
 # Lets the threads that store documents use a catalog while other threads wait for it.
 _this_thread = threading.local()
 
@@ -172,6 +204,17 @@ _this_thread = threading.local()
 def _of(uri: str | None) -> list[Backlog]:
     with _lock:
         return [backlog for backlog in _backlogs if uri in (None, backlog.uri)]
+
+
+def starting(uri: str) -> threading.Lock:
+    """Return the lock that is held while a run is created in a catalog."""
+    with _lock:
+        return _starting.setdefault(uri, threading.Lock())
+
+
+def is_pending_elsewhere(backlog: Backlog, uid: str) -> bool:
+    """Whether another writer of this process has documents of a run for the same catalog."""
+    return any(other.has(uid) for other in _of(backlog.uri) if other is not backlog)
 
 
 def flush(uri: str | None = None) -> None:
@@ -198,6 +241,7 @@ def _forget() -> None:
     """Leave everything to the parent process: a forked child has none of its threads."""
     global _lock
     _lock = threading.Lock()
+    _starting.clear()
     for backlog in list(_backlogs):
         backlog.forget()
 

@@ -7,6 +7,7 @@ from typing import Any
 from daqiri_ophyd.documents import CAPTURE_MIMETYPES, FRAMES_MIMETYPE
 
 from ._confine import UnreadableFileError, confined_path, readable_of
+from ._find import why_incomplete
 
 __all__ = ["CaptureNotFoundError", "capture_files", "captures_of"]
 
@@ -69,6 +70,7 @@ def capture_files(
         problem = "several captures; name one by stream and key" if wanted else "no such capture"
         raise CaptureNotFoundError(
             f"Run {uid}{asked}: {problem}. Captures found: {found}. Streams found: {streams}."
+            f"{why_incomplete(run)}"
         )
     (uris,) = wanted.values()
     directories = readable_of(run.context) if readable is None else list(map(Path, readable))

@@ -8,7 +8,7 @@ from typing import Any, Self
 import httpx
 from bluesky_tiled_plugins import BlueskyRun, CatalogOfBlueskyRuns
 from tiled.client import from_context
-from tiled.client.context import Context
+from tiled.client.context import CannotPrompt, Context
 from tiled.structures.core import Spec
 from tiled.utils import OneShotCachedMap
 
@@ -270,6 +270,11 @@ def _runs(uri: str, api_key: str | None, *, trust_env: bool = True) -> CatalogOf
             raise
     except httpx.HTTPError as error:
         raise CatalogError(f"The catalog at {uri} cannot be used: {error}") from error
+    except CannotPrompt as error:
+        raise CatalogError(
+            f"The catalog at {uri} is for users who have logged in, and no API key is given: "
+            "Catalog.connect(uri, api_key), or set TILED_API_KEY."
+        ) from error
     return _independent(runs)
 
 

@@ -10,7 +10,13 @@ from weakref import WeakKeyDictionary
 
 from tiled.utils import path_from_uri
 
-__all__ = ["UnreadableFileError", "confined_path", "readable_of", "set_readable"]
+__all__ = [
+    "UnreadableFileError",
+    "confined_path",
+    "readable_of",
+    "require_confined",
+    "set_readable",
+]
 
 # Directories by connection of a `Catalog`: a run refers to its connection, not its catalog.
 _READABLE: WeakKeyDictionary[Any, tuple[Path, ...]] = WeakKeyDictionary()
@@ -54,6 +60,26 @@ def confined_path(uri: str, directories: Iterable[Path]) -> Path:
             f"{', '.join(map(str, directories)) or 'none'}."
         )
     return path
+
+
+def require_confined(paths: Iterable[Path], directories: Iterable[Path]) -> None:
+    """Raise if a file may not be read; as `confined_path`, but fast for files of one directory.
+
+    Raises
+    ------
+    UnreadableFileError
+        If one of them may not be read.
+    """
+    directories = list(directories)
+    real = [os.path.realpath(directory) for directory in directories]
+    confined: dict[Path, bool] = {}
+    for path in paths:
+        folder = path.parent
+        if folder not in confined:
+            found = Path(os.path.realpath(folder))
+            confined[folder] = any(found.is_relative_to(directory) for directory in real)
+        if not confined[folder] or path.name == ".." or path.is_symlink():
+            confined_path(f"file://localhost{path}", directories)
 
 
 def set_readable(context: Any, directories: Iterable[Path]) -> None:

@@ -1,8 +1,10 @@
 """Finds a stored run by scan id, position or uid."""
 
+from typing import Any
+
 from bluesky_tiled_plugins import BlueskyRun, CatalogOfBlueskyRuns
 
-__all__ = ["RunNotFoundError", "find_run"]
+__all__ = ["RunNotFoundError", "find_run", "why_incomplete"]
 
 
 class RunNotFoundError(LookupError):
@@ -43,3 +45,13 @@ def find_run(runs: CatalogOfBlueskyRuns, run: str | int) -> BlueskyRun:
             f"runs{several}. Give a scan id, a uid or its first 5 or more characters, or -1 for "
             "the latest run."
         ) from error
+
+
+def why_incomplete(run: Any) -> str:
+    """Return why a run may lack data, for the end of a message; empty if it is complete."""
+    if run.metadata.get("stop"):
+        return ""
+    return (
+        " The run has no stop document yet: it is in progress, its process is still storing it, or "
+        "was killed (`daqiri-ophyd catalog recover`)."
+    )

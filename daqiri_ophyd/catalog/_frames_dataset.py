@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tiled.client.array import DaskArrayClient
 
+from ._find import why_incomplete
+
 if TYPE_CHECKING:
     import xarray
 
@@ -174,7 +176,7 @@ def _the_frames(
     listed = ", ".join(f"{k!r} in stream {s!r}" for s, k in found) or "none"
     raise FramesNotFoundError(
         f"Run {run.metadata['start']['uid']}: {problem if wanted else 'no such frames'}. "
-        f"Found: {listed}."
+        f"Found: {listed}.{why_incomplete(run)}"
     )
 
 

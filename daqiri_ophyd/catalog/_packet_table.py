@@ -2,10 +2,10 @@
 
 import contextlib
 import functools
-import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
 from socket import AF_INET6, inet_ntop
@@ -27,10 +27,13 @@ __all__ = ["ROWS", "PacketTableAdapter"]
 ROWS = 100_000
 """Largest number of packets in a partition."""
 
+# Files share a partition up to this size: each has to be indexed for it.
+_SHARED_BYTES = 64 << 20
 _MOST_AT_ONCE = 10  # partitions, about 130 MB
 _MOST_FILES = 4
 _IDLE_S = 10.0
 
+_Fields = dict[str, NDArray[Any]]
 _Columns = dict[str, NDArray[Any] | pd.Series]
 
 # Columns with the same values as in `Packets.to_columns`.
@@ -76,8 +79,8 @@ _RAW_COLUMNS: dict[str, Any] = {
 class PacketTableAdapter(Adapter[TableStructure]):
     """The packets of capture files as a table: one row per packet, partitions of at most `ROWS`.
 
-    A partition never has packets of two files. It is created only from the headers of its packets,
-    once their file is indexed.
+    Small files share a partition, so that a client does not need a request for each of them. A
+    partition is created only from the headers of its packets, once their files are indexed.
 
     ========================== ===================================================================
     file, packet               number of the file in the stream, of the packet in the file
@@ -109,7 +112,7 @@ class PacketTableAdapter(Adapter[TableStructure]):
 
     def __init__(self, files: Sequence[Path]) -> None:
         with _answered():
-            self._parts = [(i, path, part) for i, path in enumerate(files) for part in _parts(path)]
+            self._parts = _partitions(files)
         self._raw = any(path.suffix == ".raw" for path in files)
         self._dtypes = _RAW_COLUMNS if self._raw else _PCAP_COLUMNS
         # A table without partitions could not be read.
@@ -166,13 +169,13 @@ class PacketTableAdapter(Adapter[TableStructure]):
                 raise KeyError(name)
         if not self._parts and partition == 0:
             return self._frame({}, wanted)
-        number, path, part = self._parts[partition]
         with _answered():
-            made = _raw_columns(path, part) if self._raw else _pcap_columns(path, part, wanted)
-        rows = len(made["time"])
-        made["file"] = np.full(rows, number)
-        made["packet"] = np.arange(part.start, part.start + rows)
-        return self._frame(made, wanted)
+            found = [
+                _numbered(part, _raw_fields(part) if self._raw else _pcap_fields(part, wanted))
+                for part in self._parts[partition]
+            ]
+        whole = {name: np.concatenate([each[name] for each in found]) for name in found[0]}
+        return self._frame(_columns(whole, wanted), wanted)
 
     def _frame(self, made: _Columns, wanted: Sequence[str] | None = None) -> pd.DataFrame:
         columns = {
@@ -191,22 +194,49 @@ def _answered() -> Iterator[None]:
         raise HTTPException(422, str(error)) from error
 
 
-def _parts(path: Path) -> list[slice]:
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Packets of one file in a partition."""
+
+    number: int  # of the file
+    path: Path
+    packets: slice
+
+
+def _partitions(files: Sequence[Path]) -> list[list[_Part]]:
+    """Return the packets of each partition."""
+    partitions: list[list[_Part]] = []
+    rows = size = 0
+    for number, path in enumerate(files):
+        count, file_bytes = _extent(path, *_identity_of_content(path))
+        for start in range(0, count, ROWS):
+            more = min(ROWS, count - start)
+            # The last one goes to the end of the file, independent of its metadata.
+            stop = start + ROWS if start + ROWS < count else None
+            if not partitions or rows + more > ROWS or size + file_bytes > _SHARED_BYTES:
+                partitions.append([])
+                rows = size = 0
+            partitions[-1].append(_Part(number, path, slice(start, stop)))
+            rows += more
+            size += file_bytes
+    return partitions
+
+
+def _identity_of_content(path: Path) -> tuple[int, int, int]:
     try:
-        identity = _identity(sidecar_path(path))
+        return _identity(sidecar_path(path))
     except FileNotFoundError:
-        identity = _identity(path)
-    starts = range(0, _count(path, *identity), ROWS)
-    # The last one goes to the end of the file, independent of its metadata.
-    return [slice(a, b) for a, b in itertools.pairwise([*starts, None])]
+        return _identity(path)
 
 
 @functools.lru_cache(maxsize=65_536)  # an adapter is created for each request
-def _count(path: Path, *_identity: int) -> int:
+def _extent(path: Path, *_identity: int) -> tuple[int, int]:
+    """Return the packets of a file, and their bytes."""
     sidecar = read_sidecar(path)
     if sidecar is not None:
-        return sidecar.packets
-    return len(_raw_index(path) if path.suffix == ".raw" else _files.get(path))
+        return sidecar.packets, sidecar.bytes
+    packets = len(_raw_index(path) if path.suffix == ".raw" else _files.get(path))
+    return packets, path.stat().st_size
 
 
 def _raw_index(path: Path) -> NDArray[Any]:
@@ -263,19 +293,28 @@ class _IndexedFiles:
 _files = _IndexedFiles()
 
 
-def _raw_columns(path: Path, part: slice) -> _Columns:
-    index = _raw_index(path)[part]
-    made: _Columns = {name: index[name] for name in ("length", "flow", "offset")}
-    return {"time": _times(index["timestamp"]), **made}
+def _raw_fields(part: _Part) -> _Fields:
+    index = _raw_index(part.path)[part.packets]
+    return {name: index[name] for name in ("timestamp", "length", "flow", "offset")}
 
 
-def _pcap_columns(path: Path, part: slice, wanted: Sequence[str]) -> _Columns:
-    packets = _files.get(path)[part]
+def _pcap_fields(part: _Part, wanted: Sequence[str]) -> _Fields:
+    packets = _files.get(part.path)[part.packets]
     needed = [name for name in wanted if name in _NUMBERS]
-    needed += [part for name in wanted for part in _ADDRESSES.get(name, ())]
+    needed += [field for name in wanted for field in _ADDRESSES.get(name, ())]
     # Without names, all columns would be returned.
-    fields = packets.to_columns(["timestamp", *dict.fromkeys(needed)])
-    made: _Columns = {name: fields[name] for name in wanted if name in _NUMBERS}
+    return packets.to_columns(["timestamp", *dict.fromkeys(needed)])
+
+
+def _numbered(part: _Part, fields: _Fields) -> _Fields:
+    rows = len(fields["timestamp"])
+    packets = np.arange(part.packets.start, part.packets.start + rows)
+    return {**fields, "file": np.full(rows, part.number), "packet": packets}
+
+
+def _columns(fields: _Fields, wanted: Sequence[str]) -> _Columns:
+    """Return columns of a table from the fields of its packets."""
+    made: _Columns = {name: fields[name] for name in wanted if name in fields}
     made["time"] = _times(fields["timestamp"])
     for name in set(wanted) & {"src", "dst"}:
         made[name] = _ip_texts(fields["ip_version"], fields[f"ipv4_{name}"], fields[f"ipv6_{name}"])

@@ -1,21 +1,33 @@
 """Support for sequences of capture files in Tiled's writer and server."""
 
+import json
+import sys
 from dataclasses import replace
 from posixpath import normpath, relpath
 from typing import Any
 
+from bluesky_tiled_plugins.utils import list_summands
 from bluesky_tiled_plugins.writing.consolidators import (
     CONSOLIDATOR_REGISTRY,
+    HDF5Consolidator,
     MultipartRelatedConsolidator,
     Patch,
 )
 from event_model.documents import StreamDatum
 from tiled.media_type_registration import default_serialization_registry
 from tiled.mimetypes import DEFAULT_ADAPTERS_BY_MIMETYPE
+from tiled.structures.array import StructDtype
 from tiled.structures.data_source import Asset, DataSource
 from tiled.utils import path_from_uri
 
-from daqiri_ophyd.documents import CAPTURE_MIMETYPES, COUNTER_MIMETYPE
+from daqiri_ophyd.documents import (
+    CAPTURE_MIMETYPES,
+    COUNTER_MIMETYPE,
+    FRAME_FILES_MIMETYPE,
+    FRAMES_MIMETYPE,
+    frame_files,
+    sidecar_path,
+)
 
 __all__ = ["COMPANIONS", "CaptureConsolidator", "register"]
 
@@ -99,8 +111,66 @@ class CaptureConsolidator(MultipartRelatedConsolidator):
         """Return parameters that the catalog must store with the URIs to make exports readable."""
         # With a template, the exporter of runs leaves the parameters as they are.
         stored = {"template": self.template, "parts": self._parts}
-        field = self._sres_parameters.get("field")
-        return {**stored, "field": field} if field else stored
+        if field := self._sres_parameters.get("field"):
+            return {**stored, "field": field}
+        # Descriptors of earlier versions have a record of each file.
+        return stored if isinstance(self.data_type, StructDtype) else {**stored, "value": "name"}
+
+
+class FrameFilesConsolidator(HDF5Consolidator):
+    """Collects the numbered files of fly scans into one data source of plain HDF5 files.
+
+    Servers and clients need nothing of this package to read it.
+    """
+
+    supported_mimetypes = {FRAME_FILES_MIMETYPE}
+
+    def __new__(cls, stream_resource: Any, descriptor: Any) -> "FrameFilesConsolidator":
+        """Create it; the template is not one of a file for each row."""
+        return object.__new__(cls)
+
+    def __init__(self, stream_resource: Any, descriptor: Any) -> None:
+        super().__init__(stream_resource, descriptor)
+        self.mimetype = FRAMES_MIMETYPE
+        self.assets.clear()
+        self._resource = stream_resource
+        self._files: list[tuple[str, int]] = []  # of this document, and rows in them
+        self._earlier: list[int] = []  # rows in files of earlier documents
+
+    def update_from_stream_resource(self, stream_resource: Any) -> None:
+        """Continue with the files of another StreamResource of the same stream."""
+        self._earlier += [rows for _, rows in self._files]
+        self._resource, self._files = stream_resource, []
+
+    def consume_stream_datum(self, doc: StreamDatum) -> Patch:
+        """Add the files that have the rows of a document."""
+        files = list(frame_files(self._resource, doc["indices"]["stop"], _frames_of))
+        for uri, _ in files[len(self._files) :]:
+            role = self.default_asset_role
+            number = len(self.assets)
+            self.assets.append(Asset(uri, is_directory=False, parameter=role, num=number))
+        self._files = files
+        return super().consume_stream_datum(doc)
+
+    @property
+    def chunks(self) -> tuple[tuple[int, ...], ...]:
+        """Chunks of the files: none goes beyond its file."""
+        size = self._sres_parameters["chunk_shape"][0]
+        rows = [*self._earlier, *(number for _, number in self._files)]
+        leading = tuple(n for number in rows for n in list_summands(number, size))
+        return (leading, *((length,) for length in self.datum_shape))
+
+
+def _frames_of(uri: str) -> int:
+    """Return the frames of a file, or more than there can be if a recorder is writing it."""
+    path = path_from_uri(uri)
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{path} is not here. Files of frames that roll by time, or resume after errors, are "
+            "stored by a process that sees them."
+        )
+    name = sidecar_path(path)
+    return int(json.loads(name.read_bytes())["frames"]) if name.is_file() else sys.maxsize
 
 
 def _normalized(stream_resource: Any) -> Any:
@@ -145,6 +215,7 @@ def register() -> None:
     for mimetype in CAPTURE_MIMETYPES.values():
         CONSOLIDATOR_REGISTRY[mimetype] = CaptureConsolidator
         DEFAULT_ADAPTERS_BY_MIMETYPE.set(mimetype, _adapter)
+    CONSOLIDATOR_REGISTRY[FRAME_FILES_MIMETYPE] = FrameFilesConsolidator
     CONSOLIDATOR_REGISTRY[COUNTER_MIMETYPE] = CaptureConsolidator
     DEFAULT_ADAPTERS_BY_MIMETYPE.set(COUNTER_MIMETYPE, _counter_adapter)
     default_serialization_registry.register("BlueskyRun", "application/json-seq", _exporter())

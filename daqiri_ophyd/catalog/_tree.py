@@ -1,21 +1,40 @@
-"""A Tiled catalog that serves files from its readable directories only."""
+"""A Tiled catalog that serves files from its readable directories only, also in a run."""
 
+import json
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlparse
 
 from bluesky_tiled_plugins.routers.validator import router
-from fastapi import HTTPException
+from fastapi import APIRouter, FastAPI, HTTPException, Query
 from tiled.catalog import from_uri
-from tiled.catalog.adapter import STRUCTURES, CatalogContainerAdapter, CatalogNodeAdapter
+from tiled.catalog.adapter import (
+    STRUCTURES,
+    CatalogArrayAdapter,
+    CatalogContainerAdapter,
+    CatalogNodeAdapter,
+)
+from tiled.ndslice import NDSlice
+from tiled.server.dependencies import expected_shape
 from tiled.storage import FileStorage
 from tiled.utils import path_from_uri
 
-from ._confine import UnreadableFileError, confined_path
-from ._register import register
+from daqiri_ophyd.documents import CAPTURE_MIMETYPES
+
+from ._confine import UnreadableFileError, confined_path, require_confined
+from ._register import COMPANIONS, register
 from ._views import register_views
 
 __all__ = ["confined_tree"]
+
+_KEPT_ADAPTERS = 8
+
+# Shape that the client of this request knows: that of an earlier moment, for data of a run in
+# progress. Tiled 0.2.20 compares it with what adapters return, and does not pass it to them.
+_expected_shape: ContextVar[tuple[int, ...] | None] = ContextVar("expected_shape", default=None)
 
 _DATABASES = ("sqlite", "duckdb")
 
@@ -41,6 +60,17 @@ class _Confined(CatalogNodeAdapter):
                 raise HTTPException(403, "Directories cannot be downloaded from this server.")
         return asset
 
+    def _require_readable(self, files: Iterable[Path]) -> None:
+        storages = self.context.readable_storage.values()
+        beside = ("", *COMPANIONS)
+        try:
+            require_confined(
+                (Path(f"{file}{suffix}") for file in files for suffix in beside),
+                [Path(s.path) for s in storages if type(s) is FileStorage],
+            )
+        except UnreadableFileError as error:
+            raise _refusal(error) from error
+
     # Tiled calls this before an adapter gets the address.
     def _ensure_uri_within_readable_storage(self, data_uri: str) -> None:
         storages = self.context.readable_storage.values()
@@ -55,7 +85,11 @@ class _Confined(CatalogNodeAdapter):
                 if path not in map(path_from_uri, own):
                     raise UnreadableFileError(f"{path} is not a database of this server.")
         except UnreadableFileError as error:
-            raise HTTPException(403, f"This server does not serve this file: {error}") from error
+            raise _refusal(error) from error
+
+
+def _refusal(error: UnreadableFileError) -> HTTPException:
+    return HTTPException(403, f"This server does not serve this file: {error}")
 
 
 class _ConfinedContainer(_Confined, CatalogContainerAdapter):
@@ -72,10 +106,45 @@ class _ConfinedContainer(_Confined, CatalogContainerAdapter):
         return [(key, _confine(node)) for key, node in items]
 
 
+class _ConfinedArray(_Confined, CatalogArrayAdapter):
+    """An array that may grow: a client gets the rows that it knows."""
+
+    async def get_adapter(self) -> Any:
+        """Return what reads the files.
+
+        That of captures is kept between requests: each partition of their packets is a request, for
+        which Tiled would load the addresses of all files.
+        """
+        sources = self.node.data_sources or []
+        if self.queries or [s.mimetype in CAPTURE_MIMETYPES.values() for s in sources] != [True]:
+            return await super().get_adapter()
+        (source,) = sources
+        parameters = json.dumps(source.parameters, sort_keys=True)
+        key = (source.id, source.structure_id, str(source.time_updated), parameters)
+        kept = self.context.capture_adapters
+        adapter = kept.pop(key, None)
+        if adapter is None:
+            adapter = await super().get_adapter()
+        self._require_readable(adapter.filepaths)
+        kept[key] = adapter
+        for oldest in list(kept)[:-_KEPT_ADAPTERS]:
+            del kept[oldest]
+        return adapter
+
+    async def read(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the array, or a part of it."""
+        expected, shape = _expected_shape.get(), self.structure().shape
+        whole = not (args[0] if args else kwargs.get("slice"))
+        if whole and expected and expected[1:] == shape[1:] and expected[0] <= shape[0]:
+            args, kwargs = (NDSlice(slice(0, expected[0])),), {**kwargs}
+            kwargs.pop("slice", None)
+        return await super().read(*args, **kwargs)
+
+
 _CONFINED = {
     stock: type(f"Confined{stock.__name__}", (_Confined, stock), {})
     for stock in STRUCTURES.values()
-} | {CatalogContainerAdapter: _ConfinedContainer}
+} | {CatalogContainerAdapter: _ConfinedContainer, CatalogArrayAdapter: _ConfinedArray}
 
 
 def _confine(found: Any) -> Any:
@@ -83,11 +152,30 @@ def _confine(found: Any) -> Any:
     return confined(found.context, found.node) if confined else found
 
 
+async def _note_expected_shape(
+    shape: Annotated[
+        str | None,
+        Query(alias="expected_shape", min_length=1, pattern="^[0-9]+(,[0-9]+)*$|^scalar$"),
+    ] = None,
+) -> tuple[int, ...] | None:
+    """Return the shape that a client expects, and note it for adapters."""
+    expected = expected_shape(shape)
+    _expected_shape.set(expected)
+    return expected
+
+
+@asynccontextmanager
+async def _noting_expected_shapes(app: FastAPI) -> AsyncIterator[None]:
+    app.dependency_overrides[expected_shape] = _note_expected_shape
+    yield
+
+
 def confined_tree(uri: str, **options: Any) -> CatalogNodeAdapter:
     """Return a catalog of runs for a Tiled server: ``tree:`` of its configuration.
 
-    It reads captures, exports and validates runs, and serves files only if their real path, without
-    ``..`` and links, is below a directory of ``readable_storage`` or ``writable_storage``.
+    It reads captures, also those of runs in progress, exports and validates runs, and serves files
+    only if their real path, without ``..`` and links, is below a directory of ``readable_storage``
+    or ``writable_storage``.
 
     Parameters
     ----------
@@ -100,7 +188,9 @@ def confined_tree(uri: str, **options: Any) -> CatalogNodeAdapter:
     register_views()
     stock = from_uri(uri, **options)
     tree = _CONFINED[type(stock)](stock.context, stock.node)
+    tree.context.capture_adapters = {}
     tree.startup_tasks = stock.startup_tasks
     tree.shutdown_tasks = stock.shutdown_tasks
-    tree.include_routers = [router]
+    # Without routes: a router is what a tree can add to the server that it is served by.
+    tree.include_routers = [router, APIRouter(lifespan=_noting_expected_shapes)]
     return tree

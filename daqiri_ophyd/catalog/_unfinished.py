@@ -4,12 +4,14 @@ import math
 import re
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from daqiri_ophyd.documents import (
     CAPTURE_MIMETYPES,
     COUNTER_MIMETYPE,
+    FRAME_FILES_MIMETYPE,
     FRAMES_MIMETYPE,
     FileSummary,
     SidecarError,
@@ -29,7 +31,8 @@ Mend: TypeAlias = Callable[[Path], list[str]]
 """Repairs a file; returns a description of the repair."""
 
 _NUMBERED = re.compile(r"(.+_)([0-9]{6,})(\.(?:pcap|raw|h5))")
-_MIMETYPES = {*CAPTURE_MIMETYPES.values(), COUNTER_MIMETYPE, FRAMES_MIMETYPE}
+_FRAMES = {FRAMES_MIMETYPE, FRAME_FILES_MIMETYPE}
+_MIMETYPES = {*CAPTURE_MIMETYPES.values(), COUNTER_MIMETYPE, *_FRAMES}
 _COUNTERS = ("packets", "bytes", "dropped", "t_first_ns", "t_last_ns")
 
 
@@ -138,7 +141,7 @@ class UnfinishedRun:
             resource = self._resources[doc["stream_resource"]]
             stream = self._by_descriptor[doc["descriptor"]]
             self._used.add(resource["uid"])
-            if resource["mimetype"] == FRAMES_MIMETYPE:
+            if resource["mimetype"] in _FRAMES:
                 if frames := stream.frames_of(resource["data_key"]):
                     frames.take_datum(doc, resource)
                 return
@@ -153,7 +156,7 @@ class UnfinishedRun:
         key = resource["data_key"]
         streams = [s for s in self._streams.values() if key in s.descriptor["data_keys"]]
         flown = [stream for stream in streams if not stream.has_readings]
-        if resource["mimetype"] == FRAMES_MIMETYPE:
+        if resource["mimetype"] in _FRAMES:
             frames = flown[0].frames_of(key) if len(flown) == 1 else None
             if frames is not None and resource["uid"] not in self._used:
                 frames.take_resource(resource)
@@ -245,9 +248,21 @@ class UnfinishedRun:
         """Repair the latest files of a detector, and count their frames."""
 
         def count(uri: str) -> int | None:
-            path = self._confined(uri, uri)
-            if path is None:
-                return None
+            number, total = frames.complete(uri) if uri in frames.uris else (0, 0)
+            addresses = frames.addresses(uri) if uri in frames.uris else iter([uri])
+            for each in islice(addresses, number, None):
+                path = self._confined(each, each)
+                if path is None:
+                    return None
+                if each != uri and not path.is_file():
+                    break
+                found = examined(uri, path)
+                if found is None:
+                    return None
+                total += found
+            return total
+
+        def examined(uri: str, path: Path) -> int | None:
             try:
                 modified = path.stat().st_mtime
                 if stream.has_readings and not self._partial:
@@ -264,6 +279,11 @@ class UnfinishedRun:
             return
         last = frames.uris[-1]
         path = self._confined(last, last)
+        for each in islice(frames.addresses(last), 1, None):
+            following = self._confined(each, each)
+            if following is None or not following.is_file():
+                break
+            path = following
         beside = [] if path is None else files_beside([path])
         uris = [f"{last.rpartition('/')[0]}/{file.name}" for file in beside]
         # They belong to this stream if they cannot belong to another one.

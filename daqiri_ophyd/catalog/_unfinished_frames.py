@@ -1,20 +1,32 @@
 """Missing rows of files of frames, of a run whose process was killed."""
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
-from daqiri_ophyd.documents import frame_resource
+from daqiri_ophyd.documents import FrameFiles, frame_resource
 
 from ._backup import Documents
 
 __all__ = ["FrameColumns", "columns_of"]
 
 
+def _address(resource: Mapping[str, Any]) -> str:
+    """Return the address of the file, or of the first of several files, of a StreamResource."""
+    parameters, uri = resource["parameters"], resource["uri"]
+    if "template" not in parameters:
+        return str(uri)
+    return f"{uri.rstrip('/')}/{parameters['template'].format(parameters['first_number'])}"
+
+
 @dataclass
 class _File:
-    uri: str
+    """A file, or the numbered files of a fly scan."""
+
+    uri: str  # of the first file
+    files: FrameFiles | None = None  # if there are several
     frames: int = 0  # rows of the file
     counted: int = 0  # frames in it
     resources: dict[str, dict[str, Any]] = field(default_factory=dict)  # by column
@@ -54,13 +66,18 @@ class FrameColumns:
 
     def take_resource(self, doc: dict[str, Any]) -> None:
         """Register a StreamResource document."""
-        file = self._files.setdefault(doc["uri"], _File(doc["uri"]))
+        uri, parameters = _address(doc), doc["parameters"]
+        file = self._files.setdefault(uri, _File(uri))
+        if "template" in parameters:
+            file.files = FrameFiles(
+                parameters["template"], parameters["first_number"], parameters["frames_per_file"]
+            )
         file.resources[doc["data_key"]] = doc
 
     def take_datum(self, doc: dict[str, Any], resource: dict[str, Any]) -> None:
         """Register a StreamDatum document."""
         self.take_resource(resource)
-        file, key = self._files[resource["uri"]], resource["data_key"]
+        file, key = self._files[_address(resource)], resource["data_key"]
         file.rows[key] = max(file.rows.get(key, 0), doc["indices"]["stop"])
         file.datums[key] = file.datums.get(key, 0) + 1
         file.frames = max(file.frames, file.rows[key])
@@ -84,6 +101,27 @@ class FrameColumns:
         """Return the frames of a file that are in documents, for all columns."""
         rows = self._files[uri].rows
         return min(rows.get(key, 0) for key in self.columns) * self.per_row(uri)
+
+    def addresses(self, uri: str) -> Iterator[str]:
+        """Yield the address of a file, or those of files that follow each other, without an end."""
+        files = self._files[uri].files
+        if files is None:
+            yield uri
+            return
+        folder = uri.rpartition("/")[0]
+        for number in count(files.first_number):
+            yield f"{folder}/{files.template.format(number)}"
+
+    def complete(self, uri: str) -> tuple[int, int]:
+        """Return how many of the files at an address are complete and in documents; their frames.
+
+        The latest of these is not counted.
+        """
+        files = self._files[uri].files
+        if files is None or not files.frames_per_file:
+            return 0, 0
+        number = max(0, self.frames_in(uri) // files.frames_per_file - 1)
+        return number, number * files.frames_per_file
 
     def is_known(self, uri: str) -> bool:
         """Return whether a file is in a document."""
@@ -145,6 +183,8 @@ class FrameColumns:
     def _of_file(self, file: _File, key: str, column: str, run: str) -> Documents:
         if key in file.resources:
             return []
-        resource: Any = frame_resource(file.uri, key, column).stream_resource_doc
+        uri = file.uri if file.files is None else file.uri.rpartition("/")[0]
+        composed = frame_resource(uri, key, column, files=file.files)
+        resource: Any = composed.stream_resource_doc
         file.resources[key] = {**resource, "uid": str(uuid.uuid4()), "run_start": run}
         return [("stream_resource", file.resources[key])]

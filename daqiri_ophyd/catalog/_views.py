@@ -1,4 +1,4 @@
-"""HTML and PNG of summary records, which Tiled cannot create from arrays with fields."""
+"""HTML and PNG of names and summary records of files, which Tiled cannot create."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ _Serializer = Callable[[str, Any, Any], Any]
 
 
 def register_views() -> None:
-    """Serve arrays with fields as pages; reject pictures with a message."""
+    """Serve arrays of text and with fields as pages; reject pictures with a message."""
     for media_type, view in (("text/html", _html), ("image/png", _png)):
         stock = default_serialization_registry.dispatch("array", media_type)
         if getattr(stock, "func", None) is not view:
@@ -22,22 +22,24 @@ def register_views() -> None:
 
 
 class _View:
-    """A serializer for arrays with fields; other arrays go to Tiled's serializer."""
+    """A serializer for arrays of text and with fields; others go to Tiled's serializer."""
 
     def __init__(self, func: _Serializer, stock: _Serializer) -> None:
         self.func = func
         self._stock = stock
 
     def __call__(self, media_type: str, array: np.ndarray, metadata: Any) -> Any:
-        serializer = self._stock if array.dtype.names is None else self.func
+        serializer = self.func if array.dtype.kind in "UV" else self._stock
         return serializer(media_type, array, metadata)
 
 
 def _html(_media_type: str, array: np.ndarray, _metadata: Any) -> bytes:
-    table = pd.DataFrame.from_records(np.atleast_1d(array).ravel())
+    rows = np.atleast_1d(array).ravel()
+    table = pd.DataFrame(rows) if array.dtype.names is None else pd.DataFrame.from_records(rows)
     return f"<html><body>{table.to_html()}</body></html>".encode()
 
 
 def _png(_media_type: str, array: np.ndarray, _metadata: Any) -> bytes:
     fields = ", ".join(array.dtype.names or ())
-    raise SerializationError(f"records with the fields {fields} are not a picture; see text/html.")
+    found = f"records with the fields {fields} are" if fields else "text is"
+    raise SerializationError(f"{found} not a picture; see text/html.")

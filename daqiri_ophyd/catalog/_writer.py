@@ -2,8 +2,8 @@
 
 import json
 import logging
+import time
 from collections.abc import Iterable
-from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,21 +11,23 @@ from typing import Any
 import httpx
 from bluesky.callbacks.json_writer import JSONLinesWriter
 from bluesky_tiled_plugins import CatalogOfBlueskyRuns, TiledWriter
-from event_model import EventPage, Filler, NumpyEncoder, RunRouter
+from event_model import EventPage, Filler, RunRouter
 from tiled.utils import path_from_uri
 
-from daqiri_ophyd.documents import COUNTER_MIMETYPE, PCAP_MIMETYPE
+from daqiri_ophyd.documents import COUNTER_MIMETYPE
 
 from ._address import CatalogError
-from ._backlog import Backlog, PendingRun
+from ._backlog import Backlog, PendingRun, is_pending_elsewhere, starting
 from ._backup import BackupError, Journal, read_backup
 from ._capture_files import CaptureFiles
-from ._handler import LEGACY_SPEC
+from ._document_text import document_text
 
 __all__ = ["RunWriter", "ingest_backup"]
 
 _log = logging.getLogger(__name__)
 _PROBE_S = 2.0
+# How long the same documents may take to be stored by another writer of this process.
+_OTHER_S = 60.0
 
 
 class RunWriter:
@@ -39,7 +41,11 @@ class RunWriter:
     A failing request is repeated for up to ``TILED_RETRY_TIMEOUT`` seconds (environment, default
     45). If it still fails, all documents of the run go to ``<first part of its uid>.jsonl`` in the
     backup directory, an error is logged, and `ingest_backup` stores the run later. While a catalog
-    cannot be reached, later runs do not wait for it again.
+    cannot be reached, later runs do not wait for it again. A run that the catalog has already, from
+    another writer or an earlier delivery of its documents, is left as it is.
+
+    Values that JSON does not know are stored as text, ``str(value)``, and characters that databases
+    do not accept are replaced; a warning names the keys.
 
     Parameters
     ----------
@@ -66,13 +72,14 @@ class RunWriter:
         self._backups: list[Path] = []
         self._client = client
         self._backup_directory = backup_directory
-        self._tiled = _tiled_writer(
+        self._tiled = TiledWriter(
             client, batch_size=batch_size, backup_directory=str(backup_directory)
         )
         self._readable = None if readable is None else tuple(readable)
         self._failing = False
         self._has_stored_all = True
         self._backlog = Backlog(client.uri, self._store)
+        self._open: set[str] = set()  # runs in progress
         self._router = RunRouter([self._begin], filler_class=_NoFiller)
 
     @property
@@ -89,10 +96,20 @@ class RunWriter:
 
     def __call__(self, name: str, doc: dict[str, Any]) -> None:
         """Accept a document to store later; the caller may change it afterwards."""
+        uid = doc.get("uid" if name == "start" else "run_start", "")
+        if name == "start":
+            if uid in self._open:
+                return  # Buses may deliver a document twice.
+            self._open.add(uid)
+        elif name == "stop" and uid not in self._open:
+            return
         try:
             self._router(name, doc)
         except Exception:
-            self._report(name, doc.get("run_start", ""))
+            self._report(name, uid)
+        finally:
+            if name == "stop":
+                self._open.discard(uid)
 
     def _begin(self, _name: str, start: dict[str, Any]) -> tuple[list[Any], list[Any]]:
         uid = start["uid"]
@@ -102,31 +119,37 @@ class RunWriter:
 
     def _take(self, run: PendingRun, name: str, doc: dict[str, Any]) -> None:
         """Write a document to the journal and pass it to the thread, serialized to JSON once."""
-        kept: Any
-        try:
-            # Devices report NumPy scalars, which plain JSON cannot contain.
-            kept = json.dumps(doc, cls=NumpyEncoder)
-        except TypeError as error:
-            run.journal.give_up(error)
-            kept = deepcopy(doc)
-        else:
-            run.journal.note(name, kept)
+        if run.repeats(str(doc.get("uid", doc.get("datum_id")))):
+            return
+        text, changed = document_text(name, doc)
+        run.journal.note(name, text)
+        new = [f"{key} ({stored})" for key, stored in changed.items() if key not in run.changed]
+        if new:
+            run.changed.update(changed)
+            more = f" and {len(new) - 10} more" if len(new) > 10 else ""
+            _log.warning(
+                "Run %s has values that catalogs cannot store as they are. Stored instead: %s%s.",
+                run.uid,
+                ", ".join(new[:10]),
+                more,
+            )
         run.has_ended = name == "stop"
         if not run.is_abandoned:
-            self._backlog.put(run, name, kept)
+            self._backlog.put(run, name, text)
         elif run.has_ended:
             run.journal.end(keep=True)
 
-    def _store(self, run: PendingRun, name: str, kept: Any) -> None:
+    def _store(self, run: PendingRun, name: str, text: str) -> None:
         try:
-            self._write(run, name, json.loads(kept) if isinstance(kept, str) else kept)
+            self._write(run, name, json.loads(text))
         except Exception:
             self._report(name, run.uid)
 
     def _write(self, run: PendingRun, name: str, doc: dict[str, Any]) -> None:
-        if name == "start" and self._failing and not self._is_reachable():
-            run.write = JSONLinesWriter(str(self._backup_directory))
         run.captures.note(name, doc)
+        if name == "start":
+            self._write_start(run, doc)
+            return
         written = False
         try:
             run.write(name, doc)
@@ -135,6 +158,20 @@ class RunWriter:
             if name == "stop":
                 lost = self._end(run)
                 run.journal.end(keep=lost or not written)
+
+    def _write_start(self, run: PendingRun, doc: dict[str, Any]) -> None:
+        if self._failing and not self._is_reachable():
+            run.write = JSONLinesWriter(str(self._backup_directory))
+        else:
+            # Two writers of a process receive a document at the same moment.
+            with starting(self._client.uri):
+                if self._stop_of(run.uid) is None:
+                    run.write("start", doc)
+                    return
+            run.write = _leave
+            run.is_repeated = True
+            _log.info("Run %s is in the catalog at %s already.", run.uid, self._client.uri)
+        run.write("start", doc)
 
     def _report(self, name: str, uid: str) -> None:
         self._has_stored_all = False
@@ -166,8 +203,22 @@ class RunWriter:
     def _end(self, run: PendingRun) -> bool:
         """Log where the documents of a run are; return whether they are lost."""
         backup = self._backup_directory / f"{run.uid.split('-')[0]}.jsonl"
-        self._failing = backup.exists()
+        self._failing = backup.exists() and not run.is_repeated
+        if run.is_repeated and not self._is_stored(run):
+            self._has_stored_all = False
+            _log.warning(
+                "Run %s is in the catalog at %s without its end: whatever else stores it has not "
+                "finished. `daqiri-ophyd catalog recover` stores it from %s.",
+                run.uid,
+                self._client.uri,
+                run.journal.path,
+            )
+            return True
         if not self._failing:
+            return False
+        if self._is_stored(run):
+            backup.unlink()
+            self._failing = False
             return False
         self._has_stored_all = False
         try:
@@ -196,11 +247,37 @@ class RunWriter:
 
     def _is_reachable(self) -> bool:
         try:
-            # The plain httpx client, because Tiled's repeats failing requests.
-            self._client.context.http_client.get(self._client.uri, timeout=_PROBE_S)
+            self._request(self._client.uri)
         except (httpx.HTTPError, CatalogError):
             return False
         return True
+
+    def _is_stored(self, run: PendingRun) -> bool:
+        """Whether the catalog has the whole run, also from another writer of this process."""
+        end = time.monotonic() + _OTHER_S
+        while True:
+            pending = is_pending_elsewhere(self._backlog, run.uid)
+            stop = self._stop_of(run.uid)
+            if stop:
+                return True
+            if stop is None or not pending or run.is_abandoned or time.monotonic() > end:
+                return False
+            time.sleep(0.05)
+
+    def _stop_of(self, uid: str) -> dict[str, Any] | None:
+        """Return the stop document of a run in the catalog; empty: it has none; None: no run."""
+        try:
+            answer = self._request(f"{self._client.uri}/{uid}?fields=metadata")
+            if answer.status_code != httpx.codes.OK:
+                return None
+            stop = answer.json()["data"]["attributes"]["metadata"].get("stop")
+        except (httpx.HTTPError, CatalogError, ValueError, LookupError, TypeError):
+            return None
+        return stop or {}
+
+    def _request(self, uri: str) -> httpx.Response:
+        # The plain httpx client, because Tiled's repeats failing requests.
+        return self._client.context.http_client.get(uri, timeout=_PROBE_S)
 
 
 def ingest_backup(client: CatalogOfBlueskyRuns, path: str | Path) -> str:
@@ -236,14 +313,14 @@ def ingest_backup(client: CatalogOfBlueskyRuns, path: str | Path) -> str:
         if stored.metadata.get("stop"):
             return uid
         client.delete_contents(uid, recursive=True, external_only=False)
-    writer = _tiled_writer(client)
+    writer = TiledWriter(client)
     for name, doc in documents:
         writer(name, doc)
     return uid
 
 
-def _tiled_writer(client: CatalogOfBlueskyRuns, **options: Any) -> TiledWriter:
-    return TiledWriter(client, spec_to_mimetype={LEGACY_SPEC: PCAP_MIMETYPE}, **options)
+def _leave(_name: str, _doc: dict[str, Any]) -> None:
+    """Leave a run in the catalog as it is."""
 
 
 class _NoFiller(Filler):

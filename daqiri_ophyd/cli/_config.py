@@ -1,12 +1,20 @@
 """``daqiri-ophyd config check``, ``config show`` and ``config stub``."""
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ._output import out, print_error, print_json, print_line, print_message
 from ._source import config_path
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ..engine import ConfigReport, NetworkConfig
+
+# With names of ports and their parts up to this length, no data key of a device is too long.
+_SHORT = 20
 
 app = typer.Typer(help="Check and show configuration files.", no_args_is_help=True)
 
@@ -27,9 +35,7 @@ def check(
 
     Example: [bold]daqiri-ophyd config check profiles/*.yaml[/bold]
     """
-    from ..engine import check_config
-
-    reports = {file: check_config(config_path(file)) for file in files}
+    reports = {file: _report(config_path(file)) for file in files}
     if as_json:
         print_json(
             {
@@ -80,3 +86,32 @@ def stub(
     from ..devices import make_daq, typed_tree
 
     out.print(typed_tree(make_daq(config_path(file))), markup=False, soft_wrap=True, end="")
+
+
+def _report(path: "str | Path") -> "ConfigReport":
+    """Return all problems of a file, also those of its devices."""
+    from ..engine import ConfigProblem, ConfigReport, read_config
+
+    config, report = read_config(path)
+    if config is None or not report.ok or not _has_long_names(config):
+        return report
+    from ..devices import make_daq
+
+    try:
+        make_daq(config)
+    except ValueError as error:
+        problem = ConfigProblem("error", str(path), 0, 0, "", str(error))
+        return ConfigReport([*report.problems, problem])
+    return report
+
+
+def _has_long_names(config: "NetworkConfig") -> bool:
+    """Whether data keys of devices may be too long; importing the devices takes a second."""
+    names = [(region.name,) for region in config.memory_regions]
+    for port in config.interfaces:
+        parts = [*port.rx.queues, *port.tx.queues, *port.rx.flows, *port.rx.reorder_configs]
+        names += [(port.name, part.name) for part in parts]
+    return any(
+        sum(map(len, path)) > _SHORT or not all(name[:1].isalpha() for name in path)
+        for path in names
+    )

@@ -6,7 +6,6 @@
 from ._base import CounterDevice, EngineDevice, Group
 from ._capture import Capture
 from ._capture_settings import CaptureSettings
-from ._capture_trigger import CaptureTrigger
 from ._daq import Daq
 from ._flow import EcpriFlow, FlexFlow, Flow, UdpFlow
 from ._flow_key import FlowKey
@@ -17,9 +16,11 @@ from ._host_readiness import HostReadiness
 from ._link import Link
 from ._losses import PacketLossError
 from ._memory_region import MemoryRegion
+from ._open_devices import open_devices
 from ._outcome import CaptureError, CaptureStoppedError
 from ._paths import PathInfo, PathProvider, PathTemplate
 from ._port import Port
+from ._preparation import CaptureTrigger
 from ._recording_settings import RecordingSettings
 from ._reorder import ReorderPlan
 from ._rx_queue import RxQueue
@@ -68,5 +69,6 @@ __all__ = [
     "UdpFlow",
     "Verification",
     "make_daq",
+    "open_devices",
     "typed_tree",
 ]

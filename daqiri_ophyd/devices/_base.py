@@ -5,14 +5,15 @@ import math
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from ophyd import Device
 from ophyd.device import Staged, create_device_from_components
-from ophyd.ophydobj import Kind
+from ophyd.ophydobj import Kind, OphydObject
 
 from daqiri_ophyd.engine import InterfaceConfig, NotReadyError
 
@@ -29,8 +30,54 @@ _LEAST_S = 0.01
 __all__ = ["CounterDevice", "EngineDevice", "Group", "ThreadedDevice", "TypedDevice"]
 
 
+class _ReadAttributes(Device.OphydAttrList):
+    """Names of the parts that a device reads, and of the detectors in it, which are read alone.
+
+    Bluesky finds devices by label in this list: `get_labeled_devices`, and ``%ct`` of IPython.
+    """
+
+    def __init__(self, device: Device) -> None:
+        super().__init__(device, Kind.normal, Kind.hinted, "read_attrs")
+
+    def _names(self) -> list[str]:
+        names = list(super().__iter__())
+        for attribute in self._parent.component_names:
+            part = getattr(self._parent, attribute)
+            if attribute in names or not isinstance(part, Device):
+                continue
+            inner = [name for name in part.read_attrs if _is_detector(_part_of(part, name))]
+            if inner or _is_detector(part):
+                names += [attribute, *(f"{attribute}.{name}" for name in inner)]
+        return names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names())
+
+    def __len__(self) -> int:
+        return len(self._names())
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._names()[key]
+
+    def __contains__(self, value: object) -> bool:
+        return value in self._names()
+
+
+def _part_of(device: Device, dotted: str) -> Any:
+    return attrgetter(dotted)(device)
+
+
+def _is_detector(part: OphydObject) -> bool:
+    return "detectors" in part._ophyd_labels_  # noqa: SLF001 - ophyd has no other way
+
+
 class TypedDevice(Device):
     """A device typed by Bluesky's protocols, from which ophyd's own types differ."""
+
+    @Device.read_attrs.getter
+    def read_attrs(self) -> Any:
+        """Names of the parts that are read, and of the detectors among the parts."""
+        return _ReadAttributes(self)
 
     if TYPE_CHECKING:
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from daqiri_ophyd.engine import PcapFile, RecordedFile, file_prefixes
 
-from ._naming import attribute_name
+from ._naming import attribute_name, require_column
 from ._outcome import CaptureError
 from ._signals import DataKeys
 from .reductions import Reduction
@@ -45,6 +45,11 @@ class CaptureColumns:
         Names of the receive queues.
     reductions : mapping of str to Reduction
         Reductions of each file, by name in the columns.
+
+    Raises
+    ------
+    ValueError
+        If the column of a reduction would be too long for catalogs.
     """
 
     def __init__(
@@ -63,6 +68,8 @@ class CaptureColumns:
             self._stems = [
                 f"{device}_{attribute_name(queue, 'queue', frozenset())}" for queue in queues
             ]
+        for column in self.reduced:
+            require_column(column, device, "Give the reduction a shorter name.")
 
     @property
     def files(self) -> dict[str, str]:

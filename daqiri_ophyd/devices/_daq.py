@@ -14,7 +14,8 @@ from ._base import Group
 from ._engine_owner import EngineOwner
 from ._paths import PathProvider
 from ._port import Port as PortDevice
-from ._recording_settings import RecordingSettings
+from ._recorded import Recorded
+from ._run_engine import FollowedRuns
 from ._signals import DataKeys, Readings, fact
 from ._status import StageStatus
 
@@ -58,8 +59,8 @@ class Daq(EngineOwner):
     """Path provider of captures; None: their settings select where they are written."""
     unstaging: list[Exception] | None = None
     """Errors of parts while all parts are unstaged; None: each part raises its own."""
-    start_document: Mapping[str, Any] | None = None
-    """Start document of the latest run, if `run_started` is subscribed to the RunEngine."""
+    capture_failed_at: float = -1.0
+    """When the latest prepared capture failed (`time.monotonic`); others may share its stream."""
 
     engine_version = fact(lambda _: version(), "string")
     flow_table = fact(lambda daq: json.dumps(daq.flows), "string")
@@ -77,6 +78,8 @@ class Daq(EngineOwner):
         **kwargs: Any,
     ) -> None:
         self.directory = Path(directory).expanduser() if isinstance(directory, str | Path) else None
+        self.runs = FollowedRuns()
+        """Runs of the RunEngines that use it."""
         self.path_provider = None if isinstance(directory, str | Path) else directory
         kwargs.setdefault("labels", {"daqiri"})
         super().__init__(prefix, configuration=configuration, **kwargs)
@@ -117,12 +120,11 @@ class Daq(EngineOwner):
     def run_started(self, name: str, doc: Mapping[str, Any]) -> None:
         """Store the start document of a run, for paths with its scan id.
 
-        Subscribe it to the RunEngine:
+        A RunEngine that stages the device needs no subscription. For one that does not:
 
         ``RE.subscribe(daq.run_started, "start")``
         """
-        if name == "start":
-            self.start_document = doc
+        self.runs.take(name, doc)
 
     def stage(self) -> list[object] | StageStatus:
         """Open the engine if it is closed, and stage all parts; see `stage_part`."""
@@ -136,6 +138,8 @@ class Daq(EngineOwner):
         CaptureError
             If files of a capture are in no document. All parts are unstaged nevertheless.
         """
+        if self.staged_by_another():
+            return []
         self.unstaging = []
         try:
             unstaged: list[object] = super().unstage()
@@ -155,7 +159,7 @@ class Daq(EngineOwner):
         # A coroutine that the RunEngine awaits, so its loop continues. A second suspension cancels
         # it and pauses again: packets may still be in transit then.
         sending = [queue for queue in self._parts(_tx_queue.TxQueue) if queue.pause_sending()]
-        recording = [capture for capture in self._parts(RecordingSettings) if capture.is_recording]
+        recording = [capture for capture in self._parts(Recorded) if capture.is_recording]
         for queue in sending:
             await queue.wait_sent()
         if sending and recording:
@@ -165,7 +169,7 @@ class Daq(EngineOwner):
 
     def resume(self) -> None:
         """Resume what `pause` paused, captures first."""
-        for part in self._parts(RecordingSettings):
+        for part in self._parts(Recorded):
             part.resume_recording()
         for queue in self._parts(_tx_queue.TxQueue):
             queue.resume_sending()

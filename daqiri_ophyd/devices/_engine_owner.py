@@ -11,8 +11,10 @@ from typing import Any, Self, TypeVar
 
 from bluesky.run_engine import in_bluesky_event_loop
 from ophyd.device import Staged
+from ophyd.utils import RedundantStaging
 
 from daqiri_ophyd.engine import (
+    DaqiriError,
     Engine,
     NetworkConfig,
     NotReadyError,
@@ -26,9 +28,12 @@ from daqiri_ophyd.engine import (
 from ._base import CounterDevice, EngineDevice, TypedDevice
 from ._configuration import configuration_hash, flow_table, require_free_flows, with_flows
 from ._flow import Flow, flow_attributes, flow_classes, follow_flows
+from ._naming import require_column
+from ._open_devices import all_devices, name_holder
 from ._port import Port as PortDevice
 from ._reorder import ReorderPlan
 from ._requests import Changes, FlowTable, Names, Request, Requests
+from ._stager import Stager
 from ._status import StageStatus
 
 __all__ = ["EngineOwner"]
@@ -49,7 +54,7 @@ class EngineOwner(TypedDevice):
         self._use_configuration(configuration)
         self._begin_closed()
         super().__init__(prefix, **kwargs)
-        _owners.add(self)
+        all_devices.add(self)
 
     def _begin_closed(self) -> None:
         """Begin without an engine; in a forked child, other threads may have held the locks."""
@@ -57,6 +62,7 @@ class EngineOwner(TypedDevice):
         self._opening = threading.RLock()  # held to open, to close and to change the flows
         self._following = threading.RLock()  # held while devices of flows are added and removed
         self._requests = Requests(self._opening, self._serve, self._follow_flows)
+        self._stager = Stager()
         # Closes an engine that the user did not close: at garbage collection or interpreter exit.
         self._finalizer: weakref.finalize[Any, Any] | None = None
 
@@ -155,7 +161,10 @@ class EngineOwner(TypedDevice):
                     f"The engine of {self.name} is already open. Close it before another is used."
                 )
             if engine is None:
-                engine = Engine.open(self._configuration)
+                try:
+                    engine = Engine.open(self._configuration)
+                except DaqiriError as error:
+                    raise name_holder(error) from None
             try:
                 for plan in self._parts(ReorderPlan):
                     plan.begin(engine)
@@ -227,7 +236,19 @@ class EngineOwner(TypedDevice):
         list or StageStatus
             The staged devices. If the RunEngine stages and the engine has to be opened, it is
             opened on a thread, and this is a status, which plans wait for.
+
+        Raises
+        ------
+        RuntimeError
+            If another RunEngine has staged the device or a part of it.
+        RedundantStaging
+            If the part is staged.
         """
+        self.require_free()
+        if part._staged != Staged.no:  # noqa: SLF001
+            # ophyd's own message has the whole tree.
+            raise RedundantStaging(f"{part.name} is already staged. Unstage it first.")
+        self._stager.become_caller()
         if not in_bluesky_event_loop() or (self.is_open and not self._requests.waiting):
             self._requests.settle()
             self.open()
@@ -235,6 +256,29 @@ class EngineOwner(TypedDevice):
         request = self._requests.add(Request(opened=True))
         self._requests.begin()
         return StageStatus(part, stage()).end_with(request.done)
+
+    def require_free(self) -> None:
+        """Raise if another RunEngine has staged the device or a part of it.
+
+        Raises
+        ------
+        RuntimeError
+            It has, and its plan has not ended.
+        """
+        if self.staged_by_another():
+            raise RuntimeError(
+                f"{self.name} is in use: a plan of another RunEngine of this process has staged "
+                "it or a part of it. Wait until that plan has ended."
+            )
+
+    def staged_by_another(self) -> bool:
+        """Return whether a RunEngine other than the calling one has staged it, or a part of it.
+
+        False if the plan that staged it has ended, and in a script. A plan that was refused must
+        not unstage what another one uses.
+        """
+        parts = [self, *self._parts(EngineDevice)] if self._stager.is_another() else []
+        return any(part._staged != Staged.no for part in parts)  # noqa: SLF001
 
     def change_flows(self, changes: Changes) -> None:
         """Change, add and remove flows.
@@ -333,15 +377,18 @@ class EngineOwner(TypedDevice):
             was, will_be = (flow_classes(table[port.port_name]) for table in (had, wanted))
             if was == will_be:
                 continue
-            flow_attributes(will_be)
+            for name, attribute in flow_attributes(will_be).items():
+                key = f"{port.flows.name}_{attribute}_packets"
+                require_column(key, f"flow {name!r}", "Give the flow a shorter name.")
             parts = [self, port, port.flows]
             parts += [flow for flow in port.flows.members if flow.member_name not in will_be]
             staged = [part.name for part in parts if part._staged != Staged.no]  # noqa: SLF001
             if staged:
                 raise RuntimeError(
                     f"{staged[0]} is staged, and its readings are those of the flows of port "
-                    f"{port.port_name!r}: flows cannot be added or removed until it is unstaged. "
-                    "Change keys of existing flows, or add and remove flows between runs."
+                    f"{port.port_name!r}. Bluesky's plans and stage_decorator stage the whole "
+                    "engine, also for one of its parts, so flows can only be added or removed "
+                    "between runs. During a run, change keys of existing flows."
                 )
 
     def _require_change_while_open(self, after: NetworkConfig, busy: Mapping[str, str]) -> None:
@@ -405,11 +452,8 @@ class EngineOwner(TypedDevice):
         self._config_sha256 = configuration_hash(self._configuration_dict)
 
 
-_owners: weakref.WeakSet[EngineOwner] = weakref.WeakSet()
-
-
 def _begin_child() -> None:
-    for owner in list(_owners):
+    for owner in list(all_devices):
         owner._begin_closed()  # noqa: SLF001
 
 

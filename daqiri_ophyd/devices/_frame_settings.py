@@ -14,7 +14,7 @@ from ._recording_settings import LONGEST_S, RecordingSettings
 from ._reorder import ReorderPlan
 from ._signals import Readings, fact, setting
 
-__all__ = ["FrameSettings"]
+__all__ = ["FrameSettings", "number_of_frames"]
 
 _CHUNKED = "files of frames are always chunked, one chunk per frame: leave layout out."
 
@@ -42,7 +42,7 @@ class FrameSettings(RecordingSettings):
     kernel = fact(lambda detector: detector.plan_device.kernel.get(), "string")
     kernel_arrays = fact(lambda detector: detector.plan_device.kernel_arrays.get(), "string")
 
-    FIXED = ("num_frames", *RecordingSettings.FIXED)
+    FIXED = ("num_frames", "roll_frames", "roll_bytes", "roll_seconds", *RecordingSettings.FIXED)
 
     if not TYPE_CHECKING:
 
@@ -112,6 +112,19 @@ class FrameSettings(RecordingSettings):
         return math.prod(shape) * dtype.itemsize
 
     @property
+    def frames_per_file(self) -> int | None:
+        """Frames of each file of a fly scan but the last, if its files are one data source.
+
+        0: they differ; None: each file is a data source of its own.
+        """
+        if self.on_error.get() == "resume":  # a file that had an error may be short, or be gone
+            return None
+        if self.roll_seconds.get():
+            return 0
+        sizes = [self.roll_frames.get(), -(-self.roll_bytes.get() // self.frame_bytes)]
+        return min((frames for frames in sizes if frames), default=None)
+
+    @property
     def limited(self) -> bool:
         """Whether a fly scan ends by itself, because a number of frames or a time is set."""
         return self.num_frames.get() > 0 or self.acquire_time.get() > 0
@@ -130,3 +143,27 @@ class FrameSettings(RecordingSettings):
     def path_template(self) -> PathTemplate:
         """Return the values of templates for a stage that begins now."""
         return PathTemplate(device=self.name, port=self.port_name, plan=self.member_name)
+
+
+def number_of_frames(device: str, value: Any) -> int:
+    """Return the number of frames of a fly scan from its description."""
+    number = getattr(value, "number_of_events", value)
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise TypeError(
+            f"{device} cannot be prepared with {value!r}; accepted are a number of frames, and a "
+            "TriggerInfo of ophyd-async with one number_of_events."
+        )
+    if number < 1:
+        raise ValueError(f"{device}: {number} frames; accepted is 1 or more.")
+    if value is number:
+        return number
+    trigger = getattr(value, "trigger", None)
+    if getattr(trigger, "name", "INTERNAL") != "INTERNAL":
+        raise CaptureError(
+            f"{device}: trigger is {trigger}; accepted is INTERNAL. To begin with a packet, set "
+            "start_flow to the flow that it matches."
+        )
+    for name in ("exposures_per_event", "exposures_per_collection", "collections_per_event"):
+        if (found := getattr(value, name, 1)) != 1:
+            raise CaptureError(f"{device}: {name} is {found}; accepted is 1: each frame is a row.")
+    return number

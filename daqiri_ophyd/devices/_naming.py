@@ -1,11 +1,14 @@
-"""Attribute names for the names in a configuration."""
+"""Attribute names and data keys for the names in a configuration."""
 
 import keyword
 import re
 from collections.abc import Iterable
 from inspect import get_annotations
 
-__all__ = ["attribute_name", "attribute_names"]
+__all__ = ["LONGEST_COLUMN", "attribute_name", "attribute_names", "require_column"]
+
+LONGEST_COLUMN = 60
+"""Bytes of a data key. Databases accept 63, and columns of timestamps begin with ``ts_``."""
 
 # Attributes that ophyd gives each device, in addition to those of its class.
 _OF_DEVICES = frozenset({"control_layer_log", "log", "prefix", "stage_sigs"})
@@ -74,3 +77,28 @@ def attribute_names(
                 )
         found[name] = attribute
     return found
+
+
+def require_column(key: str, origin: str, fix: str) -> None:
+    """Raise if no catalog can store a data key, which would be noticed when a run is stored.
+
+    Parameters
+    ----------
+    key : str
+        The data key.
+    origin : str
+        What has it, such as ``port 'port0', queue 'rx_q0'``.
+    fix : str
+        How to make it shorter.
+
+    Raises
+    ------
+    ValueError
+        If it is longer than `LONGEST_COLUMN`.
+    """
+    size = len(key.encode(errors="surrogateescape"))
+    if size > LONGEST_COLUMN:
+        raise ValueError(
+            f"{origin}: the data key {key!r} has {size} bytes, and catalogs accept up to "
+            f"{LONGEST_COLUMN}. {fix}"
+        )

@@ -97,6 +97,12 @@ class PathTemplate:
             )
         return template
 
+    @staticmethod
+    def names_run(template: str) -> bool:
+        """Return whether a template has a field of the run."""
+        fields = (field for _, field, _, _ in string.Formatter().parse(template) if field)
+        return any(_name(field) in _OF_RUN for field in fields)
+
     def expand(self, template: str, start: Mapping[str, Any] | None) -> str:
         """Return a template with its fields replaced by their values.
 
@@ -110,12 +116,11 @@ class PathTemplate:
         Raises
         ------
         CaptureError
-            If the template has a field of the run and no run is known, or a key that is not in the
-            start document.
+            If the template has a field of the run and no run is known, a key that is not in the
+            start document, or a key whose value is empty.
         """
-        used = {_name(field) for _, field, _, _ in string.Formatter().parse(template) if field}
         values = dict(self._values)
-        if used & _OF_RUN:
+        if self.names_run(template):
             if start is None:
                 raise CaptureError(
                     f"{values['device']}: the path {template!r} needs a run, and none is known. "
@@ -124,6 +129,11 @@ class PathTemplate:
             values |= {"uid": start["uid"], "scan_id": start.get("scan_id", ""), "start": start}
         try:
             return _Formatter().format(template, **values)
+        except _EmptyError as error:
+            raise CaptureError(
+                f"{values['device']}: {error} is empty, and the path {template!r} has it. Give it "
+                "a value in the metadata of the run."
+            ) from None
         except (LookupError, ValueError, TypeError, AttributeError) as error:
             raise CaptureError(
                 f"{values['device']}: the path {template!r} cannot be made: {error!r}"
@@ -134,7 +144,17 @@ def _name(field: str) -> str:
     return re.split(r"[.\[]", field)[0]
 
 
+class _EmptyError(Exception):
+    """A field of the run has no value."""
+
+
 class _Formatter(string.Formatter):
+    def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
+        value, key = super().get_field(field_name, args, kwargs)
+        if key in _OF_RUN and not str(value).strip():
+            raise _EmptyError(field_name)
+        return value, key
+
     def format_field(self, value: Any, format_spec: str) -> str:
         text = super().format_field(value, format_spec)
         return text if isinstance(value, datetime) else _UNSAFE.sub("_", text)

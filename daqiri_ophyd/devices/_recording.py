@@ -1,5 +1,6 @@
 """Running recorders, their events and their end."""
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -15,6 +16,8 @@ from daqiri_ophyd.engine import (
 from ._ticker import default_ticker
 
 __all__ = ["Recording"]
+
+_log = logging.getLogger(__name__)
 
 
 class Recording:
@@ -35,6 +38,8 @@ class Recording:
         Called several times a second with the combined snapshot of all recorders.
     on_end : callable
         Called once, after all files, with the final snapshot.
+    on_error : callable
+        Called with an exception of these functions, which no thread waits for.
     """
 
     def __init__(
@@ -45,19 +50,21 @@ class Recording:
         on_files: Callable[[Sequence[RecordedFile]], None],
         on_progress: Callable[[RecorderSnapshot], None],
         on_end: Callable[[RecorderSnapshot], None],
+        on_error: Callable[[Exception], None],
     ) -> None:
         self._recorders = recorders
         self._resumes = resumes
         self._on_files = on_files
         self._on_progress = on_progress
         self._on_end = on_end
+        self._on_error = on_error
         self._seen = 0
         self._ended = False
         self._lock = threading.RLock()
         self._event_fds = [recorder.fileno() for recorder in recorders]
         for fd in self._event_fds:
             default_pump().add(fd, self._on_event)
-        default_ticker().add(self._tick)
+        default_ticker().add(self._tick, on_error)
         # Files completed before the descriptors were watched are not signaled again.
         os.eventfd_write(self._event_fds[0], 1)
 
@@ -125,7 +132,11 @@ class Recording:
                 text = f"{len(surplus)} files are in no row, such as {surplus[0]}"
                 error = "; ".join(filter(None, [last.error, text]))
                 last = replace(last, failing=True, error=error)
-            self._on_end(last)
+            try:
+                self._on_end(last)
+            except Exception as error:
+                _log.exception("The end of a recording was not told.")
+                self._on_error(error)
 
 
 def _together(snapshots: Sequence[RecorderSnapshot]) -> RecorderSnapshot:

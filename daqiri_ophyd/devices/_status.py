@@ -2,11 +2,13 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Self
 
 from ophyd.status import DeviceStatus, Status
+
+from ._watchers import Watcher, default_watchers
 
 __all__ = ["EngineStatus", "StageStatus", "TypedStatus"]
 
@@ -108,7 +110,7 @@ class EngineStatus(DeviceStatus):
         return self
 
     def report(self, current: int, target: int | None, unit: str, text: str = "") -> None:
-        """Record progress and call the watchers.
+        """Record progress; the watchers are called soon, on another thread.
 
         Parameters
         ----------
@@ -143,8 +145,7 @@ class EngineStatus(DeviceStatus):
             progress |= {"target": target, "fraction": remaining}
             if current:
                 progress["time_remaining"] = elapsed * remaining / (1.0 - remaining)
-        for watcher in list(self._watchers):
-            watcher(**progress)
+        self._show(progress)
 
     def check(self, cause: Callable[[], str] = str) -> None:
         """Fail if there was no progress for longer than the timeout.
@@ -172,8 +173,12 @@ class EngineStatus(DeviceStatus):
             self._paused_since = None
 
     def watch(self, func: Callable[..., None]) -> None:
-        """Call ``func`` with the progress, in the keyword arguments of Bluesky's progress bars."""
-        self._watchers.append(func)
+        """Call ``func`` with the progress, in the keyword arguments of Bluesky's progress bars.
+
+        It is called on a separate thread, with the latest progress. If it raises, that is logged,
+        and it is not called again.
+        """
+        self._watchers.append(Watcher(self.device.name, func))
 
     def wait_told(self) -> None:
         """If the action has ended, wait until its callbacks have run.
@@ -183,6 +188,14 @@ class EngineStatus(DeviceStatus):
         """
         if self._ended:
             self._told.wait(_TELLING_S)
+
+    def _show(self, progress: Mapping[str, Any]) -> None:
+        for watcher in list(self._watchers):
+            default_watchers().call(watcher, progress)
+
+    def _settled(self) -> None:
+        # ophyd calls the watchers here, on the thread that finishes the status.
+        self._show({"name": self.device.name, "fraction": 0.0})
 
     def _run_callbacks(self) -> None:
         super()._run_callbacks()

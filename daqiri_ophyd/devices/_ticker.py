@@ -29,14 +29,27 @@ class Ticker:
     def __init__(self, pump: EventPump, period: float = 0.1) -> None:
         self._pump = pump
         self._period = period
-        self._calls: dict[Callable[[], object], None] = {}
+        self._calls: dict[Callable[[], object], Callable[[Exception], object] | None] = {}
         self._lock = threading.Lock()
         self._end: threading.Event | None = None
 
-    def add(self, call: Callable[[], object]) -> None:
-        """Call ``call`` periodically; adding it again changes nothing."""
+    def add(
+        self,
+        call: Callable[[], object],
+        failed: Callable[[Exception], object] | None = None,
+    ) -> None:
+        """Call a function periodically, until it raises; adding it again changes nothing.
+
+        Parameters
+        ----------
+        call : callable
+            The function.
+        failed : callable, optional
+            Called with the exception that it raises. A function that enforces a timeout has to fail
+            its status here, because nothing else ends it.
+        """
         with self._lock:
-            self._calls[call] = None
+            self._calls[call] = failed
             if self._end is None:
                 self._end = threading.Event()
                 thread = threading.Thread(
@@ -63,12 +76,21 @@ class Ticker:
             os.close(fd)
 
     def _call_all(self) -> None:
-        for call in list(self._calls):
+        for call, failed in list(self._calls.items()):
             try:
                 call()
-            except Exception:
+            except Exception as error:
                 _log.exception("Periodic call of %r failed; it is not called again.", call)
                 self.remove(call)
+                if failed is not None:
+                    self._report(failed, error)
+
+    @staticmethod
+    def _report(failed: Callable[[Exception], object], error: Exception) -> None:
+        try:
+            failed(error)
+        except Exception:
+            _log.exception("Report of a failed periodic call by %r failed.", failed)
 
 
 _default: Ticker | None = None

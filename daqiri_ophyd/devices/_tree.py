@@ -1,6 +1,6 @@
 """The device tree of a configuration."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from daqiri_ophyd.engine import ConfigSource, InterfaceConfig, NetworkConfig, lo
 
 from ._base import EngineDevice, Group
 from ._capture import Capture
+from ._capture_columns import CaptureColumns
 from ._configuration import find_named, flow_table, gpu_indices, region_table
 from ._daq import Daq
 from ._flow import flow_class
@@ -19,7 +20,7 @@ from ._frame_detector import FrameDetector
 from ._gpu import Gpu
 from ._link import Link
 from ._memory_region import MemoryRegion
-from ._naming import attribute_names
+from ._naming import attribute_names, require_column
 from ._paths import PathProvider
 from ._port import Port
 from ._reorder import ReorderPlan
@@ -66,7 +67,8 @@ def make_daq(
     ConfigError
         If the configuration is not valid; the message is the full report.
     ValueError
-        If two names would have the same attribute.
+        If two names would have the same attribute, or names are so long that catalogs cannot store
+        a reading.
     """
     read = config if isinstance(config, NetworkConfig) else load_config(config)
     ports = {interface.name: interface for interface in read.interfaces}
@@ -80,7 +82,46 @@ def make_daq(
     for port, attribute in attribute_names(ports, "port", Daq, components).items():
         components[attribute] = Cpt(_port_class(ports[port], flows[port]), port=port)
     cls = create_device_from_components("Daq", base_class=Daq, **components)
-    return cls(name=name, configuration=read, directory=directory, **kwargs)
+    daq = cls(name=name, configuration=read, directory=directory, **kwargs)
+    key, origin = max(_columns(daq), key=lambda column: len(column[0].encode()))
+    require_column(
+        key,
+        origin,
+        f"Use shorter names in the configuration, or a shorter name of the device than {name!r}.",
+    )
+    return daq
+
+
+def _columns(daq: Daq) -> Iterator[tuple[str, str]]:
+    """Yield the data keys that columns of events may have, and what has them."""
+    for walked in daq.walk_signals(include_lazy=True):
+        # `lossy` is a reading if losses are marked.
+        if walked.item.kind & Kind.normal or walked.item.attr_name == "lossy":
+            yield walked.item.name, _origin(walked.item.parent)
+    for port in daq.config.interfaces:
+        queues = [queue.name for queue in port.rx.queues]
+        if len(queues) > 1:
+            capture = daq.port_device(port.name).capture
+            columns = CaptureColumns(capture.name, port.name, queues, {})
+            keys = columns.counter_keys(capture.describe())
+            for queue, files in zip(queues, columns.files, strict=True):
+                origin = f"{_origin(capture)}, queue {queue!r} of several"
+                stem = files.removesuffix("files")
+                yield from ((key, origin) for key in keys if key.startswith(stem))
+
+
+def _origin(part: Any) -> str:
+    """Return what a device represents in the configuration, such as a queue and its port."""
+    kinds = {"rx": "queue", "tx": "queue", "flows": "flow", "reorder": "plan", "frames": "plan"}
+    kinds |= {"regions": "region", "gpus": "gpu"}
+    named, owner = [], part
+    while isinstance(owner, EngineDevice):
+        if owner.member_name:
+            named.append(f"{kinds[owner.parent.attr_name]} {owner.member_name!r}")
+        owner = owner.parent
+    if part is not owner and part.port_name:
+        named.append(f"port {part.port_name!r}")
+    return ", ".join(reversed(named)) or part.name
 
 
 def _port_class(interface: InterfaceConfig, flows: list[dict[str, Any]]) -> type[EngineDevice]:

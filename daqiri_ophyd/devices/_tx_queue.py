@@ -47,8 +47,7 @@ class TxQueue(CounterDevice):
     hook           what happens
     ============== ===============================================================================
     ``prepare``    accepts the packets to send, a `daqiri_ophyd.replay.PacketSource`
-    ``trigger``    in a step scan: sends them; done when all have been sent, and at once if nothing
-                   was prepared
+    ``trigger``    in a step scan: sends them; done when all have been sent
     ``kickoff``    in a fly scan: starts sending them
     ``complete``   done when all have been sent
     ``collect``    one row of the readings for each transmission that has ended
@@ -174,19 +173,23 @@ class TxQueue(CounterDevice):
 
     def unstage(self) -> list[object]:
         """Stop sending and forget the packets."""
+        if self.daq.staged_by_another():
+            return []
         self.stop(success=True)
         self._packets = None
         return super().unstage()
 
     def trigger(self) -> EngineStatus:
-        """Send the prepared packets; done when all have been sent."""
+        """Send the prepared packets; done when all have been sent.
+
+        Raises
+        ------
+        RuntimeError
+            If nothing was prepared.
+        """
         # After a pause the RunEngine triggers the interrupted reading again.
         self.stop(success=True)
-        if self._packets is None:
-            status = EngineStatus(self, action="sending", timeout=self.timeout.get())
-            status.finish()
-            return status
-        return self._start(self._packets)
+        return self._start(self._prepared("triggered"))
 
     def kickoff(self) -> EngineStatus:
         """Start sending the prepared packets.
@@ -196,13 +199,10 @@ class TxQueue(CounterDevice):
         RuntimeError
             If nothing was prepared, or a transmission is running.
         """
-        if self._packets is None:
-            raise RuntimeError(
-                f"{self.name}: nothing to send; prepare it first: bps.prepare({self.name}, source)."
-            )
+        packets = self._prepared("kicked off")
         if self._status is not None and not self._status.done:
             raise RuntimeError(f"{self.name}: a transmission is running; complete it first.")
-        self._start(self._packets)
+        self._start(packets)
         started = EngineStatus(self, action="starting to send", timeout=self.timeout.get())
         started.finish()
         return started
@@ -333,6 +333,17 @@ class TxQueue(CounterDevice):
         if self._transmission is not None:
             raise RuntimeError(f"{signal.name} cannot be changed while packets are being sent.")
 
+    def _prepared(self, action: str) -> PacketSource:
+        """Return the prepared packets; raise if there are none."""
+        if self._packets is None:
+            raise RuntimeError(
+                f"{self.name} was {action} with nothing prepared. Prepare it before each plan that "
+                "stages it, because unstaging forgets the packets: bps.prepare(tx, packet_source("
+                "...)). To read its counters without sending, read its group, such as "
+                "daq.<port>.tx."
+            )
+        return self._packets
+
     def _start(self, packets: PacketSource) -> EngineStatus:
         timeout = self.timeout.get()
         queue = self.daq.tx_queue(self.port_name, self.member_name)
@@ -354,7 +365,7 @@ class TxQueue(CounterDevice):
             self._transmission, self._status = transmission, status
             self._held = self._interrupted = False
         default_pump().add(transmission.fileno(), lambda: self._finish(transmission))
-        default_ticker().add(self._update_progress)
+        default_ticker().add(self._update_progress, status.fail)
         return status
 
     def _update_progress(self) -> None:
@@ -380,8 +391,12 @@ class TxQueue(CounterDevice):
             status, self._transmission = self._status, None
             default_pump().remove(transmission.fileno())
             transmission.close()
-            # Subscribers are not called: one may wait for the thread that holds this lock.
-            self._rows.append(self.read())
+            try:
+                # Subscribers are not called: one may wait for the thread that holds this lock.
+                self._rows.append(self.read())
+            except Exception as error:  # a status that nothing ends would hang the plan
+                status.fail(error)
+                return
         progress = transmission.progress()
         sent = max(0, progress.submitted - progress.dropped)
         status.report(sent, progress.packets, "packets")

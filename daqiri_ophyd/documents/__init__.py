@@ -5,11 +5,19 @@ catalog reads the `Sidecar`, the metadata file that the recorder writes for each
 """
 
 from ._frame_metadata import frame_facts, keep_frames
-from ._frame_stream import FRAMES_MIMETYPE, FrameStream, frame_resource
+from ._frame_stream import (
+    FRAME_FILES_MIMETYPE,
+    FRAMES_MIMETYPE,
+    FrameFiles,
+    FrameStream,
+    frame_files,
+    frame_resource,
+)
 from ._repair import append_log, is_written, locked, logged, require_no_links
 from ._sequence import (
     CAPTURE_MIMETYPES,
     COUNTER_MIMETYPE,
+    NAME_DTYPE,
     PCAP_MIMETYPE,
     CaptureFormat,
     CaptureSequence,
@@ -33,11 +41,14 @@ __all__ = [
     "CAPTURE_MIMETYPES",
     "COUNTER_MIMETYPE",
     "FRAMES_MIMETYPE",
+    "FRAME_FILES_MIMETYPE",
+    "NAME_DTYPE",
     "PCAP_MIMETYPE",
     "CaptureFormat",
     "SUMMARY_DTYPE",
     "CaptureStream",
     "FileSummary",
+    "FrameFiles",
     "FrameStream",
     "CaptureSequence",
     "Sidecar",
@@ -47,6 +58,7 @@ __all__ = [
     "capture_data_key",
     "directory_uri",
     "frame_facts",
+    "frame_files",
     "frame_resource",
     "is_written",
     "keep_frames",

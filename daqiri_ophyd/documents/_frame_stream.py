@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +16,20 @@ if TYPE_CHECKING:
     from event_model import ComposeStreamResourceBundle
     from event_model.documents import DataKey
 
-__all__ = ["FRAMES_MIMETYPE", "FrameStream", "frame_resource"]
+__all__ = [
+    "FRAMES_MIMETYPE",
+    "FRAME_FILES_MIMETYPE",
+    "FrameFiles",
+    "FrameStream",
+    "frame_files",
+    "frame_resource",
+]
 
 FRAMES_MIMETYPE = "application/x-hdf5"
 """Mimetype of a file of frames."""
+
+FRAME_FILES_MIMETYPE = "multipart/related;type=application/vnd.daqiri-ophyd.frames"
+"""Mimetype of numbered files of frames, read as one: rows are counted through all of them."""
 
 # Values that a file has for each frame, besides its data: type, unit.
 _OF_FRAMES = {"timestamp": ("<i8", "ns"), "batch": ("<u4", ""), "missing": ("<u4", "packets")}
@@ -28,52 +38,142 @@ _NUMBERS_PER_CHUNK = 1024
 
 
 def frame_resource(
-    uri: str, data_key: str, column: str, frames_per_row: int = 1
+    uri: str,
+    data_key: str,
+    column: str,
+    frames_per_row: int = 1,
+    files: FrameFiles | None = None,
 ) -> ComposeStreamResourceBundle:
     """Return a StreamResource document, and the composer of its StreamDatum documents.
 
     Parameters
     ----------
     uri : str
-        Address of the file.
+        Address of the file, or of the directory of ``files``.
     data_key : str
         Key in descriptors.
     column : str
         Dataset of the file: ``data``, ``timestamp``, ...
     frames_per_row : int
         Frames that are read together.
+    files : FrameFiles, optional
+        Numbered files of one fly scan. Default: one file.
     """
     from event_model import compose_stream_resource  # as in CaptureSequence
 
-    of_row = {"multiplier": frames_per_row} if frames_per_row > 1 else {}
+    more: dict[str, Any] = {"multiplier": frames_per_row} if frames_per_row > 1 else {}
+    if files is not None:
+        more |= asdict(files)
     return compose_stream_resource(
-        mimetype=FRAMES_MIMETYPE,
+        mimetype=FRAMES_MIMETYPE if files is None else FRAME_FILES_MIMETYPE,
         uri=uri,
         data_key=data_key,
         parameters={
             "dataset": f"/entry/data/{column}",
             "chunk_shape": (1 if column == "data" else _NUMBERS_PER_CHUNK,),
             "swmr": True,
-            **of_row,
+            **more,
         },
     )
 
 
+@dataclass(frozen=True)
+class FrameFiles:
+    """Numbered files of a fly scan, as parameters of its StreamResource documents.
+
+    Parameters
+    ----------
+    template : str
+        Names of the files, ``images_{:06d}.h5``.
+    first_number : int
+        Number of the first file.
+    frames_per_file : int
+        Frames of each file but the last; 0: they differ, and only the files have their numbers.
+    """
+
+    template: str
+    first_number: int
+    frames_per_file: int = 0
+
+
+def frame_files(
+    resource: Mapping[str, Any], rows: int, frames_of: Callable[[str], int]
+) -> Iterator[tuple[str, int]]:
+    """Yield the files that have the first rows of a StreamResource document.
+
+    Parameters
+    ----------
+    resource : mapping
+        StreamResource of mimetype `FRAME_FILES_MIMETYPE`.
+    rows : int
+        Number of rows.
+    frames_of : callable
+        Returns the number of frames of the file at an address; called if the document does not have
+        it.
+
+    Yields
+    ------
+    tuple of str and int
+        Address of a file, and how many of the rows are in it.
+    """
+    parameters, folder = resource["parameters"], resource["uri"].rstrip("/")
+    number, per_file = parameters["first_number"], parameters["frames_per_file"]
+    while rows > 0:
+        uri = f"{folder}/{parameters['template'].format(number)}"
+        frames = min(rows, per_file or frames_of(uri))
+        yield uri, frames
+        rows -= frames
+        number += 1
+
+
 @dataclass
-class _File:
-    path: Path
-    uri: str
+class _Resource:
+    """A file, or the numbered files of a fly scan."""
+
+    uri: str  # of the directory
     frames_per_row: int
     flown: bool
-    rows: int = 0  # complete rows
+    paths: list[Path]
+    frames: list[int] = field(default_factory=lambda: [0])  # of each file, complete
+    per_file: int | None = None  # None: one file; 0: numbers of frames differ
+    full: int = 0  # frames of the files before the latest
     emitted: int = 0
     bundles: dict[str, ComposeStreamResourceBundle] = field(default_factory=dict)
     datum: Any = None  # latest document
 
+    @property
+    def rows(self) -> int:
+        """Complete rows."""
+        return (self.full + self.frames[-1]) // self.frames_per_row
+
+    def leave_out(self) -> None:
+        """Leave out rows that are in no document."""
+        self.frames[-1] = self.emitted * self.frames_per_row - self.full
+
+    @property
+    def files(self) -> FrameFiles | None:
+        """Its files, if it has several."""
+        if self.per_file is None:
+            return None
+        stem, number = _numbered(self.paths[0])
+        return FrameFiles(f"{stem}_{{:06d}}{self.paths[0].suffix}", number, self.per_file)
+
+    def follows(self, path: Path) -> bool:
+        """Return whether a file can be its next."""
+        if self.per_file is None or path.parent != self.paths[-1].parent:
+            return False
+        stem, number = _numbered(self.paths[-1])
+        full = not self.per_file or self.frames[-1] == self.per_file
+        return full and _numbered(path) == (stem, number + 1)
+
+
+def _numbered(path: Path) -> tuple[str, int]:
+    stem, _, number = path.stem.rpartition("_")
+    return stem, int(number)
+
 
 def _address(path: Path, folder: str | None) -> str:
-    folder = directory_uri(path.parent) if folder is None else folder.rstrip("/")
-    return f"{folder}/{path.name}"
+    return directory_uri(path.parent) if folder is None else folder.rstrip("/")
 
 
 class FrameStream:
@@ -81,9 +181,10 @@ class FrameStream:
 
     A row is a frame, or several frames that are read together. In addition to the data, each row
     has the arrival time of its frames, the number of their batch and their missing packets, in the
-    columns ``<device>_timestamp``, ``<device>_batch`` and ``<device>_missing``. Each file has its
-    own StreamResource documents. The indices of StreamDatum documents are rows of the file, from 0.
-    A file belongs to one stream of one run, because readers read all of its rows.
+    columns ``<device>_timestamp``, ``<device>_batch`` and ``<device>_missing``. A file of readings
+    has its own StreamResource documents, and so have all files of a fly scan together. The indices
+    of StreamDatum documents are rows of the file, or of all these files, from 0. A file belongs to
+    one stream of one run, because readers read all of its rows.
 
     Files may grow on a thread other than the one that collects.
 
@@ -117,7 +218,7 @@ class FrameStream:
         self._dtype = dtype
         self._lossy = lossy
         self._lock = threading.Lock()
-        self._files: list[_File] = []
+        self._resources: list[_Resource] = []
         self._flown = 0  # rows of fly scans in documents since `restart_index`
 
     def describe(self, frames_per_row: int = 1, *, flown: bool = False) -> dict[str, DataKey]:
@@ -157,7 +258,13 @@ class FrameStream:
         return keys
 
     def begin(
-        self, path: Path, *, uri: str | None = None, frames_per_row: int = 1, flown: bool = False
+        self,
+        path: Path,
+        *,
+        uri: str | None = None,
+        frames_per_row: int = 1,
+        flown: bool = False,
+        per_file: int | None = None,
     ) -> None:
         """Continue with a new file, which has no row yet.
 
@@ -171,23 +278,22 @@ class FrameStream:
             Frames that are read together.
         flown : bool
             Whether its rows are rows of a fly scan, which `index` counts.
+        per_file : int, optional
+            Frames of each file of a fly scan that has several; 0: they differ. Default: one file.
 
         Raises
         ------
         ValueError
             If the directory cannot be expressed as a URI.
         """
+        resource = _Resource(_address(path, uri), frames_per_row, flown, [path], per_file=per_file)
         with self._lock:
-            self._files.append(_File(path, _address(path, uri), frames_per_row, flown))
+            self._resources.append(resource)
 
-    def grow(self, frames: int) -> None:
-        """Set the number of frames in the latest file that other processes can read."""
-        with self._lock:
-            file = self._files[-1]
-            file.rows = frames // file.frames_per_row
+    def follow(self, path: Path, *, uri: str | None = None) -> None:
+        """Continue a fly scan with its next file; `begin` has described it.
 
-    def relocate(self, path: Path, *, uri: str | None = None) -> bool:
-        """Rename the latest file, if it is in no document and has no row.
+        Files that follow each other and are full belong to one StreamResource.
 
         Parameters
         ----------
@@ -195,41 +301,69 @@ class FrameStream:
             As for `begin`.
         """
         with self._lock:
-            file = self._files[-1] if self._files else None
-            if file is None or file.rows or file.bundles:
-                return False
-            file.path, file.uri = path, _address(path, uri)
-            return True
+            latest = self._resources[-1]
+            if not latest.rows and not latest.bundles and len(latest.paths) == 1:
+                latest.paths, latest.uri = [path], _address(path, uri)
+            elif latest.follows(path):
+                latest.full += latest.frames[-1]
+                latest.paths.append(path)
+                latest.frames.append(0)
+            else:
+                self._resources.append(
+                    _Resource(
+                        _address(path, uri),
+                        latest.frames_per_row,
+                        latest.flown,
+                        [path],
+                        per_file=latest.per_file,
+                    )
+                )
+
+    def grow(self, frames: int) -> None:
+        """Set the number of frames in the latest file that other processes can read."""
+        with self._lock:
+            self._resources[-1].frames[-1] = frames
 
     def discard(self) -> None:
         """Leave out rows that are in no document; a later reading replaces them."""
         with self._lock:
-            for file in self._files:
-                file.rows = file.emitted
+            for resource in self._resources:
+                resource.leave_out()
 
     @property
     def paths(self) -> list[Path]:
         """All files with rows, in their order."""
         with self._lock:
-            return [file.path for file in self._files if file.rows]
+            return [
+                path
+                for resource in self._resources
+                for path, frames in zip(resource.paths, resource.frames, strict=True)
+                if frames >= resource.frames_per_row
+            ]
 
     @property
     def current(self) -> Path | None:
         """The latest file; None if there is none."""
         with self._lock:
-            return self._files[-1].path if self._files else None
+            return self._resources[-1].paths[-1] if self._resources else None
 
     @property
     def documented(self) -> int:
         """Rows of the latest file that are in documents; 0 if there is no file."""
         with self._lock:
-            return self._files[-1].emitted if self._files else 0
+            return self._resources[-1].emitted if self._resources else 0
 
     @property
     def uncollected(self) -> list[Path]:
         """Files with rows that are in no document."""
         with self._lock:
-            return [file.path for file in self._files if file.emitted < file.rows]
+            return [path for each in self._resources for path in _uncollected(each)]
+
+    @property
+    def parts_to_collect(self) -> int:
+        """StreamResource documents with rows that are in no document: one for each `collect`."""
+        with self._lock:
+            return sum(each.emitted < each.rows for each in self._resources)
 
     @property
     def latest(self) -> tuple[str, str] | None:
@@ -239,31 +373,34 @@ class FrameStream:
         stay empty if a reading is interrupted, so that its row is in no document.
         """
         with self._lock:
-            file = self._files[-1] if self._files else None
-            if file is None or file.datum is None:
+            resource = self._resources[-1] if self._resources else None
+            if resource is None or resource.datum is None:
                 return None
-            bundle = file.bundles[self._device]
-            return bundle.stream_resource_doc.get("run_start", ""), file.datum["descriptor"]
+            bundle = resource.bundles[self._device]
+            return bundle.stream_resource_doc.get("run_start", ""), resource.datum["descriptor"]
 
     @property
     def whole(self) -> int:
         """Frames of the latest file that are in its rows, in documents or not."""
         with self._lock:
-            file = self._files[-1] if self._files else None
-            return 0 if file is None else file.rows * file.frames_per_row
+            if not self._resources:
+                return 0
+            latest = self._resources[-1]
+            return latest.frames[-1] // latest.frames_per_row * latest.frames_per_row
 
     def retract(self) -> None:
         """Remove the latest row, which was not collected."""
         with self._lock:
-            file = self._files[-1]
-            file.emitted -= 1
-            file.rows, file.datum = file.emitted, None
+            latest = self._resources[-1]
+            latest.emitted -= 1
+            latest.leave_out()
+            latest.datum = None
 
     @property
     def index(self) -> int:
         """Rows of fly scans since `restart_index`."""
         with self._lock:
-            return self._flown + sum(f.rows - f.emitted for f in self._files if f.flown)
+            return self._flown + sum(r.rows - r.emitted for r in self._resources if r.flown)
 
     def restart_index(self) -> None:
         """Count rows of fly scans from now on, as other flyers of the stream do."""
@@ -271,7 +408,7 @@ class FrameStream:
             self._flown = 0
 
     def collect_asset_docs(self, index: int | None = None) -> Iterator[StreamAsset]:
-        """Yield the documents of new rows in one file; rows in two files need two calls.
+        """Yield the documents of new rows: those of one StreamResource.
 
         The RunEngine numbers rows by these documents, and treats the documents of one call as
         documents of the same rows.
@@ -286,31 +423,42 @@ class FrameStream:
         yield from documents
 
     def _next_documents(self, index: int | None) -> Iterator[StreamAsset]:
-        file = next((f for f in self._files if f.emitted < f.rows), None)
-        if file is None:
+        resource = next((r for r in self._resources if r.emitted < r.rows), None)
+        if resource is None:
             # The file can then be found even if this process is killed.
-            latest = self._files[-1] if self._files else None
+            latest = self._resources[-1] if self._resources else None
             if latest is not None and latest.flown and not latest.bundles:
-                yield from self._resources(latest)
+                yield from self._describe(latest)
             return
-        stop = file.rows
-        if index is not None and file.flown:
-            stop = min(stop, file.emitted + max(0, index - self._flown))
-        if stop == file.emitted:
+        stop = resource.rows
+        if index is not None and resource.flown:
+            stop = min(stop, resource.emitted + max(0, index - self._flown))
+        if stop == resource.emitted:
             return
-        if not file.bundles:
-            yield from self._resources(file)
-        start, file.emitted = file.emitted, stop
-        if file.flown:
+        if not resource.bundles:
+            yield from self._describe(resource)
+        start, resource.emitted = resource.emitted, stop
+        if resource.flown:
             self._flown += stop - start
         indices: Any = {"start": start, "stop": stop}
-        for bundle in reversed(file.bundles.values()):  # frames last
-            file.datum = bundle.compose_stream_datum(indices=indices)
-            yield "stream_datum", file.datum
+        for bundle in reversed(resource.bundles.values()):  # frames last
+            resource.datum = bundle.compose_stream_datum(indices=indices)
+            yield "stream_datum", resource.datum
 
-    def _resources(self, file: _File) -> Iterator[StreamAsset]:
-        for key in self.describe(file.frames_per_row, flown=file.flown):
+    def _describe(self, resource: _Resource) -> Iterator[StreamAsset]:
+        files = resource.files
+        uri = resource.uri if files else f"{resource.uri}/{resource.paths[0].name}"
+        for key in self.describe(resource.frames_per_row, flown=resource.flown):
             column = key.removeprefix(self._device).removeprefix("_") or "data"
-            bundle = frame_resource(file.uri, key, column, file.frames_per_row)
-            file.bundles[key] = bundle
+            bundle = frame_resource(uri, key, column, resource.frames_per_row, files)
+            resource.bundles[key] = bundle
             yield "stream_resource", bundle.stream_resource_doc
+
+
+def _uncollected(resource: _Resource) -> list[Path]:
+    rest, found = resource.emitted * resource.frames_per_row, []
+    for path, frames in zip(resource.paths, resource.frames, strict=True):
+        if frames - rest >= resource.frames_per_row:
+            found.append(path)
+        rest = max(0, rest - frames)
+    return found

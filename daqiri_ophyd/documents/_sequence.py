@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from ._summary import SUMMARY_DTYPE
-
 if TYPE_CHECKING:
     from event_model import ComposeStreamResourceBundle
     from event_model.documents import DataKey, StreamDatum, StreamResource
@@ -16,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CAPTURE_MIMETYPES",
     "COUNTER_MIMETYPE",
+    "NAME_DTYPE",
     "PCAP_MIMETYPE",
     "CaptureFormat",
     "CaptureSequence",
@@ -28,13 +27,16 @@ CaptureFormat: TypeAlias = Literal["pcap", "raw"]
 """Classic pcap, or packets back to back with an index file; also the files' suffix."""
 
 PCAP_MIMETYPE = "multipart/related;type=application/vnd.tcpdump.pcap"
-"""Mimetype of a sequence of classic pcap files, read as one summary record per file."""
+"""Mimetype of a sequence of classic pcap files, read as the name of each file."""
 
 CAPTURE_MIMETYPES: dict[CaptureFormat, str] = {
     "pcap": PCAP_MIMETYPE,
     "raw": "multipart/related;type=application/vnd.daqiri-ophyd.packets",
 }
-"""Mimetype of a sequence of files of each format; all are read as one summary record per file."""
+"""Mimetype of a sequence of files of each format; all are read as the name of each file."""
+
+NAME_DTYPE = "<U255"
+"""Type of the name of a file in catalogs; Linux has no longer names."""
 
 COUNTER_MIMETYPE = "multipart/related;type=application/vnd.daqiri-ophyd.counter"
 """Mimetype of a sequence of capture files from which one counter is read, ``field``."""
@@ -51,17 +53,18 @@ _NOT_IN_URI = re.compile(r"[?#;\x00-\x1f\x7f\ud800-\udfff]")
 def capture_data_key(source: str) -> DataKey:
     """Return the data key of capture files, for ``describe`` and ``describe_collect``.
 
+    The value of a row is the name of its file.
+
     Parameters
     ----------
     source : str
         Source of the packets, such as ``daqiri://port0/rx/0``.
     """
-    fields: Any = [list(field) for field in SUMMARY_DTYPE.descr]
     return {
         "source": source,
-        "dtype": "array",
+        "dtype": "string",
         "shape": [],
-        "dtype_numpy": fields,
+        "dtype_numpy": NAME_DTYPE,
         "external": "STREAM:",
     }
 
@@ -108,8 +111,7 @@ class CaptureSequence:
         URI of the directory for readers that mount it elsewhere: ``file://localhost/...``. Default:
         ``directory`` on this host.
     field : str, optional
-        Counter to read from each file: a field of `FileSummary`, or ``lossy``. Default: the whole
-        record.
+        Counter to read from each file: a field of `FileSummary`, or ``lossy``. Default: its name.
 
     Raises
     ------

@@ -12,8 +12,13 @@ Environment:
 
 Metadata in ``RE.md`` is kept in the data folder, and scan ids continue from the last session. This
 works for one session at a time; give each other session its own data folder.
+
+Files can be run again in a session, such as ``%run -i 05-daq.py`` after a change. The RunEngine and
+the catalog are kept then, and the engine is replaced.
 """
 
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false
+import contextlib
 import os
 from pathlib import Path
 
@@ -23,8 +28,20 @@ from bluesky.utils import PersistentDict, ProgressBarManager
 
 data = Path(os.environ.get("DAQIRI_DATA", "~/daqiri")).expanduser()
 
-RE = RunEngine(PersistentDict(str(data / "metadata")))  # pyright: ignore[reportArgumentType]
-RE.waiting_hook = ProgressBarManager()  # pyright: ignore[reportAttributeAccessIssue]
-bec = BestEffortCallback()
-bec.disable_plots()
-RE.subscribe(bec)
+
+def on_terminal(show):
+    """Return a function that shows something, unless the terminal is closed: scans continue."""
+
+    def shown(*args):
+        with contextlib.suppress(OSError):
+            show(*args)
+
+    return shown
+
+
+if not isinstance(globals().get("RE"), RunEngine):
+    RE = RunEngine(PersistentDict(str(data / "metadata")))
+    RE.waiting_hook = on_terminal(ProgressBarManager())
+    bec = BestEffortCallback()
+    bec.disable_plots()
+    RE.subscribe(on_terminal(bec))

@@ -5,7 +5,10 @@
 import os
 
 from daqiri_ophyd import profiles
-from daqiri_ophyd.devices import HostReadiness, make_daq
+from daqiri_ophyd.devices import Daq, HostReadiness, make_daq
+
+if isinstance(globals().get("daq"), Daq):  # this file is run again
+    daq.close()  # it has the sockets
 
 config = os.environ.get("DAQIRI_CONFIG") or profiles.path("loopback")
 daq = make_daq(config, "daq", directory=data / "captures")

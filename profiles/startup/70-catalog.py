@@ -6,12 +6,13 @@ import os
 
 from daqiri_ophyd.catalog import Catalog
 
-server = os.environ.get("DAQIRI_CATALOG")
-if server:
-    catalog = Catalog.connect(
-        server, readable=[data / "captures"], backup_directory=data / "backup"
-    )
-else:
-    # If another session, such as a queue server, has it open, that session's server is used.
-    catalog = Catalog.open(data / "catalog", readable=[data / "captures"])
-RE.subscribe(catalog.writer())
+if not isinstance(globals().get("catalog"), Catalog):
+    server = os.environ.get("DAQIRI_CATALOG")
+    if server:
+        catalog = Catalog.connect(
+            server, readable=[data / "captures"], backup_directory=data / "backup"
+        )
+    else:
+        # If another session, such as a queue server, has it open, that session's server is used.
+        catalog = Catalog.open(data / "catalog", readable=[data / "captures"])
+    RE.subscribe(catalog.writer())

@@ -101,6 +101,23 @@ def daq(make: Callable[..., Daq]) -> Daq:
     return make()
 
 
+@pytest.fixture(params=["port", "queues and plans"])
+def long_names(request: pytest.FixtureRequest) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Give the port of a configuration, or its queues and plans, names of 20 characters.
+
+    Catalogs accept 25 for both, as the columns of some readings have more than their names.
+    """
+
+    def rename(config: dict[str, Any]) -> dict[str, Any]:
+        (port,) = config["interfaces"]
+        parts = [*port["rx"]["queues"], *port["tx"]["queues"], *port["rx"]["reorder_configs"]]
+        for named in [port] if request.param == "port" else parts:
+            named["name"] = f"{named['name']:_<20}"[:19] + "x"
+        return config
+
+    return rename
+
+
 @pytest.fixture
 def catalog(
     tmp_path: Path, captures: Path, run_engine: RunEngine, empty_catalog: Path

@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -182,10 +183,14 @@ def store_capture(
     *,
     files: int = 1,
     mimetype: str = PCAP_MIMETYPE,
+    **key: Any,
 ) -> str:
-    """Store a run whose documents name these files, as any writer may; return its uid."""
+    """Store a run whose documents name these files, as any writer may; return its uid.
+
+    ``key``: changes of the data key of the files.
+    """
     uid, descriptor, resource = (str(uuid.uuid4()) for _ in range(3))
-    key = capture_data_key("soft://capture")
+    key = {**capture_data_key("soft://capture"), **key}
     stamps = {"run_start": uid, "time": 1.0}
     rows = {"start": 0, "stop": files}
     parameters = {"template": template, "chunk_shape": [1]}

@@ -44,7 +44,8 @@ def test_a_directory_of_captures_may_be_a_link(tmp_path, empty_catalog, device, 
         (uid,) = run_engine(bp.count([device], 2))
         run = catalog.client[uid]
         assert capture_files(run) == device.written
-        np.testing.assert_array_equal(run["primary"].base["soft_files"].read()["packets"], [2, 3])
+        summaries = run["primary"].base["soft_files", "summaries"].read()
+        np.testing.assert_array_equal(summaries["packets"], [2, 3])
 
 
 def test_captures_of_a_server_are_read_where_the_user_says(catalog, device, captures, run_engine):

@@ -32,5 +32,5 @@ def test_documents_through_a_pipe(
     done = run_preloaded("-c", program.replace(address, catalog.uri), given="".join(lines))
     assert done.returncode == 0, done.stderr
     (stream,) = catalog.client[uid]
-    rows = catalog.client[uid][stream].base["soft_files"].read()
+    rows = catalog.client[uid][stream].base["soft_files", "summaries"].read()
     assert rows["packets"].tolist() == [2, 3, 4]

@@ -12,7 +12,7 @@ import tiled.client.utils
 from bluesky import plans as bp
 from catalog_servers import KEY, FacilityServer, snippet
 
-from daqiri_ophyd.catalog import Catalog, capture_files
+from daqiri_ophyd.catalog import Catalog, CatalogError, capture_files
 from daqiri_ophyd.documents import sidecar_path
 
 
@@ -49,7 +49,7 @@ def test_run_on_the_server(facility, device, run_engine, fly_plan, kind):
     (uid,) = run_engine(bp.count([device], 3) if kind == "step" else fly_plan(device))
     run = facility.client[uid]
     (stream,) = run
-    rows = run[stream].base["soft_files"].read()
+    rows = run[stream].base["soft_files", "summaries"].read()
     np.testing.assert_array_equal(rows["packets"], [2, 3, 4])
     np.testing.assert_array_equal(rows["dropped"], [0, 1, 2])
     assert capture_files(run) == device.written
@@ -83,7 +83,10 @@ def test_packets_and_a_page_of_summaries(facility, device, run_engine):
     packets = facility.client[uid]["primary"].base["soft_files", "packets"]
     assert packets.read(["length"])["length"].tolist() == [60, 61, 60, 61, 62]
     client, api = facility.client.context.http_client, facility.client.context.api_uri
-    page = client.get(f"{api}array/full/runs/{uid}/primary/soft_files?format=text/html")
+    address = f"{api}array/full/runs/{uid}/primary/soft_files"
+    page = client.get(f"{address}?format=text/html")
+    assert page.status_code == 200 and "<td>soft_000001.pcap</td>" in page.text
+    page = client.get(f"{address}/summaries?format=text/html")
     assert page.status_code == 200 and "<td>121</td>" in page.text
 
 
@@ -99,7 +102,7 @@ def test_databroker_by_profile(server, facility, device, run_engine, tmp_path):
     script = (
         "from databroker import Broker, catalog\n"
         f"print(list(Broker.named('facility')['{uid}'].table()['soft_packets']))\n"
-        f"print(catalog['facility'].v3['{uid}'].primary.read()['soft_files'].values['bytes'])\n"
+        f"print(catalog['facility'].v3['{uid}'].primary.read()['soft_files'].values)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", script],
@@ -113,7 +116,8 @@ def test_databroker_by_profile(server, facility, device, run_engine, tmp_path):
         text=True,
         timeout=200,
     )
-    assert (done.returncode, done.stdout) == (0, "[2, 3]\n[121 183]\n"), done.stderr
+    printed = "[2, 3]\n['soft_000000.pcap' 'soft_000001.pcap']\n"
+    assert (done.returncode, done.stdout) == (0, printed), done.stderr
     assert not list(home.iterdir())
 
 
@@ -143,3 +147,27 @@ def test_catalog_for_a_beamline(server):
     with Catalog.connect(made.uri, KEY) as direct:
         assert direct.uri == made.uri
     root.context.close()
+
+
+USERS = """
+authentication:
+  secret_keys: ["{key}"]
+  providers:
+    - provider: toy
+      authenticator: tiled.authenticators:DictionaryAuthenticator
+      args: {{users_to_passwords: {{alice: secret}}}}
+database: {{uri: "sqlite:///{directory}/users.db", init_if_not_exists: true}}
+"""
+
+
+def test_a_server_with_users_needs_a_key(tmp_path, captures, monkeypatch):
+    monkeypatch.setenv("TILED_CACHE_DIR", str(tmp_path / "tokens"))
+    server = FacilityServer(tmp_path / "tiled", captures)
+    with (server.directory / "tiled.yml").open("a") as file:
+        file.write(USERS.format(key=KEY, directory=server.directory))
+    server.start()
+    try:
+        with pytest.raises(CatalogError, match=r"for users who have logged in.*TILED_API_KEY"):
+            Catalog.connect(server.uri)
+    finally:
+        server.stop()

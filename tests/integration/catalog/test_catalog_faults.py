@@ -241,7 +241,7 @@ def test_disk_of_the_catalog_fails_in_mid_run(tmp_path, captures, catalog, empty
     assert backup == found
     assert catalog.ingest_backup(backup) == uid
     run = catalog.client[uid]
-    np.testing.assert_array_equal(run["primary"].base["soft_files"].read()["packets"], [2, 3, 4])
+    np.testing.assert_array_equal(run["primary"].read()["soft_packets"], [2, 3, 4])
     assert run.validate(raise_on_error=True) is True
 
 

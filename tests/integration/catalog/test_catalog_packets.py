@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 from bluesky import plans as bp
 
-from daqiri_ophyd.catalog import _packet_table
-from daqiri_ophyd.documents import CAPTURE_MIMETYPES
+from daqiri_ophyd.catalog import _packet_table, _tree
+from daqiri_ophyd.documents import CAPTURE_MIMETYPES, sidecar_path
 
 # Does not import this package.
 CLIENT = """
@@ -63,11 +63,12 @@ def test_packets_are_read_with_tiled_alone(
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout)
     assert seen["imported"] == []
-    assert seen["partitions"] == 3  # two of the first file, none of the empty one, one of the last
+    # Two of the first file; its last packet, none of the empty one, and one of the last.
+    assert seen["partitions"] == 2
     assert seen["src"] == ["10.0.0.1"] * 3 + ["10.0.0.3"]
     assert seen["dst_port"] == [5500] * 4
     assert seen["time"][1] == "2023-11-14 22:13:20.000000001+00:00"
-    assert seen["part"] == {"file": [0], "packet": [2], "src_port": [3]}
+    assert seen["part"] == {"file": [0, 2], "packet": [2, 0], "src_port": [3, 4]}
     assert seen["columns"][:5] == ["file", "packet", "time", "length", "wire_length"]
 
     table = catalog.client[uid].base["primary"].base["files", "packets"]
@@ -83,9 +84,9 @@ def test_packets_are_read_with_tiled_alone(
         answer = client.get(f"{api}table/partition/{path}?{wrong}")
         assert (answer.status_code, why in answer.text) == (400, True)
     assert client.get(f"{api}metadata/runs/{uid}/primary/files/nonsense").status_code == 404
-    monkeypatch.setattr(_packet_table, "_MOST_AT_ONCE", 2)
+    monkeypatch.setattr(_packet_table, "_MOST_AT_ONCE", 1)
     answer = client.get(f"{api}table/full/{path}?format=text/csv")
-    assert answer.status_code == 400 and "in 3 partitions" in answer.text
+    assert answer.status_code == 400 and "in 2 partitions" in answer.text
     (captures / "c_2.pcap").write_bytes(b"no capture at all")
     answer = client.get(f"{api}table/partition/{path}?partition=0&format=text/csv")
     assert answer.status_code == 422 and "not a pcap file" in answer.text
@@ -131,16 +132,20 @@ def test_the_table_changes_nothing_else_of_a_run(catalog, device, run_engine):
     assert [name for name, _ in run.documents()][-1] == "stop"
 
 
-def test_summary_records_can_be_seen_in_a_browser(catalog, device, run_engine):
+def test_files_and_their_summaries_can_be_seen_in_a_browser(catalog, device, run_engine):
     run_engine.subscribe(catalog.writer())
     (uid,) = run_engine(bp.count([device], 2))
     client, api = catalog.client.context.http_client, catalog.client.context.api_uri
     address = f"{api}array/full/runs/{uid}/primary/soft_files"
-    page = client.get(f"{address}?format=text/html")
+    page = client.get(f"{address}/summaries?format=text/html")
     assert page.status_code == 200
     assert "<th>packets</th>" in page.text and "<td>121</td>" in page.text
+    picture = client.get(f"{address}/summaries?format=image/png")
+    assert picture.status_code == 406 and "fields packets, bytes" in picture.text
+    page = client.get(f"{address}?format=text/html")
+    assert page.status_code == 200 and "<td>soft_000001.pcap</td>" in page.text
     picture = client.get(f"{address}?format=image/png")
-    assert picture.status_code == 406 and "not a picture" in picture.text
+    assert picture.status_code == 406 and "text is not a picture" in picture.text
 
 
 def test_files_that_nobody_reads_any_more_are_not_kept_open(
@@ -178,6 +183,60 @@ def test_metadata_of_files_are_read_once_for_all_requests(catalog, device, run_e
     run_engine.subscribe(catalog.writer())
     (uid,) = run_engine(bp.count([device], 3))
     packets = catalog.client[uid]["primary"].base["soft_files", "packets"]
-    for part in range(3):
-        assert len(packets.read_partition(part, ["length"])) == part + 2
+    for _ in range(3):
+        assert len(packets.read_partition(0, ["length"])) == 2 + 3 + 4
     assert sorted(read) == device.written
+
+
+def test_many_small_files_share_a_partition(
+    catalog, captures, tmp_path, stored_capture, pcap, monkeypatch
+):
+    for number in range(50):
+        (captures / f"c_{number}.pcap").write_bytes(pcap([frame(1, number)] * (number % 3)))
+    uid = stored_capture(catalog, tmp_path, f"file://localhost{captures}/", "c_{:d}.pcap", files=50)
+    stream = catalog.client[uid]["primary"].base
+    packets = stream["files", "packets"]
+    wanted = [(number, i) for number in range(50) for i in range(number % 3)]
+    assert packets.structure().npartitions == 1
+    rows = packets.read(["file", "packet", "src_port"])
+    assert list(zip(rows["file"], rows["packet"], strict=True)) == wanted
+    assert rows["src_port"].tolist() == [number for number, _ in wanted]
+    # Up to a size: each file of a partition is indexed for it.
+    monkeypatch.setattr(_packet_table, "_SHARED_BYTES", 1000)
+    packets = stream["files", "packets"]
+    sizes = [file.stat().st_size for file in captures.iterdir() if file.stat().st_size > 24]
+    assert sum(sizes) // 1000 < packets.structure().npartitions < len(sizes) / 2
+    rows = packets.read(["file", "packet"])
+    assert list(zip(rows["file"], rows["packet"], strict=True)) == wanted
+    # A file that grew has other partitions.
+    (captures / "c_0.pcap").write_bytes(pcap([frame(1, 9)] * 3))
+    assert stream["files", "packets"].read(["file"])["file"].tolist()[:4] == [0, 0, 0, 1]
+
+
+def test_addresses_of_files_are_loaded_once_and_checked_for_each_request(
+    catalog, captures, tmp_path, stored_capture, pcap, monkeypatch
+):
+    monkeypatch.setattr(_packet_table, "ROWS", 1)
+    for number in range(6):
+        (captures / f"c_{number}.pcap").write_bytes(pcap([frame(1, number)]))
+    uid = stored_capture(catalog, tmp_path, f"file://localhost{captures}/", "c_{:d}.pcap", files=6)
+    packets = catalog.client[uid]["primary"].base["files", "packets"]
+    loaded = []
+    stock = _tree.confined_path
+    monkeypatch.setattr(
+        _tree, "confined_path", lambda uri, folders: (loaded.append(uri), stock(uri, folders))[1]
+    )
+    assert packets.read(["src_port"])["src_port"].tolist() == list(range(6))  # 6 requests
+    assert len(loaded) <= 6
+    outside = tmp_path / "outside.pcap"
+    (captures / "c_5.pcap").rename(outside)
+    (captures / "c_5.pcap").symlink_to(outside)
+    with pytest.raises(Exception, match=r"403.*c_5\.pcap.*is not below a readable directory"):
+        packets.read_partition(0, ["src_port"])
+    (captures / "c_5.pcap").unlink()
+    outside.rename(captures / "c_5.pcap")
+    # Metadata next to a file, too.
+    (tmp_path / "outside.json").write_text("{}")
+    sidecar_path(captures / "c_5.pcap").symlink_to(tmp_path / "outside.json")
+    with pytest.raises(Exception, match=r"403.*c_5\.pcap\.json"):
+        packets.read_partition(0, ["src_port"])

@@ -91,15 +91,16 @@ def images(batches: Any) -> NDArray[np.uint16]:
 class Source:
     """Sends images, one after the other; their numbers are those of their batches."""
 
-    def __init__(self, daq: Daq) -> None:
+    def __init__(self, daq: Daq, port: str = "port0", queue: str = "out") -> None:
         self._daq = daq
+        self._port, self._queue = port, queue
         self._end: threading.Event | None = None
         self.next = 0
 
     def send(self, count: int = 1, *, without: tuple[int, ...] = (), port: int = 5000) -> None:
         """Send so many images, without some of their packets, to a UDP port."""
         kept = [slot for slot in range(PACKETS) if slot not in without]
-        queue = self._daq.tx_queue("port0", "out")
+        queue = self._daq.tx_queue(self._port, self._queue)
         for batch in range(self.next, self.next + count):
             numbers = (batch * PACKETS + np.array(kept)).astype(">u4")
             pixels = image(batch).view(np.uint8).reshape(PACKETS, -1)[kept]

@@ -130,8 +130,9 @@ def test_a_fly_scan_stores_each_frame_as_a_row(
     columns = read(catalog, documents.of("start")[0]["uid"])
     assert columns["data"].shape == (100, *SHAPE)
     assert (np.diff(columns["batch"]) == 1).all()
-    uris = [doc["uri"] for doc in documents.of("stream_resource") if doc["data_key"] == KEY]
-    assert [uri.rpartition("_")[2] for uri in uris] == ["000000.h5", "000001.h5", "000002.h5"]
+    (resource,) = [doc for doc in documents.of("stream_resource") if doc["data_key"] == KEY]
+    assert resource["parameters"]["frames_per_file"] == 40
+    assert [file.name[-9:] for file in detector.files] == ["000000.h5", "000001.h5", "000002.h5"]
     idle(daq)
 
 

@@ -40,9 +40,13 @@ def rows(documents: Documents) -> dict[str, list[tuple[int, str, int]]]:
         assert resource["parameters"]["dataset"] == f"/entry/data/{name}"
         numbers = range(doc["seq_nums"]["start"], doc["seq_nums"]["stop"])
         places = range(doc["indices"]["start"], doc["indices"]["stop"])
-        found.setdefault(resource["data_key"], []).extend(
-            (number, resource["uri"], place) for number, place in zip(numbers, places, strict=True)
-        )
+        files = resource["parameters"]
+        for number, place in zip(numbers, places, strict=True):
+            uri, at = resource["uri"], place
+            if "template" in files:
+                name = files["template"].format(place // files["frames_per_file"])
+                uri, at = f"{uri}/{name}", place % files["frames_per_file"]
+            found.setdefault(resource["data_key"], []).append((number, uri, at))
     return found
 
 

@@ -92,7 +92,7 @@ def ready(scan, documents) -> Callable[[], bool]:
     def is_ready() -> bool:
         if scan.steps:
             return bool(documents.of("event")) and 20 < recorded(scan.capture)
-        return recorded(scan.capture) > 150
+        return bool(documents.of("event_page")) and recorded(scan.capture) > 150
 
     return is_ready
 

@@ -52,7 +52,7 @@ def test_rows_come_at_the_checkpoints_of_the_plan(daq, run_engine, documents):
     capture.roll_packets.put(50)
 
     def motion():
-        yield from until(lambda: recorded(capture) > 120)
+        yield from until(lambda: len(capture.uncollected) == 2)
         yield from bps.checkpoint()
         seen.extend(documents.rows())
         yield from bps.mv(motor, 1)

@@ -73,7 +73,7 @@ def test_a_plan_that_stages_and_does_not_wait_finds_the_engine_open(daq, run_eng
 
 def test_a_wrapper_that_needs_the_list_of_what_is_staged_has_it(daq, run_engine, documents):
     def plan():
-        yield Msg("trigger", daq.port0.tx.out, group="sent")
+        yield Msg("trigger", daq.port0.tx, group="sent")
 
     run_engine(bpp.lazily_stage_wrapper(plan()))
     assert not daq.engine.closed

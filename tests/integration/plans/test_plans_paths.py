@@ -73,10 +73,19 @@ def test_each_run_of_a_stage_has_its_path(daq, run_engine, documents, captures, 
     assert [file.parent.name for file in documents.files()] == [uids[0]] * 2 + [uids[1]] * 2
 
 
-def test_a_path_with_a_run_that_is_not_known(daq, run_engine):
+def test_a_path_with_the_run_needs_no_subscription(daq, run_engine, documents):
     daq.port0.capture.path.put("{scan_id}")
+    run_engine(shot(daq))
+    assert [file.parent.name for file in documents.files()] == ["1"]
+
+
+def test_a_path_with_a_run_that_is_not_known(daq):
+    daq.port0.capture.path.put("{scan_id}")
+    daq.port0.capture.num_packets.put(1)
+    daq.port0.capture.stage()
     with pytest.raises(CaptureError, match=r'RE.subscribe\(daq.run_started, "start"\)'):
-        run_engine(shot(daq))
+        daq.port0.capture.trigger()
+    daq.port0.capture.unstage()
 
 
 def test_a_key_that_the_run_has_not(daq, run_engine):
@@ -84,6 +93,15 @@ def test_a_key_that_the_run_has_not(daq, run_engine):
     run_engine.subscribe(daq.run_started, "start")
     with pytest.raises(CaptureError, match="'sample'"):
         run_engine(shot(daq))
+
+
+@pytest.mark.parametrize("value", ["", "  "])
+def test_a_key_that_is_empty(daq, run_engine, value):
+    daq.port0.capture.path.put("{start[sample]}/{unique}")
+    run_engine.subscribe(daq.run_started, "start")
+    text = r"daq_port0_capture: start\[sample\] is empty, and the path '{start\[sample\]}/{unique}'"
+    with pytest.raises(CaptureError, match=text):
+        run_engine(shot(daq, sample=value))
 
 
 def test_files_of_an_earlier_capture_are_not_mixed_with_new_ones(daq, run_engine):

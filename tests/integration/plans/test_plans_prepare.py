@@ -296,7 +296,7 @@ def test_prepare_while_it_records(daq):
     capture.stage()
     capture.prepare(CaptureTrigger(packets_per_file=5))
     capture.kickoff()
-    with pytest.raises(CaptureError, match="a capture is running; complete it first"):
+    with pytest.raises(CaptureError, match="is recording; complete that first"):
         capture.prepare(CaptureTrigger(packets_per_file=6))
     capture.unstage()
     assert settings(capture)[f"{NAME}_roll_packets"] == 0

@@ -149,7 +149,7 @@ def test_raw_captures_are_stored_and_not_replayed(daq, run_engine, catalog):
     run = catalog.client[uid]
     files = capture_files(run)
     assert [file.suffix for file in files] == [".raw"] * 4
-    summaries = run.primary.base["daq_port0_capture_files"].read()
+    summaries = run.primary.base["daq_port0_capture_files", "summaries"].read()
     assert summaries["packets"].tolist() == [100] * 4
     assert summaries["bytes"].tolist() == [file.stat().st_size for file in files]
     with pytest.raises(ReplayError, match="Record with format pcap"):

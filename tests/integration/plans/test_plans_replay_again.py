@@ -95,6 +95,14 @@ def test_a_replay_is_verified(name, profile, run_engine, catalog, documents):
     assert run["verification"]["verification_captured"].read()[0] == total
 
 
+def test_a_run_without_packets_cannot_be_verified(profile, run_engine, catalog, documents):
+    _, capture, tx = profile("loopback")
+    (empty,) = run_engine(plans.capture(capture, acquire_time=0.1)).run_start_uids
+    with pytest.raises(ReplayError, match=f"Run {empty} has no packets; there is nothing to"):
+        run_engine(plans.verify_replay(tx, empty, capture, catalog))
+    assert [doc["uid"] for doc in documents.of("start")] == [empty]
+
+
 def test_a_stream_whose_records_are_longer_than_a_packet_is_replayed(profile, run_engine, catalog):
     """The receiver takes up to 64 KiB per packet, the sender sends up to 8 KiB."""
     _, capture, tx = profile("tcp")

@@ -109,10 +109,30 @@ def test_acquire_time_ends_a_reading_without_packets(daq, run_engine, documents)
     assert [len(PcapFile(file)) for file in documents.files()] == [0, 0]
 
 
-def test_a_reading_that_would_not_end_is_refused(daq, run_engine, documents):
-    with pytest.raises(RuntimeError, match="Set num_packets or acquire_time"):
-        run_engine(bp.count([daq.port0.capture]))
-    assert "num_packets" in documents.stop["reason"]
+def test_a_reading_without_a_limit_takes_a_second(daq, run_engine, documents):
+    capture = daq.port0.capture
+    run_engine(bp.count([capture], 2))
+    assert [len(PcapFile(file)) for file in documents.files()] == [0, 0]
+    times = [row["time"] for row in documents.of("event")]
+    assert times[1] - times[0] > 1.0
+    assert (capture.num_packets.get(), capture.acquire_time.get()) == (0, 0.0)
+
+
+def test_a_transmission_with_nothing_prepared_is_refused(daq, run_engine, documents):
+    capture, tx = daq.port0.capture, daq.port0.tx.out
+    capture.num_packets.put(300)
+    nothing = "daq_port0_tx_out was triggered with nothing prepared"
+    with pytest.raises(RuntimeError, match=nothing):
+        run_engine(bp.count([tx]))
+    run_engine(prepare(tx))
+    run_engine(bp.scan([capture, tx], motor, 0, 1, 2))
+    with pytest.raises(RuntimeError, match="because unstaging forgets the packets"):
+        run_engine(bp.scan([capture, tx], motor, 0, 1, 2))
+    assert nothing in documents.stop["reason"]
+    documents.clear()
+    run_engine(bp.count([daq.port0.tx]))  # its counters
+    assert documents.rows()[0]["daq_port0_tx_out_sent"] == 600
+    assert documents.stop["exit_status"] == "success"
 
 
 def test_capture_scan(daq, run_engine, documents):

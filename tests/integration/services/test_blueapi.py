@@ -10,6 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
+from daqiri_ophyd.catalog import capture_files
+
 pytest.importorskip("blueapi", reason="needs the extra blueapi")
 
 from .conftest import Service, wait_for
@@ -93,10 +95,12 @@ def blueapi(serve, free_port) -> Iterator[Blueapi]:
 def test_plans_and_devices_of_the_collection_are_offered(blueapi):
     plans = {plan["name"]: plan["schema"] for plan in blueapi.get("/plans")["plans"]}
     assert set(plans) == {
-        *("capture", "capture_scan", "configure_flows", "count"),
-        *("replay", "timed_tx", "verify_replay"),
+        *("capture", "capture_scan", "configure", "configure_flows", "count", "fly_scan"),
+        *("record", "replay", "timed_tx", "verify_replay"),
     }
     assert set(plans["replay"]["required"]) == {"tx", "run"}
+    assert set(plans["fly_scan"]["required"]) == {"detector", "motor", "start", "stop"}
+    assert set(plans["configure"]["required"]) == {"device", "settings"}
     devices = {device["name"] for device in blueapi.get("/devices")["devices"]}
     assert devices == {"daq", "motor1", "motor2", "readiness"}
 
@@ -111,7 +115,7 @@ def twice():
 
 
 for plan in (blueapi.count([]), blueapi._stored(twice)(), blueapi.count([])):
-    print([message.command for message in plan].count("subscribe"))
+    print([message.args[1] for message in plan if message.command == "subscribe"].count("all"))
 """
 
 
@@ -162,6 +166,29 @@ def test_a_run_is_replayed_by_scan_id_by_number_and_by_uid(blueapi):
         assert service.contents(uid) == service.contents(captured)
     compared = blueapi.run("verify_replay", tx=TX, run=captured[:8], detector=CAPTURE)
     assert compared["identical"] == compared["sent"] == compared["captured"] == 100
+
+
+def test_settings_are_changed_by_a_plan(blueapi):
+    service = blueapi.service
+    settings = {"num_packets": 40, "path": "scan {scan_id}"}
+    assert blueapi.run("configure", device=CAPTURE, settings=settings) == {
+        "num_packets": 0,
+        "path": "{date:%Y/%m/%d}/{unique}",
+    }
+    uid = blueapi.run("capture", detector=CAPTURE, num_packets=100, tx=TX, packets=PACKETS)
+    start, _ = service.documents(uid)
+    (file,) = capture_files(service.stored(uid))
+    assert file.parent.name == f"scan {start['scan_id']}"
+    restored = {"num_packets": 0, "path": "{date:%Y/%m/%d}/{unique}"}
+    blueapi.run("configure", device=CAPTURE, settings=restored)
+    outcome = blueapi.outcome(blueapi.begin("configure", device=CAPTURE, settings={"packets": 1}))
+    assert "daq_port0_capture has no setting 'packets'; accepted are" in outcome["message"]
+
+
+def test_packets_are_captured_while_a_motor_moves(blueapi):
+    uid = blueapi.run("fly_scan", detector=CAPTURE, motor="motor1", start=0, stop=1)
+    assert blueapi.service.packets(uid) == [0]
+    assert blueapi.service.documents(uid)[0]["motors"] == ["motor1"]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,10 @@
 """The startup collection in a queue server with Redis, by the commands of the guide."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +13,7 @@ import pytest
 import yaml
 
 from daqiri_ophyd import profiles
+from daqiri_ophyd.catalog import capture_files
 
 pytest.importorskip("bluesky_queueserver", reason="needs the extra qserver")
 from bluesky_queueserver import CommTimeoutError, ZMQCommSendThreads
@@ -118,10 +122,15 @@ def queue(serve, free_port) -> Iterator[Queue]:
 def test_plans_and_devices_are_listed_without_opening_the_engine(queue):
     listed = yaml.safe_load((queue.service.data / "existing_plans_and_devices.yaml").read_text())
     plans, devices = listed["existing_plans"], listed["existing_devices"]
-    assert {"capture", "capture_scan", "configure_flows", "replay", "timed_tx"} <= set(plans)
+    assert {
+        *("capture", "capture_scan", "configure", "configure_flows", "fly_scan"),
+        *("record", "replay", "timed_tx", "verify_replay"),
+    } <= set(plans)
     assert "catalog" not in {p["name"] for p in plans["verify_replay"]["parameters"]}
     capture = {parameter["name"]: parameter for parameter in plans["capture"]["parameters"]}
-    assert capture["detector"]["annotation"]["devices"] == {"Captures": [CAPTURE]}
+    assert capture["detector"]["annotation"]["devices"] == {"Detectors": [CAPTURE]}
+    configure = {parameter["name"]: parameter for parameter in plans["configure"]["parameters"]}
+    assert configure["device"]["annotation"] == {"type": "__DEVICE__"}
     assert capture["tx"]["annotation"]["devices"] == {"Queues": [TX]}
     assert capture["on_drop"]["default"] == "'fail'"
     port = devices["daq"]["components"]["port0"]["components"]
@@ -130,6 +139,33 @@ def test_plans_and_devices_are_listed_without_opening_the_engine(queue):
     assert devices["readiness"]["is_readable"]
     assert not (queue.service.data / "captures").exists()
     assert not list(COLLECTION.glob("existing*"))  # the package is as it was
+
+
+def test_forms_offer_the_frame_detectors_of_a_configuration(tmp_path):
+    environment = os.environ | {
+        "DAQIRI_DATA": str(tmp_path),
+        "DAQIRI_CONFIG": str(profiles.path("jungfrau")),
+    }
+    tool = Path(sys.executable).with_name("qserver-list-plans-devices")
+    subprocess.run(
+        [tool, "--startup-dir", COLLECTION, "--file-dir", tmp_path, "--file-name", "listed.yaml"],
+        env=environment,
+        check=True,
+        capture_output=True,
+        timeout=200,
+    )
+    listed = yaml.safe_load((tmp_path / "listed.yaml").read_text())["existing_plans"]
+    offered = {}
+    for name in ("capture", "capture_scan", "record", "fly_scan"):
+        (detector,) = [p for p in listed[name]["parameters"] if p["name"] == "detector"]
+        offered[name] = next(iter(detector["annotation"]["devices"].values()))
+    capture, frames = "daq.receiver.capture", "daq.receiver.frames.images"
+    assert offered == {
+        "capture": [capture, frames],
+        "capture_scan": [capture],
+        "record": [frames],
+        "fly_scan": [capture, frames],
+    }
 
 
 def test_the_commands_of_the_guide_capture_replay_and_scan(queue):
@@ -143,6 +179,19 @@ def test_the_commands_of_the_guide_capture_replay_and_scan(queue):
     queue.add("mv", f"{CAPTURE}.acquire_time", 0)
     queue.start()
     assert queue.runs() == []
+
+
+def test_settings_are_changed_by_a_plan_and_packets_captured_while_a_motor_moves(queue):
+    service = queue.service
+    queue.add("configure", CAPTURE, {"path": "scan {scan_id}"})
+    queue.add("fly_scan", CAPTURE, "motor1", 0, 1)
+    queue.add("configure", CAPTURE, {"path": "{date:%Y/%m/%d}/{unique}"})
+    queue.start()
+    (uid,) = queue.runs()
+    start, _ = service.documents(uid)
+    assert (start["plan_name"], start["motors"]) == ("fly_scan", ["motor1"])
+    (file,) = capture_files(service.stored(uid))
+    assert file.parent.name == f"scan {start['scan_id']}"
 
 
 def test_a_run_is_replayed_by_scan_id_by_number_and_by_uid(queue):
@@ -216,6 +265,8 @@ def test_what_was_captured_before_the_end_is_kept(queue, option, end, in_history
         ("capture", [CAPTURE, 5], {"timeout": 0.5}, "no progress for 0.5 s: 0 of 5 packets"),
         ("count", [[CAPTURE]], {}, "a reading needs a limit. Set num_packets or acquire_time."),
         ("timed_tx", [TX, {"count": 5}], {}, "packets lacks size; give count and size"),
+        ("count", [[TX]], {}, "was triggered with nothing prepared"),
+        ("configure", [CAPTURE, {"packet": 5}], {}, "no setting 'packet'; accepted are "),
         ("replay", [TX, "no-such-run"], {}, "Run 'no-such-run' is not in the catalog"),
     ],
 )

@@ -1,6 +1,7 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from bluesky_tiled_plugins.writing.consolidators import consolidator_factory
 from tiled.media_type_registration import default_serialization_registry
@@ -8,7 +9,7 @@ from tiled.mimetypes import DEFAULT_ADAPTERS_BY_MIMETYPE
 
 import daqiri_ophyd.catalog
 from daqiri_ophyd.catalog import CaptureConsolidator, CaptureSequenceAdapter, register
-from daqiri_ophyd.documents import PCAP_MIMETYPE, SUMMARY_DTYPE, CaptureSequence, capture_data_key
+from daqiri_ophyd.documents import PCAP_MIMETYPE, CaptureSequence, capture_data_key
 
 DESCRIPTOR = {"data_keys": {"files": capture_data_key("daqiri://port0")}}
 
@@ -59,10 +60,12 @@ def test_files_in_a_row():
     assert consolidator.get_data_source().parameters == {
         "template": "scan_{:06d}.pcap",
         "parts": [[".", "scan_{:06d}.pcap", 0, 4]],
+        "value": "name",
     }
-    structure = consolidator.get_data_source().structure
-    assert structure == CaptureSequenceAdapter.from_uris(*uris(consolidator)).structure()
-    assert structure.data_type.to_numpy_dtype() == SUMMARY_DTYPE
+    source = consolidator.get_data_source()
+    adapter = CaptureSequenceAdapter.from_uris(*uris(consolidator), **source.parameters)
+    assert source.structure == adapter.structure()
+    assert source.structure.data_type.to_numpy_dtype() == np.dtype("<U255")
 
 
 def test_gap_is_noted_for_the_export_and_understood_again():

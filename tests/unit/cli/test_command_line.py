@@ -219,3 +219,21 @@ def test_long_gaps_are_shortened(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert json.loads(said.out)["sent"] == 4
     assert said.err == ""
     assert run("send", "loopback", str(file), "--max-gap", "nan") == 2
+
+
+def test_names_that_catalogs_cannot_store(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The devices of a configuration are checked, too, for a device with the name daq."""
+    text = profiles.path("loopback").read_text()
+    file = tmp_path / "long.yaml"
+    file.write_text(text.replace("port0", "jungfrau_receiver").replace("rx_q0", "module_0_queue"))
+    assert run("config", "check", str(file)) == 2
+    printed = " ".join(capsys.readouterr().err.split())
+    assert "'jungfrau_receiver'" in printed and "'module_0_queue'" in printed
+    assert "bytes, and catalogs accept up to 60" in printed
+    assert run("config", "check", "--json", str(file)) == 2
+    (problem,) = json.loads(capsys.readouterr().out)[str(file)]["problems"]
+    assert problem["severity"] == "error" and "Use shorter names" in problem["message"]
+    file.write_text(text.replace("port0", "jungfrau_receiver").replace("rx_q0", "module_0"))
+    assert run("config", "check", str(file)) == 0

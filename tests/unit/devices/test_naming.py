@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ophyd import Device
 
-from daqiri_ophyd.devices._naming import attribute_name, attribute_names
+from daqiri_ophyd.devices._naming import attribute_name, attribute_names, require_column
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,10 @@ def test_every_name_has_an_attribute(name):
     assert attribute.isidentifier()
     assert not attribute.startswith("_")
     assert attribute not in dir(Device)
+
+
+@pytest.mark.parametrize("key", ["k" * 60, "é" * 30])
+def test_the_longest_column(key):
+    require_column(key, "it", "Fix it.")
+    with pytest.raises(ValueError, match=rf"^it: the data key '{key}a' has 61 bytes.*60\. Fix it"):
+        require_column(key + "a", "it", "Fix it.")

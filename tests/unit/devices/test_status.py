@@ -1,3 +1,4 @@
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -84,14 +85,22 @@ def test_progress_and_holding_put_the_timeout_off(instrument, clock):
 
 def test_watchers_are_told_what_progress_bars_understand(instrument):
     status = EngineStatus(instrument, action="capturing", timeout=10)
-    news = []
-    status.watch(lambda **kwargs: news.append(kwargs))
+    news, told = [], threading.Semaphore(0)
+
+    def watch(**progress):
+        news.append(progress)
+        told.release()
+
+    status.watch(watch)
     status.report(25, 100, "packets")
+    assert told.acquire(timeout=60)
     status.report(40, None, "packets")
+    assert told.acquire(timeout=60)
     status.finish()
+    assert told.acquire(timeout=60)
 
     assert news[0]["name"] == "port0_capture"
     assert (news[0]["current"], news[0]["target"], news[0]["fraction"]) == (25, 100, 0.75)
     assert news[0]["time_remaining"] == pytest.approx(3 * news[0]["time_elapsed"])
     assert "target" not in news[1]
-    assert news[-1]["fraction"] == 0.0
+    assert news[2] == {"name": "port0_capture", "fraction": 0.0}

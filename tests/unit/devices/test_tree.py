@@ -4,6 +4,7 @@ import json
 
 import pytest
 from bluesky import protocols
+from bluesky.magics import get_labeled_devices
 from ophyd import Kind
 
 from daqiri_ophyd import devices, profiles
@@ -271,3 +272,19 @@ def test_captures_and_transmit_queues_trigger_and_fly(daq):
 
 def test_public_names_exist():
     assert all(hasattr(devices, name) for name in devices.__all__)
+
+
+def test_detectors_are_found_by_label_and_are_in_no_reading_of_the_engine():
+    daq = make_daq(profiles.path("jungfrau"), "daq")
+    found = get_labeled_devices({"daq": daq})
+    assert [name for name, _ in found["detectors"]] == [
+        "daq.receiver.capture",
+        "daq.receiver.frames.images",
+    ]
+    assert "receiver.frames.images" in daq.read_attrs
+    assert "frames.images" in daq.receiver.read_attrs
+    assert "images" in daq.receiver.frames.read_attrs
+    assert not [key for key in daq.describe() if "frames_images" in key or "capture" in key]
+    assert not [key for key in daq.hints["fields"] if "frames_images" in key or "capture" in key]
+    assert "received" in daq.receiver.rx.members[0].read_attrs
+    assert len(daq.receiver.read_attrs) == len(list(daq.receiver.read_attrs))

@@ -1,13 +1,15 @@
-"""Description of a prepared capture: number of files, packets in a file, start."""
+"""Preparation of a capture: number of files, packets in a file, start."""
 
 import math
 import operator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from ._capture_settings import CaptureSettings
 from ._outcome import CaptureError
 
-__all__ = ["CaptureTrigger"]
+__all__ = ["CaptureTrigger", "Preparation", "put"]
 
 # Fields of ophyd-async's TriggerInfo that would make a row of several exposures.
 _PER_EVENT = ("exposures_per_event", "exposures_per_collection", "collections_per_event")
@@ -142,6 +144,91 @@ class CaptureTrigger:
             "deadtime": self.deadtime,
             "file_timeout": self.timeout or 0.0,
         }
+
+
+class Preparation:
+    """Settings of a prepared capture, from ``prepare`` until ``unstage``.
+
+    Parameters
+    ----------
+    capture : CaptureSettings
+        The capture.
+    value : CaptureTrigger or TriggerInfo
+        Its description.
+    earlier : Preparation, optional
+        Preparation that it replaces.
+
+    Raises
+    ------
+    CaptureError
+        If a setting does not permit it: several queues, `on_error` ``resume``, reductions, or a
+        flow that does not lead to the queue.
+    TypeError
+        If `value` is neither.
+    """
+
+    def __init__(
+        self, capture: CaptureSettings, value: Any, earlier: "Preparation | None" = None
+    ) -> None:
+        before = {} if earlier is None else earlier.before
+        default = before.get("roll_packets", capture.roll_packets.get())
+        try:
+            self.trigger = CaptureTrigger.of(value, packets_per_file=default)
+        except (CaptureError, TypeError, ValueError) as error:
+            raise type(error)(f"{capture.name}: {error}") from None
+        require_preparable(capture)
+        settings = self.trigger.settings()
+        now = {name: getattr(capture, name).get() for name in settings}
+        try:
+            put(capture, settings)
+            capture.start_flow_id()
+        except (CaptureError, TypeError, ValueError):
+            put(capture, now)
+            raise
+        self.before: Mapping[str, Any] = before or now
+        """Settings before it was prepared."""
+
+    def require(self, capture: CaptureSettings, files: int = 0) -> None:
+        """Raise `CaptureError` if a setting has changed since, or the number of files differs."""
+        require_preparable(capture)
+        if files and self.trigger.number_of_files != files:
+            raise CaptureError(
+                f"{capture.name} is prepared for {self.trigger.number_of_files} files, and a "
+                f"reading has one. Prepare it with number_of_files={files}."
+            )
+        for name, value in self.trigger.settings().items():
+            signal = getattr(capture, name)
+            if signal.get() != value:
+                raise CaptureError(
+                    f"{signal.name} is {signal.get()!r} and was prepared as {value!r}. Prepare "
+                    "again, and leave it."
+                )
+
+
+def put(capture: CaptureSettings, settings: Mapping[str, Any]) -> None:
+    """Set settings by attribute."""
+    for name, value in settings.items():
+        getattr(capture, name).put(value)
+
+
+def require_preparable(capture: CaptureSettings) -> None:
+    """Raise `CaptureError` if a setting does not permit files of equal numbers of packets."""
+    queues = capture.selected_queues
+    if len(queues) > 1:
+        raise CaptureError(
+            f"{capture.name}: {len(queues)} queues cannot have an exact number of packets in "
+            "each file. Prepare a capture for each, daq.<port>.rx.<queue>.capture; they can "
+            "share a stream."
+        )
+    if capture.on_error.get() == "resume":
+        raise CaptureError(
+            f"{capture.on_error.name} is 'resume': after an error a file is not full. Use 'stop'."
+        )
+    if capture.reductions:
+        raise CaptureError(
+            f"{capture.name}: reductions are events, and a prepared capture has none. Set "
+            "reductions = {}, or set num_packets and roll_packets in place of prepare()."
+        )
 
 
 def _count(name: str, value: Any) -> int:

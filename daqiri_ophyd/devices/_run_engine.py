@@ -1,0 +1,61 @@
+"""The RunEngine that runs a plan with a device."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+from weakref import WeakMethod, WeakSet
+
+from bluesky.run_engine import RunEngine, in_bluesky_event_loop
+
+__all__ = ["FollowedRuns", "calling_run_engine"]
+
+
+def calling_run_engine() -> RunEngine | None:
+    """Return the RunEngine whose plan calls a device; None outside of a plan."""
+    if not in_bluesky_event_loop():
+        return None
+    task = asyncio.current_task()
+    # Bluesky has no other way to it: the task runs a method of the RunEngine.
+    frame = None if task is None else getattr(task.get_coro(), "cr_frame", None)
+    owner = None if frame is None else frame.f_locals.get("self")
+    return owner if isinstance(owner, RunEngine) else None
+
+
+class FollowedRuns:
+    """Runs of the RunEngines that use a device: which are open, and whether one has failed."""
+
+    def __init__(self) -> None:
+        self._followed: WeakSet[RunEngine] = WeakSet()
+        self.open: dict[str, Mapping[str, Any]] = {}
+        """Start documents of open runs, by uid."""
+        self.latest: Mapping[str, Any] | None = None
+        """Start document of the latest run."""
+        self.failures = 0
+        """Runs that have not ended with success."""
+
+    def follow(self, run_engine: RunEngine | None) -> None:
+        """Take the documents of a RunEngine from now on, once."""
+        if run_engine is None or run_engine in self._followed:
+            return
+        self._followed.add(run_engine)
+        method = WeakMethod(self.take)
+
+        def take(name: str, doc: Mapping[str, Any]) -> None:
+            call = method()
+            if call is not None:
+                call(name, doc)
+
+        run_engine.subscribe(take)
+
+    @property
+    def only(self) -> str | None:
+        """The uid of the open run, if there is one, and no other."""
+        return next(iter(self.open)) if len(self.open) == 1 else None
+
+    def take(self, name: str, doc: Mapping[str, Any]) -> None:
+        """Take a document."""
+        if name == "start":
+            self.open[doc["uid"]] = self.latest = doc
+        elif name == "stop":
+            self.open.pop(doc["run_start"], None)
+            self.failures += doc["exit_status"] != "success"
