@@ -10,13 +10,13 @@ from bluesky import preprocessors as bpp
 from bluesky.utils import Msg, MsgGenerator
 from bluesky_tiled_plugins import BlueskyRun
 
-from daqiri_ophyd.catalog import Catalog, capture_files, find_run
+from daqiri_ophyd.catalog import Catalog
 from daqiri_ophyd.devices import Capture, TxQueue, Verification
-from daqiri_ophyd.replay import Comparison, Replay, replay_source
+from daqiri_ophyd.replay import Comparison, FrameReplay, Replay
 
 from ._arrival import are_peers, bytes_on_the_way, until_arrived, until_taken
 from ._fly import OnDrop, capture_settings, fly, prepare_to_send, with_settings
-from ._threads import on_thread
+from ._replay_source import open_source, plain_options
 
 __all__ = ["VerificationError", "replay", "verify_replay"]
 
@@ -51,6 +51,10 @@ def replay(
     md: Mapping[str, Any] | None = None,
 ) -> MsgGenerator[str]:
     """Send the captured packets of a stored run with their original gaps, and capture them again.
+
+    Of a run without captured packets, or with the data key of frames as ``key``, frames are sent as
+    packets of their reorder plan (`daqiri_ophyd.replay.FrameReplay`), by the configuration in the
+    start document.
 
     Parameters
     ----------
@@ -113,7 +117,7 @@ def replay(
     daqiri_ophyd.replay.ReplayError
         If its packets cannot be sent on this port, or none is selected.
     """
-    options = _options(
+    options = plain_options(
         speed=speed,
         max_gap=max_gap,
         between=between,
@@ -123,7 +127,7 @@ def replay(
         loop_gap=loop_gap,
         rewrite=rewrite,
     )
-    source, metadata = yield from _open(tx, run, catalog, stream, key, options)
+    source, metadata = yield from open_source(tx, run, catalog, stream, key, options)
     metadata = {"plan_name": "replay", **metadata, **(md or {})}
     settings = _settings(tx, source, detector, on_drop, timeout, start_delay)
     flight = _fly(tx, source, detector, timeout, flush_period, metadata)
@@ -182,7 +186,7 @@ def verify_replay(
     ValueError, LookupError
         As for `replay`.
     """
-    options = _options(
+    options = plain_options(
         speed=speed,
         max_gap=max_gap,
         between=between,
@@ -192,7 +196,7 @@ def verify_replay(
         loop_gap=loop_gap,
         rewrite=rewrite,
     )
-    source, metadata = yield from _open(tx, run, catalog, stream, key, options)
+    source, metadata = yield from open_source(tx, run, catalog, stream, key, options)
     metadata = {"plan_name": "verify_replay", **metadata, **(md or {})}
     settings = _settings(tx, source, detector, "fail", timeout, start_delay)
     verification = Verification(name="verification", tx=tx, source=source, capture=detector)
@@ -240,48 +244,9 @@ def with_catalog(
     return bound
 
 
-def _options(**options: Any) -> dict[str, Any]:
-    """Return the parameters of a replay for the start document, as lists and dicts."""
-    plain = {
-        name: list(value) if isinstance(value, tuple) else value for name, value in options.items()
-    }
-    return plain | {name: dict(v) for name, v in plain.items() if isinstance(v, Mapping)}
-
-
-def _open(
-    tx: TxQueue,
-    run: Any,
-    catalog: Catalog | Callable[[], Catalog] | None,
-    stream: str | None,
-    key: str | None,
-    options: Mapping[str, Any],
-) -> MsgGenerator[tuple[Replay, dict[str, Any]]]:
-    """Return the packets of a run, and metadata for the run that sends them."""
-    if isinstance(run, str | int) and catalog is None:
-        raise ValueError(f"run is {run!r}; give the catalog to look it up in, or the run itself.")
-
-    def open_run() -> tuple[Replay, str]:
-        opened = catalog() if callable(catalog) else catalog
-        found: Any = run
-        if opened and isinstance(run, str | int):
-            found = find_run(opened.client, run)
-        if not hasattr(found, "metadata"):
-            raise TypeError(
-                f"run is a {type(run).__name__}; accepted are a scan id, -1, a uid, and a run from "
-                "catalog.client."
-            )
-        files = capture_files(found, stream=stream, key=key)
-        source = replay_source(files, tx.link_type, tx.segment_size, **options)
-        return source, found.metadata["start"]["uid"]
-
-    source, uid = yield from on_thread(open_run)
-    part = {"stream": stream, "key": key, **options, "packets": source.packets}
-    return source, {"replay_of": uid, "replay": part}
-
-
 def _settings(
     tx: TxQueue,
-    source: Replay,
+    source: Replay | FrameReplay,
     detector: Capture | None,
     on_drop: OnDrop,
     timeout: float,
@@ -305,7 +270,7 @@ def _settings(
 
 def _fly(
     tx: TxQueue,
-    source: Replay,
+    source: Replay | FrameReplay,
     detector: Capture | None,
     timeout: float,
     flush_period: float,
