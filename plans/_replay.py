@@ -10,14 +10,14 @@ from bluesky import preprocessors as bpp
 from bluesky.utils import Msg, MsgGenerator
 from bluesky_tiled_plugins import BlueskyRun
 
-from daqiri_ophyd.catalog import Catalog, capture_files, find_run
+from daqiri_ophyd.catalog import Catalog
 from daqiri_ophyd.devices import Capture, TxQueue, Verification
-from daqiri_ophyd.replay import Comparison, Replay, ReplayError, replay_source
+from daqiri_ophyd.replay import Comparison, FrameReplay, Replay
 
 from ._arrival import are_peers, bytes_on_the_way, until_arrived, until_taken
 from ._fly import fly, prepare_to_send
+from ._replay_source import open_source, plain_options
 from ._settings import OnDrop, detector_settings, with_settings
-from ._threads import on_thread
 
 __all__ = ["VerificationError", "replay", "verify_replay"]
 
@@ -52,6 +52,10 @@ def replay(
     md: Mapping[str, Any] | None = None,
 ) -> MsgGenerator[str]:
     """Send the captured packets of a stored run with their original gaps, and capture them again.
+
+    Of a run without captured packets, or with the data key of frames as ``key``, frames are sent as
+    packets of their reorder plan (`daqiri_ophyd.replay.FrameReplay`), by the configuration in the
+    start document.
 
     Parameters
     ----------
@@ -114,7 +118,7 @@ def replay(
     daqiri_ophyd.replay.ReplayError
         If its packets cannot be sent on this port, or none is selected.
     """
-    options = _options(
+    options = plain_options(
         speed=speed,
         max_gap=max_gap,
         between=between,
@@ -124,7 +128,7 @@ def replay(
         loop_gap=loop_gap,
         rewrite=rewrite,
     )
-    opened = yield from _open(tx, run, catalog, stream, key, options)
+    opened = yield from open_source(tx, run, catalog, stream, key, options)
     if opened is None:
         return ""
     source, metadata = opened
@@ -188,7 +192,7 @@ def verify_replay(
     ValueError, LookupError
         As for `replay`.
     """
-    options = _options(
+    options = plain_options(
         speed=speed,
         max_gap=max_gap,
         between=between,
@@ -198,7 +202,7 @@ def verify_replay(
         loop_gap=loop_gap,
         rewrite=rewrite,
     )
-    opened = yield from _open(tx, run, catalog, stream, key, options, compared=True)
+    opened = yield from open_source(tx, run, catalog, stream, key, options, compared=True)
     if opened is None:
         return None  # pyright: ignore[reportReturnType] - in a simulation
     source, metadata = opened
@@ -249,59 +253,9 @@ def with_catalog(
     return bound
 
 
-def _options(**options: Any) -> dict[str, Any]:
-    """Return the parameters of a replay for the start document, as lists and dicts."""
-    plain = {
-        name: list(value) if isinstance(value, tuple) else value for name, value in options.items()
-    }
-    return plain | {name: dict(v) for name, v in plain.items() if isinstance(v, Mapping)}
-
-
-def _open(
-    tx: TxQueue,
-    run: Any,
-    catalog: Catalog | Callable[[], Catalog] | None,
-    stream: str | None,
-    key: str | None,
-    options: Mapping[str, Any],
-    *,
-    compared: bool = False,
-) -> MsgGenerator[tuple[Replay, dict[str, Any]] | None]:
-    """Return the packets of a run, and metadata for the run that sends them.
-
-    None in a simulation, which opens no catalog and no file.
-    """
-    if isinstance(run, str | int) and catalog is None:
-        raise ValueError(f"run is {run!r}; give the catalog to look it up in, or the run itself.")
-
-    def open_run() -> tuple[Replay, str]:
-        opened = catalog() if callable(catalog) else catalog
-        found: Any = run
-        if opened and isinstance(run, str | int):
-            found = find_run(opened.client, run)
-        if not hasattr(found, "metadata"):
-            raise TypeError(
-                f"run is a {type(run).__name__}; accepted are a scan id, -1, a uid, and a run from "
-                "catalog.client."
-            )
-        files = capture_files(found, stream=stream, key=key)
-        source = replay_source(files, tx.link_type, tx.segment_size, **options)
-        uid = found.metadata["start"]["uid"]
-        if compared and not source.packets:
-            raise ReplayError(f"Run {uid} has no packets; there is nothing to compare.")
-        return source, uid
-
-    opened = yield from on_thread(open_run)
-    if opened is None:
-        return None
-    source, uid = opened
-    part = {"stream": stream, "key": key, **options, "packets": source.packets}
-    return source, {"replay_of": uid, "replay": part}
-
-
 def _settings(
     tx: TxQueue,
-    source: Replay,
+    source: Replay | FrameReplay,
     detector: Capture | None,
     on_drop: OnDrop,
     timeout: float,
@@ -326,7 +280,7 @@ def _settings(
 
 def _fly(
     tx: TxQueue,
-    source: Replay,
+    source: Replay | FrameReplay,
     detector: Capture | None,
     timeout: float,
     flush_period: float,

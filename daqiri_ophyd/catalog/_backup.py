@@ -46,7 +46,7 @@ class Journal:
         self._broken = False
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         try:
-            self._descriptor = os.open(self._part, flags, 0o644)
+            self._descriptor = os.open(self._part, flags, 0o666)
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self.give_up(error)

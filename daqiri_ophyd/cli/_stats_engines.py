@@ -228,7 +228,7 @@ def _flow_table(state: _State) -> Table:
 
 
 def _reorder_table(state: _State) -> Table:
-    counts = ("complete", "incomplete", "missing", "lost", "skipped")
+    counts = ("complete", "incomplete", "missing", "lost", "skipped", "untaken")
     table = _table("reorder plan", "frames/s", *counts, "dropped")
     for index, plan in enumerate(state.now.reorder):
         reasons = ("duplicate", "late", "early", "malformed", "no_buffer")

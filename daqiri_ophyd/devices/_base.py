@@ -4,7 +4,7 @@ import contextlib
 import math
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -23,9 +23,6 @@ from ._ticker import default_ticker
 
 if TYPE_CHECKING:
     from ._daq import Daq
-
-_RATE_S = 1.0
-_LEAST_S = 0.01
 
 __all__ = ["CounterDevice", "EngineDevice", "Group", "ThreadedDevice", "TypedDevice"]
 
@@ -233,14 +230,12 @@ class CounterDevice(EngineDevice):
     `read` takes one consistent snapshot, so sums over its values are exact. Reading a single signal
     also takes a snapshot. While the engine is open, subscribed signals are updated from
     `Engine.counters` ten times a second and call their subscribers when the value has changed.
-    These values may be one period old, also after the engine is closed.
+    These values may be one period old, also after the engine is closed. Rates are those of the last
+    second, no matter when the device was last read.
     """
 
     def __init__(self, prefix: str = "", **kwargs: Any) -> None:
         self._seen = 0
-        self._looks: deque[tuple[float, dict[str, int]]] = deque()
-        self._rates: dict[str, float] = {}
-        self._rate_lock = threading.Lock()
         super().__init__(prefix, **kwargs)
 
     def take_values(self) -> dict[str, Any]:
@@ -256,47 +251,6 @@ class CounterDevice(EngineDevice):
             `Engine.counters`.
         """
         raise NotImplementedError
-
-    def rate_of(self, counts: dict[str, int], now: float) -> dict[str, float]:
-        """Return increments per second over the last second, or since the reading before that.
-
-        Rates cover a second or more (less only in the first second), no matter how often and by how
-        many readers the device is read.
-
-        Parameters
-        ----------
-        counts : dict of str to int
-            Counters by name.
-        now : float
-            Time of the reading, s, on the clock of `time.monotonic`.
-
-        Returns
-        -------
-        dict of str to float
-            Rates by name; 0 until there are two readings.
-        """
-        with self._rate_lock:
-            looks = self._looks
-            if looks and now - looks[-1][0] < _LEAST_S:
-                return dict(self._rates)
-            if looks and any(counts[name] < count for name, count in looks[-1][1].items()):
-                looks.clear()  # the engine was reopened
-            looks.append((now, counts))
-            while len(looks) > 2 and looks[1][0] <= now - _RATE_S:
-                looks.popleft()
-            began, before = looks[0]
-            elapsed = now - began
-            self._rates = {
-                name: (count - before[name]) / elapsed if elapsed else 0.0
-                for name, count in counts.items()
-            }
-            return dict(self._rates)
-
-    def restart_rates(self) -> None:
-        """Forget earlier readings: rates cover the time from now on."""
-        with self._rate_lock:
-            self._looks.clear()
-        self.take_values()
 
     def read(self) -> Readings:
         """Return one consistent snapshot of the readings; subscribers are not called."""

@@ -51,5 +51,4 @@ class MemoryRegion(CounterDevice):
         return self._values(self.daq.engine)
 
     def _values(self, engine: Engine) -> dict[str, Any]:
-        regions = engine.snapshot().regions
-        return {"free": next(r.free for r in regions if r.name == self.member_name)}
+        return {"free": engine.free_buffers(self.member_name)}

@@ -1,7 +1,6 @@
 """Reorder plans as devices."""
 
 import json
-import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -61,6 +60,7 @@ class ReorderPlan(CounterDevice):
     incomplete_frames = counter("frames", hinted=True)
     lost_frames = counter("frames")
     skipped_frames = counter("frames")
+    untaken_frames = counter("frames")
     missing = counter("packets")
     packets = counter("packets")
     placed = counter("packets")
@@ -177,18 +177,17 @@ class ReorderPlan(CounterDevice):
     def take_values(self) -> dict[str, Any]:
         """Read the counters of the plan; opens the engine if it is closed."""
         self.daq.open()
-        return self._values(self.engine_plan.counters(), time.monotonic())
+        return self._values(self.engine_plan.counters())
 
     def take_copied(self, counters: NDArray[np.void]) -> dict[str, Any]:
         """Return the same values from the engine's periodic copy."""
         row = counters["reorder"][self.port_name][self.member_name]
-        return self._values(ReorderCounters.of_row(row), int(counters["steady_ns"]) / 1e9)
+        return self._values(ReorderCounters.of_row(row))
 
-    def _values(self, counters: ReorderCounters, now: float) -> dict[str, Any]:
-        frames = ("complete", "incomplete", "lost", "skipped")
+    def _values(self, counters: ReorderCounters) -> dict[str, Any]:
+        frames = ("complete", "incomplete", "lost", "skipped", "untaken")
         values = {
             f"{name}_frames" if name in frames else name: value
             for name, value in asdict(counters).items()
         }
-        made = {"frame_rate": counters.complete + counters.incomplete}
-        return {**values, **self.rate_of(made, now)}
+        return {**values, "frame_rate": self.engine_plan.frame_rate()}

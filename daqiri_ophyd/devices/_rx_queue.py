@@ -1,6 +1,5 @@
 """A receive queue as a device."""
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -81,15 +80,15 @@ class RxQueue(CounterDevice):
     def take_values(self) -> dict[str, Any]:
         """Read all counters of the queue at once; opens the engine if it is closed."""
         queue = self.daq.open().rx_queue(self.port_name, self.member_name)
-        return self._values(queue.counters(), time.monotonic())
+        return self._values(queue.counters())
 
     def take_copied(self, counters: NDArray[np.void]) -> dict[str, Any]:
         """Return the same values from the engine's periodic copy."""
         row = counters["rx"][self.port_name][self.member_name]
-        return self._values(RxCounters.of_row(row), int(counters["steady_ns"]) / 1e9)
+        return self._values(RxCounters.of_row(row))
 
-    def _values(self, counters: RxCounters, now: float) -> dict[str, Any]:
-        counts = {"rate": counters.received, "data_rate": counters.received_bytes}
+    def _values(self, counters: RxCounters) -> dict[str, Any]:
+        rate, data_rate = self.daq.rx_queue(self.port_name, self.member_name).rates()
         return {
             "received": counters.received,
             "dropped": counters.dropped_total,
@@ -99,6 +98,7 @@ class RxQueue(CounterDevice):
             "truncated": counters.truncated,
             "bursts": counters.bursts,
             "ring_high_water": counters.ring_high_water,
-            **self.rate_of(counts, now),
+            "rate": rate,
+            "data_rate": data_rate,
             **{f"dropped_{reason}": counters.dropped[reason] for reason in RECEIVE_DROPS},
         }

@@ -30,6 +30,7 @@ __all__ = ["TransmitStoppedError", "TxQueue"]
 # longer than the time by which packets are submitted before their launch.
 _PAUSE_S = 1.0
 _STUCK_S = 0.3
+_RATE_S = 1.0
 
 
 class TransmitStoppedError(RuntimeError):
@@ -59,7 +60,8 @@ class TxQueue(CounterDevice):
 
     ``submitted = sent + held + dropped`` in every reading. Lateness is the time from a packet's
     launch time to its launch, for the packets of the latest transmission. ``lateness_histogram``
-    counts packets in the bins between ``lateness_edges``.
+    counts packets in the bins between ``lateness_edges``. Rates are those of the last second, or
+    since the transmission began if that is less.
     """
 
     sent = counter("packets", hinted=True)
@@ -94,6 +96,8 @@ class TxQueue(CounterDevice):
         self._held = self._interrupted = False
         self._flight = threading.RLock()  # guards the attributes above and the rows
         self._rows: list[Readings] = []
+        # When the latest transmission began, s of time.monotonic, and the counters at that time.
+        self._began: tuple[float, TxCounters] | None = None
         super().__init__(prefix, **kwargs)
 
     @property
@@ -129,6 +133,7 @@ class TxQueue(CounterDevice):
         return values
 
     def _values(self, counters: TxCounters, now: float) -> dict[str, Any]:
+        rate, data_rate = self._rates(counters, now)
         return {
             "sent": counters.sent,
             "late": counters.late,
@@ -137,8 +142,21 @@ class TxQueue(CounterDevice):
             "held": counters.held,
             "sent_bytes": counters.sent_bytes,
             "bursts": counters.bursts,
-            **self.rate_of({"rate": counters.sent, "data_rate": counters.sent_bytes}, now),
+            "rate": rate,
+            "data_rate": data_rate,
         }
+
+    def _rates(self, counters: TxCounters, now: float) -> tuple[float, float]:
+        if self._began is not None:
+            then, before = self._began
+            # A reopened engine counts from 0.
+            if then < now < then + _RATE_S and before.sent <= counters.sent:
+                elapsed = now - then
+                return (
+                    (counters.sent - before.sent) / elapsed,
+                    (counters.sent_bytes - before.sent_bytes) / elapsed,
+                )
+        return self.daq.tx_queue(self.port_name, self.member_name).rates()
 
     def prepare(self, value: PacketSource) -> EngineStatus:
         """Set the packets that `trigger` and `kickoff` send.
@@ -348,7 +366,8 @@ class TxQueue(CounterDevice):
         timeout = self.timeout.get()
         queue = self.daq.tx_queue(self.port_name, self.member_name)
         queue.reset_lateness()
-        self.restart_rates()  # the rate in the row is that of this transmission
+        # The rate in the row is that of this transmission.
+        self._began = time.monotonic(), queue.counters()
         status = EngineStatus(
             self,
             action="sending",

@@ -249,6 +249,9 @@ class ReorderCounters:
         Frames that were not delivered: no buffer was free, or they were flushed.
     skipped : int
         Numbers before a delivered frame of which no packet came.
+    untaken : int
+        Complete and incomplete frames that no receiver read: freed for a newer frame, or discarded
+        because a recorder began with the frames from then on.
     restarts : int
         Number of times that the batch numbers began anew after a pause.
     """
@@ -265,6 +268,7 @@ class ReorderCounters:
     missing: int
     lost: int
     skipped: int
+    untaken: int
     restarts: int
 
     @property

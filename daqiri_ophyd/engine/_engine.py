@@ -391,6 +391,21 @@ class Engine:
         """
         return DmaBuf(*self._session.export_dma_buf(region))
 
+    def free_buffers(self, region: str) -> int:
+        """Return the number of free buffers of a memory region.
+
+        Parameters
+        ----------
+        region : str
+            Name of the memory region.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there is no such region.
+        """
+        return self._session.free_buffers(region)
+
     def snapshot(self) -> EngineSnapshot:
         """Return the current counters and levels of all parts of the engine in one call.
 

@@ -242,7 +242,7 @@ class ReorderPlan(ProcessedPlan):
     def frames(self, timeout: float | None = None) -> Frames:
         """Take the frames; no other receiver gets them from now on.
 
-        Frames that wait at the receive queue come first. If they are taken too slowly, all buffers
+        Frames that wait come first. If they are taken too slowly, all buffers
         of the plan's memory region are eventually in use; frames are then lost, and counted.
 
         Parameters
@@ -268,9 +268,10 @@ class ReorderPlan(ProcessedPlan):
 
         It is the first frame that was delivered since the previous call. Each call makes the engine
         keep the next frame, and no other, until the following call copies it: a plan with previews
-        uses one more buffer of its memory region. No frame is kept while fewer than two other
-        buffers are free (in a smaller region: all others); frames that find no buffer all the same
-        count as ``lost``, as ever.
+        uses one more buffer of its memory region. While frames have a receiver, none is kept unless
+        two other buffers are free (in a smaller region: all others); frames that find no buffer all
+        the same count as ``lost``. Without a receiver, waiting frames are freed for new ones, and
+        count as ``untaken``.
 
         Parameters
         ----------
@@ -449,6 +450,10 @@ class ReorderPlan(ProcessedPlan):
     def counters(self) -> ReorderCounters:
         """Return the current counters; a closed engine keeps its last values."""
         return ReorderCounters(*self._session.reorder_counters(*self._place))
+
+    def frame_rate(self) -> float:
+        """Return frames made per second, over the last second; see `RxQueue.rates`."""
+        return self._session.frame_rate(*self._place)
 
     def __repr__(self) -> str:
         return f"<ReorderPlan {self.name!r}>"

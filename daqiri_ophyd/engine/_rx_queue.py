@@ -159,6 +159,14 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
         """Return the counters, consistent with each other."""
         return RxCounters(**self._native.counters())
 
+    def rates(self) -> tuple[float, float]:
+        """Return packets and bytes received per second, over the last second.
+
+        They cover a second to 1.1 s until now, less only in the engine's first second. They are 0
+        for a closed engine.
+        """
+        return self._native.rates()
+
     def flush(self) -> None:
         """Discard all packets that have arrived so far, counted as ``flushed``.
 

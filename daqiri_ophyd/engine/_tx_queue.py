@@ -213,6 +213,14 @@ class TxQueue(Queue[TxQueueConfig, _native.TxQueue]):
         """Return the counters, consistent with each other."""
         return TxCounters(**self._native.counters())
 
+    def rates(self) -> tuple[float, float]:
+        """Return packets and bytes sent per second, over the last second.
+
+        They cover a second to 1.1 s until now, less only in the engine's first second. They are 0
+        for a closed engine.
+        """
+        return self._native.rates()
+
     def lateness(self) -> Lateness:
         """Return the lateness of packets: time from launch time to launch."""
         return Lateness(*self._native.lateness())

@@ -5,8 +5,9 @@ A `PacketSource` has packets and their times; `Transmission` sends them through 
 
 from ._arrays import NumberedPackets, PacketArray
 from ._compare import Comparison, compare
+from ._frame_replay import FrameReplay, frame_plan
 from ._gaps import GapErrors, gap_errors
-from ._packets import Packets, packet_source, replay_source
+from ._packets import Packets, frame_source, packet_source, replay_source
 from ._replay import Replay
 from ._rewrite import Rewrite
 from ._selection import Selection
@@ -17,6 +18,7 @@ from ._transmission import Transmission, TransmissionError, TransmissionProgress
 __all__ = [
     "Chunk",
     "Comparison",
+    "FrameReplay",
     "GapErrors",
     "NumberedPackets",
     "PacketArray",
@@ -30,6 +32,8 @@ __all__ = [
     "TransmissionError",
     "TransmissionProgress",
     "compare",
+    "frame_plan",
+    "frame_source",
     "gap_errors",
     "packet_source",
     "replay_source",

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from daqiri_ophyd import engine
 
 from ._arrays import NumberedPackets, PacketArray
+from ._frame_replay import FrameReplay
 from ._replay import Replay
 from ._source import PacketSource
 
-__all__ = ["File", "Packets", "Span", "packet_source", "replay_source"]
+__all__ = ["File", "Packets", "Span", "frame_source", "packet_source", "replay_source"]
 
 File = str | os.PathLike[str] | engine.Packets
 Packets = PacketSource | NDArray[np.uint8] | Mapping[str, Any] | File | Sequence[File]
@@ -97,6 +98,28 @@ def replay_source(
         loops=_whole("loops", loops),
         loop_gap_ns=_ns("loop_gap", loop_gap),
         rewrite=rewrite,
+    )
+
+
+def frame_source(
+    files: Iterable[str | os.PathLike[str]],
+    config: engine.ConfigSource,
+    link_type: int,
+    *,
+    speed: float = 1.0,
+    max_gap: float | None = None,
+    loops: int = 1,
+    loop_gap: float | None = None,
+) -> FrameReplay:
+    """Create a `FrameReplay` from plain values, with times in s."""
+    return FrameReplay(
+        files,
+        config,
+        link_type=link_type,
+        speed=_number("speed", speed),
+        max_gap_ns=_ns("max_gap", max_gap),
+        loops=_whole("loops", loops),
+        loop_gap_ns=_ns("loop_gap", loop_gap),
     )
 
 

@@ -1,5 +1,6 @@
 """Packet source: captured packets with their original gaps."""
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -13,12 +14,15 @@ from numpy.typing import NDArray
 from daqiri_ophyd.documents import read_sidecar
 from daqiri_ophyd.engine import LINKTYPE_ETHERNET, LINKTYPE_RAW, Packets, PcapFile, frames
 
+from ._capture_times import CaptureTimes
 from ._rewrite import Rewrite
 from ._selection import Selection
 from ._source import Chunk, ReplayError
 from ._tcp import TcpStream, split
 
 __all__ = ["Replay"]
+
+_log = logging.getLogger(__name__)
 
 _LINK_NAMES = {LINKTYPE_ETHERNET: "Ethernet frames", LINKTYPE_RAW: "raw IP packets"}
 _CHUNK_BYTES = 8 << 20
@@ -44,8 +48,6 @@ class _Survey:
     checked: bool  # all of its packets have been accepted
     packets: int
     bytes: int
-    first_ns: int
-    last_ns: int
 
 
 class Replay:
@@ -55,6 +57,11 @@ class Replay:
     captures, recorded on socket ports, are sent on socket ports: the payload of each datagram on
     UDP, the byte stream of one connection on TCP. Files are read while they are sent, one chunk at
     a time. A selection, or a TCP capture, is read through once before sending.
+
+    If time stamps are out of order, as those of several queues can be, a packet is sent when the
+    latest of the stamps until then was: the packets take as long as they did. A step back of more
+    than a second is logged as a warning; the packet is sent at once, and those after it with their
+    gaps from it.
 
     Parameters
     ----------
@@ -134,8 +141,7 @@ class Replay:
         self._files = self._survey_all(inputs)
         self._packets = sum(file.packets for file in self._files) * loops
         self._bytes = sum(file.bytes for file in self._files) * loops
-        filled = [file for file in self._files if file.packets]
-        self._original_ns = max(0, filled[-1].last_ns - filled[0].first_ns) if filled else 0
+        self._reported: set[int] = set()  # where time stamps step back
 
     @property
     def packets(self) -> int:
@@ -161,21 +167,30 @@ class Replay:
         ReplayError
             If packets were truncated at capture, or the port cannot send them.
         """
-        elapsed = length = 0
-        for loop in range(self._loops):
-            if loop == 1:
-                length = elapsed
-            if loop:
-                elapsed += self._loop_gap(length)
-            before: int | None = None  # timestamp of the previous packet
+        began = 0
+        for _ in range(self._loops):
+            times = CaptureTimes(self._max_gap_ns)
+            number = 0
             for part, describe in self._parts():
-                stamps = part.timestamps
-                gaps = np.diff(stamps, prepend=stamps[0] if before is None else before)
-                # With several queues, or if the clock was set, timestamps may be out of order.
-                np.clip(gaps, 0, self._max_gap_ns, out=gaps)
-                times = elapsed + np.cumsum(gaps)
-                before, elapsed = int(stamps[-1]), int(times[-1])
-                yield from self._chunks_of(part, self._scaled(times), describe)
+                due, anew = times.of(part.timestamps)
+                for at, step_ns in anew:
+                    self._report(number + at, describe(at), step_ns)
+                number += len(part)
+                yield from self._chunks_of(part, self._scaled(began + due), describe)
+            began += times.elapsed_ns + self._loop_gap(times.elapsed_ns)
+
+    def _report(self, number: int, packet: str, step_ns: int) -> None:
+        """Log once that time stamps step back."""
+        if number in self._reported:
+            return
+        self._reported.add(number)
+        _log.warning(
+            "%s has a time stamp %.1f s before that of an earlier packet: a clock was set, or the "
+            "files are not in order. It is sent at once, and those after it with their gaps from "
+            "it.",
+            packet,
+            step_ns / 1e9,
+        )
 
     def _loop_gap(self, length_ns: int) -> int:
         if self._loop_gap_ns is not None:
@@ -248,6 +263,7 @@ class Replay:
 
     def _survey_all(self, files: list[Path | Packets]) -> list[_Survey]:
         surveys: list[_Survey] = []
+        times = CaptureTimes()
         stream = TcpStream()
         first = 0
         for file in files:
@@ -255,23 +271,32 @@ class Replay:
             self._require_link_type(head.link_type, file)
             if first == 0:
                 self._start_ns = head.first_ns
-            surveys.append(self._survey(file, head, first, stream))
+            surveys.append(self._survey(file, head, first, stream, times))
             first += head.packets
         if self._selection and not any(survey.packets for survey in surveys):
             names = str(_name(files[0])) + (f" and {len(files) - 1} more" if files[1:] else "")
             raise ReplayError(f"{self._selection}: none of the {first} packets of {names} match.")
+        self._original_ns = times.elapsed_ns
         return surveys
 
-    def _survey(self, file: Path | Packets, head: _Head, first: int, stream: TcpStream) -> _Survey:
+    def _survey(
+        self,
+        file: Path | Packets,
+        head: _Head,
+        first: int,
+        stream: TcpStream,
+        times: CaptureTimes,
+    ) -> _Survey:
         ends = head.first_ns, head.last_ns
         if self._selection.leaves_out(first, head.packets, *ends, self._start_ns):
-            return _Survey(file, first, True, 0, 0, 0, 0)
+            return _Survey(file, first, True, 0, 0)
         rules = (self._selection, self._rewrite, self._segment_size)
         if head.recorded and not any(rules):
             # The file is not read before its packets are sent.
-            return _Survey(file, first, False, head.packets, 0, *ends)
+            if head.packets:
+                times.of(np.array(ends, np.int64))
+            return _Survey(file, first, False, head.packets, 0)
         count = size = 0
-        stamps: list[int] = []
         with _open(file) as packets:
             for part, describe in self._selected(file, packets, first):
                 _require_whole(part, file)
@@ -282,8 +307,8 @@ class Replay:
                 _, lengths = self._contents(part, describe)
                 count += self._pieces(lengths)
                 size += int(lengths.sum())
-                stamps = [*stamps[:1], int(part.timestamps[0]), int(part.timestamps[-1])]
-        return _Survey(file, first, True, count, size, *(stamps[:1] + stamps[-1:] or [0, 0]))
+                times.of(part.timestamps)
+        return _Survey(file, first, True, count, size)
 
     def _pieces(self, lengths: NDArray[np.int64]) -> int:
         return (
@@ -320,7 +345,8 @@ def _head(file: Path | Packets) -> _Head:
         if file.suffix == ".h5":
             raise ReplayError(
                 f"{file} cannot be replayed: it has frames, without the headers of their packets. "
-                "Replay a run with a capture of packets."
+                "Replay a run with a capture of packets, or send the frames of a run with the plan "
+                "replay."
             )
         sidecar = read_sidecar(file)
         if sidecar is not None:

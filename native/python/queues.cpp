@@ -13,6 +13,7 @@
 #include "gil.h"
 #include "packet_source.h"
 #include "recorder.h"
+#include "session/rates.h"
 
 namespace daqiri::python {
 
@@ -71,6 +72,11 @@ py::object ReceiveQueue::receive_from(std::uintptr_t connection, std::optional<d
 }
 
 py::dict ReceiveQueue::counters() const { return by_name(get().counters()); }
+
+py::tuple ReceiveQueue::rates() const {
+  const Rates rates = rates_of(open_->session(), *queue_);
+  return py::make_tuple(rates.packets, rates.bytes);
+}
 
 void ReceiveQueue::flush() {
   RxQueue& queue = get();
@@ -154,6 +160,11 @@ std::uint64_t TransmitQueue::flush() {
 
 py::dict TransmitQueue::counters() const { return by_name(get().counters()); }
 
+py::tuple TransmitQueue::rates() const {
+  const Rates rates = rates_of(open_->session(), *queue_);
+  return py::make_tuple(rates.packets, rates.bytes);
+}
+
 py::tuple TransmitQueue::lateness() const {
   const Histogram& histogram = get().lateness();
   std::vector<std::uint64_t> counts;
@@ -183,6 +194,7 @@ void bind_queues(py::module_& m) {
       .def("receive_from", &ReceiveQueue::receive_from, py::arg("connection_id"),
            py::arg("timeout"))
       .def("counters", &ReceiveQueue::counters)
+      .def("rates", &ReceiveQueue::rates)
       .def("flush", &ReceiveQueue::flush)
       .def(
           "record",
@@ -231,6 +243,7 @@ void bind_queues(py::module_& m) {
       .def("wait_sent", &TransmitQueue::wait_sent, py::arg("timeout"))
       .def("flush", &TransmitQueue::flush)
       .def("counters", &TransmitQueue::counters)
+      .def("rates", &TransmitQueue::rates)
       .def("lateness", &TransmitQueue::lateness)
       .def("reset_lateness", [](TransmitQueue& q) { q.get().reset_lateness(); })
       .def_property_readonly("max_packet_size", &TransmitQueue::max_packet_size)

@@ -22,6 +22,8 @@ class ReceiveQueue {
   /// As above, for a connection that must exist.
   [[nodiscard]] py::object receive_from(std::uintptr_t connection, std::optional<double> timeout);
   [[nodiscard]] py::dict counters() const;
+  /// Packets and bytes per second.
+  [[nodiscard]] py::tuple rates() const;
   void flush();
   [[nodiscard]] std::shared_ptr<Recorder> record(const RecorderOptions& options);
 
@@ -59,6 +61,8 @@ class TransmitQueue {
   /// Returns the number of dropped packets.
   std::uint64_t flush();
   [[nodiscard]] py::dict counters() const;
+  /// Packets and bytes per second.
+  [[nodiscard]] py::tuple rates() const;
   [[nodiscard]] py::tuple lateness() const;
   /// Limited by the buffers and, for a socket, by the configured datagram size.
   [[nodiscard]] std::uint32_t max_packet_size() const;

@@ -18,6 +18,7 @@
 #include "gil.h"
 #include "lifecycle.h"
 #include "queues.h"
+#include "session/rates.h"
 #include "session/snapshot.h"
 #include "system/log.h"
 
@@ -71,7 +72,7 @@ std::vector<std::uint64_t> port_counters(const OpenSession& open, int port, std:
 }
 
 /// (file descriptor, address on the device, bytes, distance of buffers, bytes before the data)
-py::tuple export_dma_buf(const OpenSession& open, const std::string& name) {
+const memory::MemoryRegion& region_of(const OpenSession& open, const std::string& name) {
   const auto& regions = open.session().memory()->regions;
   const auto found = regions.find(name);
   if (found == regions.end()) {
@@ -79,7 +80,11 @@ py::tuple export_dma_buf(const OpenSession& open, const std::string& name) {
     for (const auto& [each, region] : regions) names += (names.empty() ? "'" : ", '") + each + "'";
     throw Error(Status::INVALID_PARAMETER, "no memory region '" + name + "'; there are " + names);
   }
-  const memory::MemoryRegion& region = *found->second;
+  return *found->second;
+}
+
+py::tuple export_dma_buf(const OpenSession& open, const std::string& name) {
+  const memory::MemoryRegion& region = region_of(open, name);
   if (open.session().closed()) {
     throw Error(Status::NOT_READY,
                 "memory region '" + name + "': the engine is closed; open it again");
@@ -199,6 +204,21 @@ void bind_session(py::module_& m) {
             return values;
           },
           py::arg("port"), py::arg("position"))
+      .def(
+          "frame_rate",
+          [](const OpenSession& open, int port, std::size_t position) {
+            const Session& session = open.session();
+            const auto& plan = session.reorder_plans(port).at(position);
+            const GilRelease unlocked;
+            return frame_rate_of(session, plan);
+          },
+          py::arg("port"), py::arg("position"))
+      .def(
+          "free_buffers",
+          [](const OpenSession& open, const std::string& region) {
+            return region_of(open, region).levels().free;
+          },
+          py::arg("region"))
       .def("snapshot",
            [](const OpenSession& open) {
              const Session& session = open.session();

@@ -384,9 +384,7 @@ void Assembler::open(Batch& batch, std::uint32_t raw, const Packet& packet,
   // Later, their numbers are those of other batches.
   batch.doubtful = batch.order - epoch_order_ < batches_.size() &&
                    std::ranges::find(begun_before_, raw, &Begun::raw) != begun_before_.end();
-  const bool taken = output_.take(&batch.buffer, 1) == 1;
-  if (!taken || !sink_.begin(batch.buffer)) {
-    if (taken) output_.give(&batch.buffer, 1);
+  if (!take_buffer(batch)) {
     batch.state = Batch::State::LOST;
     tally_.lost += 1;
     return deliver();
@@ -394,6 +392,15 @@ void Assembler::open(Batch& batch, std::uint32_t raw, const Packet& packet,
   batch.data = static_cast<std::byte*>(output_.address(batch.buffer));
   batch.valid = valid_.of(batch.buffer);
   std::fill_n(batch.valid, valid_.words(), std::uint64_t{0});
+}
+
+bool Assembler::take_buffer(Batch& batch) noexcept {
+  do {
+    if (output_.take(&batch.buffer, 1) == 0) continue;
+    if (sink_.begin(batch.buffer)) return true;
+    output_.give(&batch.buffer, 1);
+  } while (sink_.give_up_oldest());
+  return false;
 }
 
 Assembler::Claim Assembler::claim(std::uint64_t* valid, std::uint32_t first,

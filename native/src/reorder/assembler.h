@@ -45,6 +45,9 @@ struct ReorderSnapshot {
   Counter lost{"lost"};
   /// Numbers before a delivered frame of which no packet came.
   Counter skipped{"skipped"};
+  /// Complete and incomplete frames that no receiver read: freed for a newer frame, or discarded
+  /// because a recorder began.
+  Counter untaken{"untaken"};
   /// Times that the batch numbers began anew after a pause.
   Counter restarts{"restarts"};
 
@@ -93,6 +96,9 @@ class FrameSink {
   /// A frame begins in this buffer. Returns false if it could not be delivered later; then it is
   /// lost.
   virtual bool begin(std::uint32_t buffer) noexcept = 0;
+  /// No buffer is free for a frame that begins. Returns whether to try again, because one that was
+  /// delivered has been given up.
+  virtual bool give_up_oldest() noexcept { return false; }
   virtual void take(const Frame& frame) noexcept = 0;
   /// Discard the contents of the buffer, which the receiver owns.
   virtual void discard(std::uint32_t buffer) noexcept = 0;
@@ -265,6 +271,8 @@ class Assembler {
   /// Set the newest batch; close batches that leave the window.
   void advance(std::uint64_t newest) noexcept;
   void open(Batch& batch, std::uint32_t raw, const Packet& packet, std::uint64_t now_ns) noexcept;
+  /// Returns false if none is free.
+  bool take_buffer(Batch& batch) noexcept;
   Fate place(Batch& batch, const Place& place, const Packet& packet) noexcept;
   /// Mark units as valid, if none of them is.
   static Claim claim(std::uint64_t* valid, std::uint32_t first, std::uint32_t units) noexcept;

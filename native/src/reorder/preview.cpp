@@ -17,8 +17,8 @@ Preview::Preview(const memory::MemoryRegion& region) noexcept
     : region_(region),
       others_(static_cast<std::uint32_t>(std::min(OTHERS, region.config().num_bufs_ - 1))) {}
 
-void Preview::hold(Burst& frame) noexcept {
-  if (region_.available() < others_) return;
+void Preview::hold(Burst& frame, bool unread) noexcept {
+  if (!unread && region_.available() < others_) return;
   wanted_.store(false, std::memory_order_relaxed);
   frame.holders.fetch_add(1, std::memory_order_relaxed);
   // A reader that came meanwhile found no frame and requested one: the next one replaces this.

@@ -33,9 +33,10 @@ class Preview {
   ~Preview() { drop(); }
 
   /// A frame is about to be delivered, and only the caller holds it. Its receiver may change `pkts`
-  /// later. Never waits, and copies nothing; one thread at a time.
-  void offer(Burst& frame) noexcept {
-    if (wanted_.load(std::memory_order_relaxed)) hold(frame);
+  /// later. Never waits, and copies nothing; one thread at a time. `unread`: there is no receiver
+  /// that could lack the buffer.
+  void offer(Burst& frame, bool unread) noexcept {
+    if (wanted_.load(std::memory_order_relaxed)) hold(frame, unread);
   }
   /// Free the held frame, which is not copied.
   void drop() noexcept { static_cast<void>(take()); }
@@ -53,7 +54,7 @@ class Preview {
   };
   using Held = std::unique_ptr<Burst, Release>;
 
-  void hold(Burst& frame) noexcept;
+  void hold(Burst& frame, bool unread) noexcept;
   Held take(Burst* next = nullptr) noexcept {
     return Held(held_.exchange(next, std::memory_order_acq_rel));
   }
@@ -61,7 +62,7 @@ class Preview {
   void copy_held();
 
   const memory::MemoryRegion& region_;
-  /// Number of other buffers that must be free for a frame to be held.
+  /// Number of other buffers that must be free for a frame to be held, if there is a receiver.
   std::uint32_t others_;
   std::atomic<bool> wanted_{false};
   std::atomic<Burst*> held_{nullptr};

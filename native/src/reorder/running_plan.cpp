@@ -177,7 +177,7 @@ void RunningPlan::finish_if_done() noexcept {
 void RunningPlan::discard() noexcept {
   const std::lock_guard lock(mutex_);
   assembler_.discard();
-  throw_away_waiting();
+  throw_away_waiting(lost_);
 }
 
 void RunningPlan::stop() noexcept {
@@ -212,11 +212,11 @@ void RunningPlan::set_stream(void* stream) {
               what + "its CUDA stream cannot be set: the engine is closed; open it again");
 }
 
-void RunningPlan::throw_away_waiting() noexcept {
-  for (Burst* burst = nullptr; ring_.pop(burst); ++lost_) burst->release();
+void RunningPlan::throw_away_waiting(std::uint64_t& count) noexcept {
+  for (Burst* burst = nullptr; ring_.pop(burst); ++count) burst->release();
   // After the last frame, a display still gets the one that it asked for.
   if (!finished()) preview_.drop();
-  for (; line_length_ > 0; --line_length_, ++lost_) {
+  for (; line_length_ > 0; --line_length_, ++count) {
     const std::uint32_t buffer = line_[line_begin_++ % line_.size()];
     Closing::State& state = closing_[buffer].state;
     if (state == Closing::State::WANTED) {
@@ -236,7 +236,7 @@ Burst* RunningPlan::pop() noexcept {
   return burst;
 }
 
-void RunningPlan::attach(const std::string& name) {
+void RunningPlan::attach(const std::string& name, bool begins_anew) {
   const std::lock_guard lock(mutex_);
   if (taken_.load(std::memory_order_relaxed)) {
     throw Error(Status::NOT_READY, "frames of reorder plan '" + config_.name_ + "' go to " +
@@ -244,6 +244,7 @@ void RunningPlan::attach(const std::string& name) {
                                        ", and each frame is delivered once; end that first");
   }
   taker_ = name;
+  begins_anew_ = begins_anew;
   assembler_.end_epochs();
   taken_.store(true, std::memory_order_release);
 }
@@ -251,13 +252,16 @@ void RunningPlan::attach(const std::string& name) {
 void RunningPlan::detach() noexcept {
   const std::lock_guard lock(mutex_);
   taken_.store(false, std::memory_order_release);
+  read_.store(false, std::memory_order_relaxed);
+  begins_anew_ = false;
   assembler_.end_epochs();
   for (RxQueue* queue : queues_) queue->ready().ring();
 }
 
 void RunningPlan::begin_anew() noexcept {
   const std::lock_guard lock(mutex_);
-  throw_away_waiting();
+  throw_away_waiting(given_up());
+  begins_anew_ = false;
 }
 
 RunningPlan::Epoch RunningPlan::begin_epoch(std::uint64_t since,
@@ -290,12 +294,21 @@ ReorderSnapshot RunningPlan::counters() const noexcept {
   const std::lock_guard lock(mutex_);
   ReorderSnapshot now = assembler_.tally();
   now.lost += lost_;
+  now.untaken = untaken_;
   return now;
 }
 
 bool RunningPlan::begin(std::uint32_t buffer) noexcept {
   bursts_[buffer] = pool_.take();
   return bursts_[buffer] != nullptr;
+}
+
+bool RunningPlan::give_up_oldest() noexcept {
+  Burst* burst = nullptr;
+  if (!unread() || !ring_.pop(burst)) return false;
+  burst->release();
+  ++given_up();
+  return true;
 }
 
 void RunningPlan::take(const Frame& frame) noexcept {
@@ -379,7 +392,7 @@ void RunningPlan::hand(const Frame& frame) noexcept {
   burst->lost = frame.lost + lost_;
   burst->index = frame.index;
   burst->reorder = frame.info;
-  preview_.offer(*burst);
+  preview_.offer(*burst, unread());
   ring_.push(burst);
   frames_.ring();
   if (taken()) return;

@@ -21,7 +21,8 @@ namespace daqiri::reorder {
 /// Queues of several pollers may feed one plan: they share its lock to find the places of payloads,
 /// and copy at the same time. Frames are bursts of one packet, in the plan's
 /// ring. Applications receive them from the plan's queues, unless one receiver has attached to the
-/// plan and receives all frames.
+/// plan and receives all frames. While there is no receiver, the oldest frame is given up for one
+/// that finds no free buffer, so that previews continue.
 class RunningPlan final : FrameSink, FrameWaiter {
  public:
   /// `queues`: the queues of its flows. `output`: a region of `memory`.
@@ -84,13 +85,18 @@ class RunningPlan final : FrameSink, FrameWaiter {
            frame.timestamps[0] >= gate_time_.load(std::memory_order_relaxed);
   }
 
+  /// An application receives from one of its queues: no more frames are given up until a receiver
+  /// that attaches detaches.
+  void note_reader() noexcept {
+    if (!read_.load(std::memory_order_relaxed)) read_.store(true, std::memory_order_relaxed);
+  }
   /// The next frame for receivers of its queues, or null.
   Burst* receive() noexcept { return taken() ? nullptr : pop(); }
   /// The next frame for the attached receiver, or null.
   Burst* pop() noexcept;
   /// From now on, only the caller receives frames. Throws Error NOT_READY if another receiver is
-  /// attached.
-  void attach(const std::string& name);
+  /// attached. `begins_anew`: it calls `begin_anew` before it receives.
+  void attach(const std::string& name, bool begins_anew = false);
   void detach() noexcept;
   /// Whether a receiver is attached.
   [[nodiscard]] bool taken() const noexcept { return taken_.load(std::memory_order_acquire); }
@@ -138,6 +144,7 @@ class RunningPlan final : FrameSink, FrameWaiter {
   /// No more copies to a frame follow.
   Mover::Copies close(std::uint32_t buffer) noexcept;
   bool begin(std::uint32_t buffer) noexcept override;
+  bool give_up_oldest() noexcept override;
   void take(const Frame& frame) noexcept override;
   void discard(std::uint32_t buffer) noexcept override;
   void frame_done(std::uint32_t buffer, bool good) noexcept override;
@@ -147,7 +154,16 @@ class RunningPlan final : FrameSink, FrameWaiter {
   void hand_ready() noexcept;
   /// Free the buffer of a frame that is not delivered, and its burst.
   void free(std::uint32_t buffer) noexcept;
-  void throw_away_waiting() noexcept;
+  /// Adds the number of frames to `count`.
+  void throw_away_waiting(std::uint64_t& count) noexcept;
+  /// Whether there is no receiver for the frames that wait.
+  [[nodiscard]] bool unread() const noexcept {
+    return begins_anew_ || (!taken() && !read_.load(std::memory_order_relaxed));
+  }
+  /// The count of frames that are given up.
+  [[nodiscard]] std::uint64_t& given_up() noexcept {
+    return read_.load(std::memory_order_relaxed) ? lost_ : untaken_;
+  }
   /// Whether the assembler does not know the numbers of packets any more.
   [[nodiscard]] bool is_newly_unknown() noexcept;
   void tell_unknown() const noexcept;
@@ -179,6 +195,9 @@ class RunningPlan final : FrameSink, FrameWaiter {
   std::size_t line_length_{0};
   /// Frames of the assembler that were lost, in the order of the frames.
   std::uint64_t lost_{0};
+  std::uint64_t untaken_{0};
+  /// The attached receiver has not called `begin_anew` yet.
+  bool begins_anew_{false};
   std::size_t feeding_;
 
   static constexpr std::uint64_t NO_GATE = ~std::uint64_t{0};
@@ -188,6 +207,7 @@ class RunningPlan final : FrameSink, FrameWaiter {
   std::atomic<std::uint64_t> gate_order_{0};
   std::atomic<bool> finished_{false};
   std::atomic<bool> taken_{false};
+  std::atomic<bool> read_{false};
   std::string taker_;
   WaitQueue frames_;
   Preview preview_;

@@ -82,6 +82,7 @@ bool ReorderStage::taken() const noexcept {
 }
 
 Burst* ReorderStage::receive() noexcept {
+  for (RunningPlan* plan : plans_) plan->note_reader();
   for (RunningPlan* plan : plans_) {
     if (Burst* burst = plan->receive()) return burst;
   }

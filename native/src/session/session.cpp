@@ -363,6 +363,10 @@ std::shared_ptr<const SessionSnapshot> Session::latest() const {
   return housekeeper_->latest();
 }
 
+std::shared_ptr<const SessionSnapshot> Session::before(std::uint64_t steady) const {
+  return housekeeper_->before(steady);
+}
+
 Burst* Session::take_tx_burst() noexcept {
   Burst* burst = memory_->tx_pool->take();
   if (burst == nullptr) return nullptr;

@@ -84,6 +84,9 @@ class Session : public std::enable_shared_from_this<Session> {
   /// thread, so that frequent reads do not slow down the packet threads. For a closed session, the
   /// current values. SessionSnapshot::of is always exact.
   [[nodiscard]] std::shared_ptr<const SessionSnapshot> latest() const;
+  /// The latest of the copies that is not later than `steady` (CLOCK_MONOTONIC ns), of those of the
+  /// last second.
+  [[nodiscard]] std::shared_ptr<const SessionSnapshot> before(std::uint64_t steady) const;
 
   /// Return a transmit burst that belongs to no queue yet; null if the pool is empty.
   Burst* take_tx_burst() noexcept;

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <functional>
 #include <string_view>
+#include <utility>
 
 #include "engine/registry.h"
 #include "metrics/json_object.h"
@@ -299,13 +300,14 @@ std::string SessionSnapshot::table() const {
       flow.push_back({s.port + "/" + s.flow, digits(s.counters.packets), digits(s.counters.bytes)});
   }
   std::vector<Row> plans{{"reorder plan", "packets", "complete", "incomplete", "missing", "lost",
-                          "skipped", "duplicate", "late", "early", "malformed", "restarts"}};
+                          "skipped", "untaken", "duplicate", "late", "early", "malformed",
+                          "restarts"}};
   for (const ReorderState& s : reorder) {
     const reorder::ReorderSnapshot& n = s.counters;
     plans.push_back({s.port + "/" + s.plan, digits(n.packets), digits(n.complete),
                      digits(n.incomplete), digits(n.missing), digits(n.lost), digits(n.skipped),
-                     digits(n.duplicate), digits(n.late), digits(n.early), digits(n.malformed),
-                     digits(n.restarts)});
+                     digits(n.untaken), digits(n.duplicate), digits(n.late), digits(n.early),
+                     digits(n.malformed), digits(n.restarts)});
   }
   std::vector<Row> memory{{"memory region", "free buffers", "bytes each"}};
   for (const RegionState& s : regions)
@@ -394,12 +396,17 @@ void Housekeeper::renew() {
   const std::lock_guard one(renewing_);
   auto snapshot = std::make_shared<const SessionSnapshot>(SessionSnapshot::of(session_));
   const std::lock_guard lock(mutex_);
-  latest_.swap(snapshot);
+  history_.add(std::move(snapshot));
 }
 
 std::shared_ptr<const SessionSnapshot> Housekeeper::latest() const {
   const std::lock_guard lock(mutex_);
-  return latest_;
+  return history_.latest();
+}
+
+std::shared_ptr<const SessionSnapshot> Housekeeper::before(std::uint64_t steady) const {
+  const std::lock_guard lock(mutex_);
+  return history_.before(steady);
 }
 
 bool Housekeeper::answer() noexcept {

@@ -12,6 +12,7 @@
 
 #include "metrics/counters.h"
 #include "reorder/assembler.h"
+#include "session/rates.h"
 #include "session/session.h"
 #include "system/doorbell.h"
 #include "system/file.h"
@@ -141,6 +142,8 @@ class Housekeeper {
   void renew();
   /// At most a period old, plus the time that the thread waited for a CPU. Any thread.
   [[nodiscard]] std::shared_ptr<const SessionSnapshot> latest() const;
+  /// See SnapshotHistory::before. Any thread.
+  [[nodiscard]] std::shared_ptr<const SessionSnapshot> before(std::uint64_t steady) const;
 
   /// $XDG_RUNTIME_DIR/daqiri, or /tmp/daqiri-<uid>.
   static std::string directory();
@@ -159,8 +162,8 @@ class Housekeeper {
   Doorbell doorbell_;
   /// Held while a snapshot is taken; locked before `mutex_`.
   std::mutex renewing_;
-  mutable std::mutex mutex_;  // for `latest_`
-  std::shared_ptr<const SessionSnapshot> latest_;
+  mutable std::mutex mutex_;  // for `history_`
+  SnapshotHistory history_;
   std::jthread thread_;
 };
 

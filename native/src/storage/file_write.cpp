@@ -87,7 +87,7 @@ std::uint64_t write_packet(const Burst& burst, std::uint32_t index, const File& 
                             length - skipped};
   }
   File file(
-      openat(folder.fd(), name.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0644));
+      openat(folder.fd(), name.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666));
   if (!file.is_open()) throw file_error("cannot create", directory + "/" + name, errno);
   std::uint64_t written = 0;
   int problem = write_pieces(file.fd(), pieces.data(), num_pieces, AT_POSITION, written);

@@ -21,11 +21,11 @@ NewFile::NewFile(std::string path, bool shared) : path_(std::move(path)) {
   if (access("/proc/self/fd", F_OK) == 0) {
     const std::string folder = path_.substr(0, path_.rfind('/') + 1);
     file_ = File::private_to_process(
-        [&] { return open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0644); });
+        [&] { return open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0666); });
   }
   if (!file_.is_open()) {
     file_ = File::private_to_process([&] {
-      return open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0644);
+      return open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0666);
     });
     if (!file_.is_open() && errno == EEXIST) refuse_existing(path_, "is not overwritten");
     if (!file_.is_open()) throw file_error("cannot create", path_, errno);

@@ -127,7 +127,7 @@ void PacketWriter::append(const std::string& path, std::uint32_t longest) {
   snap_length_ = pcap::SNAP_LENGTH;
   constexpr int FLAGS = O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
   const auto opened = [&](int flags) {
-    return File::private_to_process([&] { return open(path.c_str(), FLAGS | flags, 0644); });
+    return File::private_to_process([&] { return open(path.c_str(), FLAGS | flags, 0666); });
   };
   File file = opened(O_CREAT | O_EXCL);
   const bool created = file.is_open();

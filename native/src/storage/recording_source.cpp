@@ -85,7 +85,7 @@ class PlanFrames final : public RecordingSource {
  public:
   PlanFrames(reorder::RunningPlan& plan, const RecorderOptions& options, const std::string& taker)
       : plan_(plan), form_(form_of(plan)), begins_anew_(options.held || options.start_flow) {
-    plan_.attach("a recorder that writes " + taker + "_*");
+    plan_.attach("a recorder that writes " + taker + "_*", begins_anew_);
   }
   ~PlanFrames() override { PlanFrames::detach(); }
 

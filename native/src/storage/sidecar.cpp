@@ -82,7 +82,7 @@ void Sidecar::finish(const std::string& text, bool durable) {
 void Sidecar::create() {
   remove_leftover(part_path_);
   part_ = File::private_to_process(
-      [&] { return open(part_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644); });
+      [&] { return open(part_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666); });
   if (!part_.is_open() && errno == EEXIST)
     refuse_existing(part_path_, "belongs to a running recorder, or is not a regular file");
   if (!part_.is_open()) throw file_error("cannot create", part_path_, errno);

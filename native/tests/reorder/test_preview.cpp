@@ -63,7 +63,7 @@ class Delivery {
       burst = make(value, bytes);
     }
     REQUIRE(burst != nullptr);
-    preview.offer(*burst);
+    preview.offer(*burst, false);
     burst->release();
   }
   [[nodiscard]] std::uint32_t in_use() const {
@@ -137,7 +137,7 @@ TEST_CASE("a receiver may have its own copy of a frame", "[preview]") {
   Delivery delivery;
   static_cast<void>(delivery.preview.newer(0));
   Burst* const frame = delivery.make(6);
-  delivery.preview.offer(*frame);
+  delivery.preview.offer(*frame, false);
   {
     std::vector<std::byte> own(MOST);
     frame->pkts[0][0] = own.data();
@@ -151,7 +151,7 @@ TEST_CASE("the last holder of a frame frees it", "[preview]") {
   Delivery delivery;
   static_cast<void>(delivery.preview.newer(0));
   Burst* const frame = delivery.make(4);
-  delivery.preview.offer(*frame);
+  delivery.preview.offer(*frame, false);
   auto recorder = std::make_unique<BurstHold>(*frame);
   const bool display_first = GENERATE(true, false);
   frame->release();
@@ -180,7 +180,7 @@ TEST_CASE("a frame that no reader fetches can be dropped", "[preview]") {
     Preview gone(*delivery.region);
     static_cast<void>(gone.newer(0));
     Burst* const frame = delivery.make(4);
-    gone.offer(*frame);
+    gone.offer(*frame, false);
     frame->release();
     CHECK(delivery.in_use() == 1);
   }
@@ -235,7 +235,7 @@ TEST_CASE("a device that fails makes no copies", "[preview]") {
   Preview preview(failing);
   static_cast<void>(preview.newer(0));
   Burst* const frame = delivery.make(1);
-  preview.offer(*frame);
+  preview.offer(*frame, false);
   frame->release();
   CHECK(preview.newer(0).number == 0);
   CHECK(delivery.in_use() == 0);
@@ -259,7 +259,7 @@ TEST_CASE("copies are of whole frames while others are delivered and dropped", "
   std::thread deliverer([&] {
     for (std::uint8_t value = 1; !stop.load(); ++value) {
       if (Burst* const frame = delivery.make(value)) {
-        preview.offer(*frame);
+        preview.offer(*frame, false);
         ring.push(frame);
       } else {
         std::this_thread::yield();

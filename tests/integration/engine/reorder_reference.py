@@ -11,7 +11,7 @@ Bytes = NDArray[np.uint8]
 
 COUNTERS = (
     *("packets", "placed", "duplicate", "late", "early", "malformed", "no_buffer"),
-    *("complete", "incomplete", "missing", "lost", "skipped", "restarts"),
+    *("complete", "incomplete", "missing", "lost", "skipped", "untaken", "restarts"),
 )
 
 

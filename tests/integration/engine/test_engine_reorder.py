@@ -91,6 +91,7 @@ def counted(sent: int, frames: int) -> ReorderCounters:
         missing=1,
         lost=0,
         skipped=0,
+        untaken=0,
         restarts=0,
     )
 
@@ -159,10 +160,10 @@ def test_who_is_too_slow_loses_frames(loopback: Build, made_frames: Frames) -> N
     # Open frames stay open.
     with Engine.open(with_plan(loopback(rx={"timeout_us": 0}))) as engine:
         (port,) = engine.ports
-        port.tx[0].send(sent)
-        assert port.tx[0].wait_sent(20.0)
         plan = port.reorder["images"]
         with plan.frames(timeout=20.0) as frames:
+            port.tx[0].send(sent)
+            assert port.tx[0].wait_sent(20.0)
             held = [next(frames) for _ in range(16)]
             while (counters := plan.counters()).packets < len(sent):
                 time.sleep(0.001)

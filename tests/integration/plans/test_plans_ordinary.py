@@ -246,6 +246,20 @@ def test_rates_do_not_depend_on_who_looks(daq, send):
         assert rate >= 1000 / elapsed
 
 
+def test_rates_after_a_pause_are_of_the_last_second(daq, send):
+    queue, tx = daq.port0.rx.frames, daq.port0.tx.out
+    with daq:
+        send(daq, 1000)
+        wait_for(lambda: queue.read()[queue.received.name]["value"] == 1000)
+        now = time.monotonic_ns()
+        wait_for(lambda: int(daq.engine.counters["steady_ns"]) > now)
+        copied = time.monotonic_ns()
+        wait_for(lambda: time.monotonic_ns() > copied + 1_000_000_000)
+        for device in (queue, tx):
+            assert device.rate.get() == device.data_rate.get() == 0
+            assert device.read()[device.rate.name]["value"] == 0
+
+
 @pytest.mark.parametrize(
     ("make_plan", "message"),
     [

@@ -110,6 +110,7 @@ class Expected:
             missing=int((~self.valid).sum()) * elements_per_packet,
             lost=0,
             skipped=0,
+            untaken=0,
             restarts=0,
         )
 

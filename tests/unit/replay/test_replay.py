@@ -102,6 +102,72 @@ def test_a_schedule_never_goes_back(tmp_path_factory, stamps, chunk):
         assert due.tolist() == [stamp - stamps[0] for stamp in stamps]
 
 
+N = np.arange(10_000)
+
+
+@pytest.mark.parametrize(
+    "stamps",
+    [
+        pytest.param(N * 10_000 - (N % 2) * 500_000, id="queues 0.5 ms apart"),
+        pytest.param((N // 64 * 64 + N % 32 * 2 + N // 32 % 2) * 10_000, id="blocks of 32"),
+        pytest.param(N * 2_000 + (3000 * np.sin(N * 1.7)).astype(np.int64), id="jitter"),
+        pytest.param(N * 10_000 - (N % 100 == 7) * 900_000_000, id="late packets"),
+    ],
+)
+@pytest.mark.parametrize("metadata", [False, True])
+def test_stamps_out_of_order_do_not_make_a_replay_longer(tmp_path, caplog, stamps, metadata):
+    stamps = START + stamps
+    file = write(tmp_path / "a.pcap", [b"x" * 60] * len(stamps), stamps.tolist())
+    if metadata:
+        ends = f'"t_first_ns": {stamps[0]}, "t_last_ns": {stamps[-1]}'
+        (tmp_path / "a.pcap.json").write_text(
+            f'{{"packets": {len(stamps)}, "bytes": 0, {ends}, "dropped": 0, "link_type": 1}}'
+        )
+    source = Replay([file], link_type=ETHERNET, chunk_packets=999)
+    due = schedule(source)
+    assert due.tolist() == (np.maximum.accumulate(stamps) - stamps[0]).tolist()
+    if metadata:  # the file is not read before it is sent
+        assert source.duration_ns == max(0, stamps[-1] - stamps[0])
+    else:
+        assert source.duration_ns == due[-1]
+    faster = Replay([file], link_type=ETHERNET, speed=2.0, loops=2, loop_gap_ns=10)
+    assert schedule(faster)[-1] == round((2 * due[-1] + 10) / 2)
+    assert not caplog.records
+
+
+def test_times_start_anew_after_a_large_step_back(tmp_path, caplog):
+    """A clock was set: twice, once between two files."""
+    hour = 3600 * 10**9
+    first = write(
+        tmp_path / "a.pcap", [b"x" * 60] * 4, [START + t for t in (0, 100, 300 - hour, 350 - hour)]
+    )
+    second = write(tmp_path / "b.pcap", [b"x" * 60] * 2, [START - 2 * hour + t for t in (0, 7)])
+    source = Replay([first, second], link_type=ETHERNET, chunk_packets=3)
+    assert source.duration_ns == 157
+    assert schedule(source).tolist() == [0, 100, 100, 150, 150, 157]
+    assert [record.getMessage().split(":")[0] for record in caplog.records] == [
+        f"Packet 2 of {first} has a time stamp 3600.0 s before that of an earlier packet",
+        f"Packet 0 of {second} has a time stamp 3600.0 s before that of an earlier packet",
+    ]
+    schedule(source)
+    assert len(caplog.records) == 2  # told once
+
+
+@given(
+    st.lists(st.integers(0, 10**9), min_size=1, max_size=30),
+    st.integers(1, 7),
+    st.none() | st.integers(0, 10**9),
+)
+def test_a_schedule_is_the_latest_stamp_so_far(tmp_path_factory, stamps, chunk, max_gap):
+    folder = tmp_path_factory.mktemp("replay")
+    file = write(folder / "a.pcap", [b"x" * 60] * len(stamps), stamps)
+    source = Replay([file], link_type=1, chunk_packets=chunk, max_gap_ns=max_gap)
+    gaps = np.diff(np.maximum.accumulate(stamps), prepend=stamps[0])
+    longest = 10**9 if max_gap is None else max_gap
+    assert schedule(source).tolist() == np.cumsum(np.minimum(gaps, longest)).tolist()
+    assert source.duration_ns == max(stamps) - stamps[0]
+
+
 def test_socket_ports_get_payloads(tmp_path):
     payloads = [b"one", b"", b"three" * 100]
     file = write(tmp_path / "a.pcap", datagrams(*payloads), [START] * 3, link_type=RAW_IP)

@@ -74,7 +74,7 @@ def test_chunks_do_not_change_the_schedule(tmp_path: Path, chunk_packets: int) -
 
 def test_timestamps_out_of_order_leave_no_negative_gap(tmp_path: Path) -> None:
     file = write_pcap(tmp_path / "a.pcap", [100, 50, 70], [b"x" * 60] * 3)
-    assert times_of(Replay([file], link_type=1)) == [0, 0, 20]
+    assert times_of(Replay([file], link_type=1)) == [0, 0, 0]
 
 
 @pytest.mark.parametrize("chunk_packets", [1, 2, 100])

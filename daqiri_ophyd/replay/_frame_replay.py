@@ -1,0 +1,174 @@
+"""Packet source: recorded frames, as packets of their reorder plan."""
+
+import contextlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daqiri_ophyd.documents import sidecar_path
+from daqiri_ophyd.engine import ConfigSource, load_config
+
+from ._capture_times import CaptureTimes
+from ._frame_format import FrameFormat
+from ._source import Chunk, ReplayError
+
+__all__ = ["FrameReplay", "frame_plan"]
+
+_CHUNK_BYTES = 8 << 20
+
+
+class FrameReplay:
+    """Recorded frames, sent again as packets of their reorder plan, with their original times.
+
+    Frames have the packets that they were made of, and no others: a packet that was missing is
+    missing again. The packets of a frame are evenly between the arrival of its first and of its
+    last one, in the order of their positions. Header fields that the plan does not read are 0. On
+    Ethernet ports, they have the addresses and ports that the plan's flows match.
+
+    Parameters
+    ----------
+    files : iterable of path
+        HDF5 files of one plan, with their metadata files, in order.
+    config : dict, path, str or NetworkConfig
+        Configuration of the engine that made the frames.
+    link_type : int
+        Link type of the port to send on: 1 Ethernet, 101 UDP.
+    speed, max_gap_ns, loops, loop_gap_ns
+        As for `Replay`.
+
+    Raises
+    ------
+    ReplayError
+        If a file is not of frames of the configuration's plans, no packet is to be sent, packets
+        cannot be made of the frames (data was converted, or packets had different lengths), or an
+        option is not valid.
+    """
+
+    stream_bytes: int | None = None
+    """Frames are not sent on TCP ports."""
+
+    def __init__(
+        self,
+        files: Iterable[str | os.PathLike[str]],
+        config: ConfigSource,
+        *,
+        link_type: int,
+        speed: float = 1.0,
+        max_gap_ns: int | None = None,
+        loops: int = 1,
+        loop_gap_ns: int | None = None,
+    ) -> None:
+        if not 0.0 < speed < float("inf"):
+            raise ReplayError(f"speed is {speed}; accepted is a positive factor.")
+        for name, gap in (("max_gap_ns", max_gap_ns), ("loop_gap_ns", loop_gap_ns)):
+            if gap is not None and gap < 0:
+                raise ReplayError(f"{name} is {gap}; accepted is 0 or more.")
+        if type(loops) is not int or loops < 1:
+            raise ReplayError(f"loops is {loops!r}; accepted is a whole number, 1 or more.")
+        self._files = [Path(file) for file in files]
+        self._speed, self._max_gap_ns = speed, max_gap_ns
+        self._loops, self._loop_gap_ns = loops, loop_gap_ns
+        names = {frame_plan(file) for file in self._files}
+        if len(names) != 1:
+            found = ", ".join(sorted(names)) or "none"
+            raise ReplayError(f"The files are of these reorder plans: {found}; accepted is one.")
+        (plan,) = names
+        self._format = FrameFormat(load_config(config), plan, link_type)
+        self._once, self._original_ns = self._survey()
+        if not self._once:
+            raise ReplayError(f"The files have no frames with packets: {self._files[0]}, ...")
+
+    @property
+    def packets(self) -> int:
+        """Number of packets to send in all loops."""
+        return self._once * self._loops
+
+    @property
+    def duration_ns(self) -> int:
+        """Time between the first and the last packet, ns."""
+        gaps = (self._loops - 1) * self._loop_gap()
+        return round((self._loops * self._original_ns + gaps) / self._speed)
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the packets of all frames in order."""
+        began = 0
+        for _ in range(self._loops):
+            times = CaptureTimes(self._max_gap_ns)
+            for rows, columns, valid in self._parts():
+                packets = self._format.packets_of(rows, columns["batch"], valid)
+                due, _anew = times.of(_arrivals(columns, valid))
+                offsets = np.arange(len(packets), dtype=np.int64) * packets.shape[1]
+                lengths = np.full(len(packets), packets.shape[1], np.int64)
+                when = np.rint((began + due) / self._speed).astype(np.int64)
+                yield Chunk(packets.reshape(-1), offsets, lengths, when)
+            began += times.elapsed_ns + self._loop_gap()
+
+    def _loop_gap(self) -> int:
+        if self._loop_gap_ns is not None:
+            return self._loop_gap_ns
+        return self._original_ns // (self._once - 1) if self._once > 1 else 0
+
+    def _survey(self) -> tuple[int, int]:
+        """Return the number of packets, and the time between the first and the last one."""
+        count, times = 0, CaptureTimes(self._max_gap_ns)
+        for _, columns, valid in self._parts(data=False):
+            count += int(valid.sum())
+            times.of(_arrivals(columns, valid))
+        return count, times.elapsed_ns
+
+    def _parts(
+        self, *, data: bool = True
+    ) -> Iterator[tuple[NDArray[Any], dict[str, NDArray[np.int64]], NDArray[np.bool_]]]:
+        """Yield frames, their columns, and which of their packets came, without empty frames."""
+        try:
+            import h5py
+        except ImportError:
+            text = "Frames are read with h5py: pip install 'daqiri-ophyd[catalog]'."
+            raise ReplayError(text) from None
+        with contextlib.suppress(ImportError):
+            import hdf5plugin  # noqa: F401 - for compressed frames
+        for file in self._files:
+            with h5py.File(file, "r", locking=False) as opened:
+                group: Any = opened[self._format.group]
+                frames = group["data"]
+                size = frames.dtype.itemsize * int(np.prod(frames.shape[1:]))
+                step = max(1, _CHUNK_BYTES // size)
+                for first in range(0, len(frames), step):
+                    part = slice(first, first + step)
+                    bits = np.unpackbits(group["valid"][part], axis=1, bitorder="little")
+                    valid = bits[:, : self._format.packets].astype(bool)
+                    kept = valid.any(axis=1)
+                    if not kept.any():
+                        continue
+                    columns = {
+                        name: group[name][part][kept].astype(np.int64)
+                        for name in ("batch", "timestamp", "last_timestamp")
+                    }
+                    rows = frames[part][kept] if data else np.zeros(0)
+                    yield rows, columns, valid[kept]
+
+
+def _arrivals(columns: dict[str, NDArray[np.int64]], valid: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return times of the packets: evenly between those of the first and the last of a frame."""
+    frame, _ = np.nonzero(valid)
+    number = (np.cumsum(valid, axis=1) - 1)[valid]
+    steps = np.maximum(valid.sum(axis=1) - 1, 1)[frame]
+    first, last = columns["timestamp"][frame], columns["last_timestamp"][frame]
+    return first + np.maximum(last - first, 0) * number // steps
+
+
+def frame_plan(file: Path) -> str:
+    """Return the reorder plan of a file of frames, ``port0/images``, from its metadata file."""
+    path = sidecar_path(file)
+    try:
+        return str(json.loads(path.read_text("utf-8"))["reorder_plan"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ReplayError(
+            f"{file} cannot be sent again: {path} does not name the reorder plan of its frames "
+            f"({error!r})."
+        ) from error
