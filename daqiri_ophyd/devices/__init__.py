@@ -3,33 +3,33 @@
 `make_daq` creates the device tree of a configuration, with all of its devices.
 """
 
-from ._base import CounterDevice, EngineDevice, Group
-from ._capture import Capture
-from ._capture_settings import CaptureSettings
-from ._daq import Daq
-from ._flow import EcpriFlow, FlexFlow, Flow, UdpFlow
-from ._flow_key import FlowKey
-from ._frame_detector import FrameDetector
-from ._frame_settings import FrameSettings
-from ._gpu import Gpu
-from ._host_readiness import HostReadiness
-from ._link import Link
-from ._losses import PacketLossError
-from ._memory_region import MemoryRegion
-from ._open_devices import open_devices
-from ._outcome import CaptureError, CaptureStoppedError
-from ._paths import PathInfo, PathProvider, PathTemplate
-from ._port import Port
-from ._preparation import CaptureTrigger
-from ._recording_settings import RecordingSettings
-from ._reorder import ReorderPlan
-from ._rx_queue import RxQueue
-from ._signals import EngineSignal, EngineSignalRO, Fact, ReadingSignal
-from ._status import EngineStatus
-from ._tree import make_daq
-from ._tx_queue import TransmitStoppedError, TxQueue
-from ._typed_tree import typed_tree
-from ._verification import Verification
+from .checks._host_readiness import HostReadiness
+from .checks._verification import Verification
+from .daq._daq import Daq
+from .daq._gpu import Gpu
+from .daq._link import Link
+from .daq._memory_region import MemoryRegion
+from .daq._open_devices import open_devices
+from .daq._port import Port
+from .parts._base import CounterDevice, EngineDevice, Group
+from .parts._signals import EngineSignal, EngineSignalRO, Fact, ReadingSignal
+from .parts._status import EngineStatus
+from .recording._errors import CaptureError, CaptureStoppedError
+from .recording._losses import PacketLossError
+from .recording._paths import PathInfo, PathProvider, PathTemplate
+from .recording._settings import RecordingSettings
+from .recording.frames._frame_detector import FrameDetector
+from .recording.frames._reorder import ReorderPlan
+from .recording.frames._settings import FrameSettings
+from .recording.packets._capture import Capture
+from .recording.packets._preparation import CaptureTrigger
+from .recording.packets._settings import CaptureSettings
+from .traffic._flow import EcpriFlow, FlexFlow, Flow, UdpFlow
+from .traffic._flow_key import FlowKey
+from .traffic._rx_queue import RxQueue
+from .traffic._tx_queue import TransmitStoppedError, TxQueue
+from .tree._tree import make_daq
+from .tree._typed_tree import typed_tree
 
 __all__ = [
     "Capture",

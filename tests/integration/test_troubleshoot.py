@@ -231,7 +231,7 @@ def test_the_catalog_refuses_files(
 
 def test_incomplete_frames_are_refused_with_this_message() -> None:
     text = "packets are missing in frames; to accept such frames set "
-    sources = Path(devices.__file__ or "").parent.glob("*.py")
+    sources = Path(devices.__file__ or "").parent.rglob("*.py")
     assert any(text in source.read_text() for source in sources)
     assert any(text in line for line in QUOTED)
 

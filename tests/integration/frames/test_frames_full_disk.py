@@ -20,7 +20,7 @@ from run_documents import Documents, until
 from daqiri_ophyd.catalog import Catalog
 from daqiri_ophyd.cli import _frame_file
 from daqiri_ophyd.devices import FrameDetector
-from daqiri_ophyd.devices._recording import Recording
+from daqiri_ophyd.devices.recording._recording import Recording
 
 from .conftest import PACKETS, Source, fly, images
 

@@ -17,7 +17,7 @@ from run_documents import Documents, until
 
 from daqiri_ophyd.catalog import Catalog
 from daqiri_ophyd.devices import CaptureError, Daq, FrameDetector, PacketLossError
-from daqiri_ophyd.devices._status import EngineStatus
+from daqiri_ophyd.devices.parts._status import EngineStatus
 from daqiri_ophyd.documents import sidecar_path
 from daqiri_ophyd.engine import GenericFailureError, Recorder
 from daqiri_ophyd.plans import capture_during

@@ -10,7 +10,7 @@ from bluesky import preprocessors as bpp
 from bluesky.utils import FailedStatus, RunEngineInterrupted
 
 from daqiri_ophyd import plans
-from daqiri_ophyd.devices._requests import Request
+from daqiri_ophyd.devices.daq._requests import Request
 from daqiri_ophyd.engine import Engine, NotSupportedError
 
 BURST = {"count": 50, "size": 100, "udp_dst": 6000}

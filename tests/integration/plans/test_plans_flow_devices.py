@@ -17,8 +17,8 @@ from waiting import eventually
 
 from daqiri_ophyd import plans, profiles
 from daqiri_ophyd.devices import make_daq
-from daqiri_ophyd.devices._configuration import flow_table
-from daqiri_ophyd.devices._ticker import default_ticker
+from daqiri_ophyd.devices.daq._configuration import flow_table
+from daqiri_ophyd.devices.parts._ticker import default_ticker
 from daqiri_ophyd.engine import ConfigError, NotReadyError, NotSupportedError
 
 from .conftest import prepare

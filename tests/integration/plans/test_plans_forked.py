@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from daqiri_ophyd.devices import _engine_owner
-from daqiri_ophyd.devices._ticker import default_ticker
+from daqiri_ophyd.devices.daq import _engine_owner
+from daqiri_ophyd.devices.parts._ticker import default_ticker
 from daqiri_ophyd.engine import Engine
 
 

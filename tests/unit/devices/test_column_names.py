@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from daqiri_ophyd.devices import _naming, make_daq
+from daqiri_ophyd.devices import make_daq
+from daqiri_ophyd.devices.tree import _naming
 from daqiri_ophyd.engine import load_config
 
 

@@ -2,7 +2,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from daqiri_ophyd.devices import PacketLossError
-from daqiri_ophyd.devices._losses import LossWatch, PortLossWatch, lost_by_reason
+from daqiri_ophyd.devices.recording._losses import LossWatch, PortLossWatch, lost_by_reason
 from daqiri_ophyd.engine import PortCounters
 
 

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ophyd import Device
 
-from daqiri_ophyd.devices._naming import attribute_name, attribute_names, require_column
+from daqiri_ophyd.devices.tree._naming import attribute_name, attribute_names, require_column
 
 
 @pytest.mark.parametrize(

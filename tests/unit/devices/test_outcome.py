@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from daqiri_ophyd.devices._frame_outcome import Acquisition
-from daqiri_ophyd.devices._losses import PacketLossError
-from daqiri_ophyd.devices._outcome import CaptureError, Outcome
+from daqiri_ophyd.devices.recording._errors import CaptureError
+from daqiri_ophyd.devices.recording._losses import PacketLossError
+from daqiri_ophyd.devices.recording.frames._outcome import Acquisition
+from daqiri_ophyd.devices.recording.packets._outcome import Outcome
 from daqiri_ophyd.engine import RecorderSnapshot
 
 GOOD = {

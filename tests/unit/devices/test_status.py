@@ -3,7 +3,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from daqiri_ophyd.devices import EngineStatus, _status
+from daqiri_ophyd.devices import EngineStatus
+from daqiri_ophyd.devices.parts import _status
 
 
 class Instrument:

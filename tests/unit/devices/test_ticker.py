@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from daqiri_ophyd.devices._ticker import Ticker
+from daqiri_ophyd.devices.parts._ticker import Ticker
 from daqiri_ophyd.engine import EventPump
 
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from daqiri_ophyd.devices import EngineStatus
-from daqiri_ophyd.devices._watchers import Watcher, Watchers
+from daqiri_ophyd.devices.parts._watchers import Watcher, Watchers
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_a_watcher_gets_the_latest_progress_only():
 
 
 def test_many_hanging_watchers_cost_few_threads_and_little_memory(monkeypatch):
-    from daqiri_ophyd.devices import _watchers
+    from daqiri_ophyd.devices.parts import _watchers
 
     monkeypatch.setattr(_watchers, "_HUNG_S", 0.0)
     watchers, hanging = Watchers(), [Hanging() for _ in range(200)]

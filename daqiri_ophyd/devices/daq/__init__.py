@@ -1,0 +1,1 @@
+"""The device that owns an engine, its ports, memory regions and GPUs."""

@@ -1,0 +1,42 @@
+"""The network interface of a port as a device."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from ophyd import Component
+from ophyd.ophydobj import Kind
+
+from daqiri_ophyd.engine import Engine
+
+from ..parts._base import CounterDevice
+from ..parts._signals import EngineSignalRO, counter
+
+__all__ = ["Link"]
+
+
+class Link(CounterDevice):
+    """State, speed and MTU of a port's network interface.
+
+    ``state`` is ``up``, ``down`` (switched off, or without a carrier), ``removed``, or ``none``:
+    the port has no separate interface (loopback, sockets). A speed or MTU of 0 is unknown. What the
+    host lost of its packets is in the counters of the `Port`.
+    """
+
+    state: Component[EngineSignalRO[str]] = Component(
+        EngineSignalRO, value="none", kind=Kind.normal
+    )
+    speed = counter("Mb/s")
+    mtu = counter("byte")
+
+    def take_values(self) -> dict[str, Any]:
+        """Read the link from the kernel; opens the engine if it is closed."""
+        return self._values(self.daq.open().engine)
+
+    def take_copied(self, counters: NDArray[np.void]) -> dict[str, Any]:
+        """Read the link from the kernel; it is not in the engine's periodic copy."""
+        return self._values(self.daq.engine)
+
+    def _values(self, engine: Engine) -> dict[str, Any]:
+        link = engine.port(self.port_name).link()
+        return {"state": link.state, "speed": link.speed, "mtu": link.mtu}

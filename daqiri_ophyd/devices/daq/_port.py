@@ -1,0 +1,70 @@
+"""A port as a device, with its queues, flows and capture."""
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from ophyd import Component as Cpt
+from ophyd.ophydobj import Kind
+
+from daqiri_ophyd.engine import PortCounters
+
+from ..parts._base import CounterDevice, Group
+from ..parts._signals import EngineSignal, counter, fact
+from ._link import Link
+
+__all__ = ["Port"]
+
+
+class _DropAll(EngineSignal[bool]):
+    """Whether a port drops all traffic; setting it takes effect in the engine at once."""
+
+    def put(self, value: Any, **kwargs: Any) -> None:
+        """Check the value, apply it to the engine, and store it.
+
+        Raises
+        ------
+        NotReadyError
+            If the engine is not open.
+        """
+        self.check_value(value)
+        port = self.device.daq.port(self.device.port_name)
+        if value:
+            port.drop_all_traffic()
+        else:
+            port.allow_all_traffic()
+        super().put(value, **kwargs)
+
+
+class Port(Group, CounterDevice):
+    """A port of the engine with its queues, flows, reorder plans, frame detectors and capture.
+
+    While `drop_all_traffic` is true, packets that arrive are dropped and counted as ``filtered``.
+    None of them reaches a queue later. It is false whenever the engine is opened.
+
+    `lost_before_engine` and its reasons are `daqiri_ophyd.engine.PortCounters`. Reading them reads
+    the kernel's statistics; subscribers see values that are at most a second old.
+    """
+
+    rx: Group
+    tx: Group
+    flows: Group
+    reorder: Group
+    frames: Group
+    link: Link
+    address = fact(lambda port: port.interface.address, "string")
+    lost_before_engine = counter("packets", hinted=True)
+    lost_card = counter("packets")
+    lost_backlog = counter("packets")
+    lost_errors = counter("packets")
+    lost_dropped = counter("packets")
+    drop_all_traffic = Cpt(_DropAll, value=False, kind=Kind.omitted)
+
+    def take_values(self) -> dict[str, Any]:
+        """Read the kernel's statistics; opens the engine if it is closed."""
+        return asdict(self.daq.open().engine.port(self.port_name).counters())
+
+    def take_copied(self, counters: NDArray[np.void]) -> dict[str, Any]:
+        """Return the same values from the engine's periodic copy."""
+        return asdict(PortCounters.of_row(counters["ports"][self.port_name]))

@@ -1,0 +1,1 @@
+"""Base classes, signals and statuses of the devices."""

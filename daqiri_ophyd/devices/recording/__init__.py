@@ -1,0 +1,1 @@
+"""Devices that record to files."""

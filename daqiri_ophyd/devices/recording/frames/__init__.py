@@ -1,0 +1,1 @@
+"""Frame detectors and reorder plans."""

@@ -1,0 +1,1 @@
+"""Captures: packets of receive queues."""

@@ -1,0 +1,141 @@
+"""Settings of a capture."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ophyd.device import Staged
+
+from daqiri_ophyd.engine import queue_names
+
+from ...parts._signals import setting
+from ...reductions import Reduction
+from .._errors import CaptureError
+from .._paths import PathTemplate
+from .._settings import LONGEST_S, RecordingSettings
+from ._columns import CaptureColumns
+
+__all__ = ["CaptureSettings"]
+
+
+class CaptureSettings(RecordingSettings):
+    """Settings of a capture: its queues, its limits, and its files.
+
+    Files go to ``<directory>/<path>/<file_prefix>_000000.pcap``. `path` and `file_prefix` are
+    templates, see `PathTemplate`. With several queues, the names of a queue's files include the
+    name of the queue. If readers mount `directory` elsewhere, set `uri` to its address there;
+    documents then have this address. A path provider of the engine's device (`Daq.path_provider`)
+    replaces all four.
+
+    Parameters
+    ----------
+    queues : sequence of str
+        Receive queues that can be recorded. The setting `queues` selects one by name, several
+        (``"rx_q0,rx_q1"``), or ``all``; the default is the first.
+    """
+
+    queues = setting("")
+    num_packets = setting(0, "packets", minimum=0)
+    acquire_time = setting(0.0, "s", minimum=0.0, maximum=LONGEST_S)
+    roll_packets = setting(0, "packets", minimum=0)
+    roll_bytes = setting(0, "byte", minimum=0)
+    roll_seconds = setting(0.0, "s", minimum=0.0, maximum=LONGEST_S)
+    start_flow = setting("")
+    deadtime = setting(0.0, "s", minimum=0.0)
+    file_timeout = setting(0.0, "s", minimum=0.0)
+    format = setting("pcap", choices=("pcap", "raw"))
+    nanosecond = setting(True)
+    packet_data_offset = setting(0, "byte", minimum=0)
+
+    FIXED = ("queues", "format", *RecordingSettings.FIXED)
+
+    def __init__(self, prefix: str = "", *, queues: Sequence[str], **kwargs: Any) -> None:
+        self._known_queues = tuple(queues)
+        self._reductions: dict[str, Reduction] = {}
+        super().__init__(prefix, **kwargs)
+        self.queues.restrict(self._checked_queues, queues[0])
+
+    @property
+    def selected_queues(self) -> list[str]:
+        """Names of the queues that are recorded."""
+        return queue_names(self.queues.get(), self._known_queues)
+
+    @property
+    def reductions(self) -> dict[str, Reduction]:
+        """Reductions of each file by name; see `daqiri_ophyd.devices.reductions`.
+
+        Assign instances of `Reduction`, or functions of the packets that return a number.
+
+        Raises
+        ------
+        CaptureError
+            If the device is staged.
+        ValueError, TypeError
+            If a name is not an identifier or is in use, or a value is not a function.
+        """
+        return dict(self._reductions)
+
+    @reductions.setter
+    def reductions(self, reductions: Mapping[str, Reduction | Callable[..., float]]) -> None:
+        if self._staged != Staged.no:
+            raise CaptureError(f"reductions cannot be changed while {self.name} is staged.")
+        taken = {*self.component_names, "files"}
+        found = {}
+        for name, given in reductions.items():
+            if not name.isidentifier() or name in taken:
+                raise ValueError(
+                    f"{self.name}: a reduction cannot be named {name!r}; accepted is an identifier "
+                    "that no other column or setting has."
+                )
+            reduction = given if isinstance(given, Reduction) else Reduction(given)
+            if not callable(reduction.function):
+                raise TypeError(
+                    f"{self.name}: reduction {name!r} is {given!r}; accepted is a function of the "
+                    "packets, or one of daqiri_ophyd.devices.reductions."
+                )
+            found[name] = reduction
+        # Raises if a name is too long for the columns.
+        CaptureColumns(self.name, self.port_name, self.selected_queues, found)
+        self._reductions = found
+
+    def _checked_queues(self, text: str) -> str:
+        queue_names(text, self._known_queues)
+        return text
+
+    def start_flow_id(self) -> int | None:
+        """Return the id of the flow with which a recording begins; None: at once.
+
+        Raises
+        ------
+        CaptureError
+            If there is no such flow, its id is 0, or it does not lead to the recorded queue.
+        """
+        name, queues = self.start_flow.get(), self.selected_queues
+        if not name:
+            return None
+        if len(queues) > 1:
+            raise CaptureError(
+                f"{self.start_flow.name} is {name!r}, and there are several queues, which have no "
+                "common order. Record one, or use a capture for each."
+            )
+        flow = self.find_start_flow(name)
+        last = (flow.get("actions") or [flow["action"]])[-1]
+        reached = last.get("ids") or [last["id"]]
+        names = [queue.name for queue in self.interface.rx.queues if queue.id in reached]
+        if queues[0] not in names:
+            raise CaptureError(
+                f"{self.start_flow.name}: flow {name!r} leads to {', '.join(names)}, and "
+                f"{queues[0]!r} is recorded. Set queues to the one that has it."
+            )
+        return flow["id"]
+
+    @property
+    def limited(self) -> bool:
+        """Whether a capture ends by itself, because a number of packets or a time is set."""
+        return self.num_packets.get() > 0 or self.acquire_time.get() > 0
+
+    def path_template(self) -> PathTemplate:
+        """Return the values of templates for a stage that begins now."""
+        queues = self.selected_queues
+        return PathTemplate(
+            device=self.name, port=self.port_name, queue=queues[0] if len(queues) == 1 else "all"
+        )

@@ -1,0 +1,1 @@
+"""The device tree of a configuration."""
