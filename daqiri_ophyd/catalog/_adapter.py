@@ -9,10 +9,9 @@ import numpy as np
 from tiled.adapters.sequence import FileSequenceAdapter
 from tiled.structures.array import ArrayStructure, BuiltinDtype, StructDtype
 
-from daqiri_ophyd.documents import NAME_DTYPE, SUMMARY_DTYPE
+from daqiri_ophyd.documents import COMPANIONS, NAME_DTYPE, SUMMARY_DTYPE
 
 from ._packet_table import PacketTableAdapter
-from ._register import COMPANIONS
 from ._summarize import summarize
 
 __all__ = ["CaptureSequenceAdapter", "CounterSequenceAdapter", "SummarySequenceAdapter"]

@@ -22,6 +22,7 @@ from tiled.utils import path_from_uri
 
 from daqiri_ophyd.documents import (
     CAPTURE_MIMETYPES,
+    COMPANIONS,
     COUNTER_MIMETYPE,
     FRAME_FILES_MIMETYPE,
     FRAMES_MIMETYPE,
@@ -29,10 +30,7 @@ from daqiri_ophyd.documents import (
     sidecar_path,
 )
 
-__all__ = ["COMPANIONS", "CaptureConsolidator", "register"]
-
-COMPANIONS = {".json": "sidecars", ".npy": "indices"}
-"""Roles in a data source of the files next to a capture file, by suffix to its name."""
+__all__ = ["CaptureConsolidator", "register"]
 
 
 class CaptureConsolidator(MultipartRelatedConsolidator):

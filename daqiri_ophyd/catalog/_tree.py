@@ -22,10 +22,10 @@ from tiled.server.dependencies import expected_shape
 from tiled.storage import FileStorage
 from tiled.utils import path_from_uri
 
-from daqiri_ophyd.documents import CAPTURE_MIMETYPES
+from daqiri_ophyd.documents import CAPTURE_MIMETYPES, COMPANIONS
 
 from ._confine import UnreadableFileError, confined_path, require_confined
-from ._register import COMPANIONS, register
+from ._register import register
 from ._views import register_views
 
 __all__ = ["confined_tree"]

@@ -12,6 +12,7 @@ from .daq._memory_region import MemoryRegion
 from .daq._open_devices import open_devices
 from .daq._port import Port
 from .parts._base import CounterDevice, EngineDevice, Group
+from .parts._owner import Owner
 from .parts._signals import EngineSignal, EngineSignalRO, Fact, ReadingSignal
 from .parts._status import EngineStatus
 from .recording._errors import CaptureError, CaptureStoppedError
@@ -55,6 +56,7 @@ __all__ = [
     "HostReadiness",
     "Link",
     "MemoryRegion",
+    "Owner",
     "PacketLossError",
     "PathInfo",
     "PathProvider",

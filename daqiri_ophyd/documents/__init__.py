@@ -16,6 +16,7 @@ from ._frame_stream import (
 from ._repair import append_log, is_written, locked, logged, require_no_links
 from ._sequence import (
     CAPTURE_MIMETYPES,
+    COMPANIONS,
     COUNTER_MIMETYPE,
     NAME_DTYPE,
     PCAP_MIMETYPE,
@@ -39,6 +40,7 @@ from ._summary import SUMMARY_DTYPE, FileSummary
 
 __all__ = [
     "CAPTURE_MIMETYPES",
+    "COMPANIONS",
     "COUNTER_MIMETYPE",
     "FRAMES_MIMETYPE",
     "FRAME_FILES_MIMETYPE",

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CAPTURE_MIMETYPES",
+    "COMPANIONS",
     "COUNTER_MIMETYPE",
     "NAME_DTYPE",
     "PCAP_MIMETYPE",
@@ -37,6 +38,9 @@ CAPTURE_MIMETYPES: dict[CaptureFormat, str] = {
 
 NAME_DTYPE = "<U255"
 """Type of the name of a file in catalogs; Linux has no longer names."""
+
+COMPANIONS = {".json": "sidecars", ".npy": "indices"}
+"""Roles in a data source of the files next to a capture file, by suffix to its name."""
 
 COUNTER_MIMETYPE = "multipart/related;type=application/vnd.daqiri-ophyd.counter"
 """Mimetype of a sequence of capture files from which one counter is read, ``field``."""

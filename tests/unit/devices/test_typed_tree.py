@@ -21,7 +21,7 @@ import bluesky.plan_stubs as bps
 import bluesky.plans as bp
 from daqiri_ophyd.devices import (
     Capture, Daq, EngineSignal, EngineSignalRO, Fact, FlowKey, HostReadiness, MemoryRegion,
-    ReadingSignal, ReorderPlan, RxQueue, TxQueue, UdpFlow, make_daq,
+    Owner, ReadingSignal, ReorderPlan, RxQueue, TxQueue, UdpFlow, make_daq,
 )
 from daqiri_ophyd.engine import RxQueueConfig
 
@@ -53,7 +53,7 @@ assert_type(daq.port0.flows.detector, UdpFlow)
 assert_type(daq.port0.flows.detector.packets.get(), int)
 assert_type(daq.port0.flows.detector.udp_dst, FlowKey)
 assert_type(daq.regions.rx_buffers.free.get(), int)
-assert_type(queue.daq, Daq)
+assert_type(queue.daq, Owner)
 readiness = HostReadiness(name="readiness")
 assert_type(readiness.state.get(), str)
 bp.count([daq, daq.port0, queue, capture, queue.received, capture.num_packets, readiness])
