@@ -74,7 +74,7 @@ def capture_during(
     """
     settings = limits(_detectors(detector), num_packets, acquire_time, num_frames)
     # A staged frame detector accepts a number of frames only so.
-    frames = {signal: n for signal, n in settings.items() if signal.attr_name == "num_frames" and n}
+    frames = {signal: n for signal, n in settings.items() if signal.attr_name == "num_frames"}
 
     before = {signal: signal.parent.prepared for signal in frames}
 

@@ -54,5 +54,7 @@ def _told(msg: Msg, stream: tuple[Any, ...]) -> MsgGenerator[Any]:
         detector.read_into(stream)
 
     # In a message: a plan that is only simulated changes nothing.
-    yield Msg("wait_for", None, [partial(tell, msg.obj)])
+    tasks = yield Msg("wait_for", None, [partial(tell, msg.obj)])
+    for task in tasks or ():
+        task.result()  # raises what it has raised
     return (yield msg)

@@ -69,6 +69,7 @@ def _stored(plan: Callable[..., MsgGenerator[Any]]) -> Callable[..., MsgGenerato
                 messages = wrapper(messages)
             # Until the RunEngine's next call: it closes an aborted run itself, after the plan.
             yield Msg("subscribe", None, _writer, "all")
+            yield Msg("subscribe", None, _collection["daq"].run_started, "start")
             return (yield from messages)
         finally:
             _in_plan.release()

@@ -148,7 +148,11 @@ class _Resource:
 
     def leave_out(self) -> None:
         """Leave out rows that are in no document."""
-        self.frames[-1] = self.emitted * self.frames_per_row - self.full
+        rest = self.emitted * self.frames_per_row
+        for index, frames in enumerate(self.frames):
+            self.frames[index] = min(frames, rest)
+            rest -= self.frames[index]
+        self.full = sum(self.frames[:-1])
 
     @property
     def files(self) -> FrameFiles | None:

@@ -83,6 +83,11 @@ class EventPump:
                 _log.debug("Descriptor %d was closed before it was removed.", fd)
 
     @property
+    def is_current(self) -> bool:
+        """Whether its thread calls."""
+        return threading.current_thread() is self._thread
+
+    @property
     def closed(self) -> bool:
         """Whether it was closed, or was created in the parent process before a fork."""
         return self._closed or self._process != os.getpid()
@@ -95,7 +100,7 @@ class EventPump:
             self._closed = True
             self._callbacks.clear()
             os.eventfd_write(self._wake, 1)
-        if threading.current_thread() is not self._thread:
+        if not self.is_current:
             self._thread.join()
 
     def _run(self) -> None:

@@ -121,11 +121,13 @@ class Daq(EngineOwner):
     def run_started(self, name: str, doc: Mapping[str, Any]) -> None:
         """Store the start document of a run, for paths with its scan id.
 
-        A RunEngine that stages the device needs no subscription. For one that does not:
+        A RunEngine that stages the device, or a part of it, is known from then on. For runs that
+        are opened before:
 
         ``RE.subscribe(daq.run_started, "start")``
         """
-        self.runs.take(name, doc)
+        if name == "start":
+            self.runs.latest = doc
 
     def stage(self) -> list[object] | StageStatus:
         """Open the engine if it is closed, and stage all parts; see `stage_part`."""

@@ -5,14 +5,23 @@ from collections.abc import Mapping
 from typing import Any
 from weakref import WeakMethod, WeakSet
 
-from bluesky.run_engine import RunEngine, in_bluesky_event_loop
+from bluesky.run_engine import RunEngine
 
-__all__ = ["FollowedRuns", "calling_run_engine"]
+__all__ = ["FollowedRuns", "calling_run_engine", "in_event_loop"]
+
+
+def in_event_loop() -> bool:
+    """Return whether an event loop calls, such as that of a RunEngine."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def calling_run_engine() -> RunEngine | None:
     """Return the RunEngine whose plan calls a device; None outside of a plan."""
-    if not in_bluesky_event_loop():
+    if not in_event_loop():
         return None
     task = asyncio.current_task()
     # Bluesky has no other way to it: the task runs a method of the RunEngine.
@@ -30,8 +39,8 @@ class FollowedRuns:
         """Start documents of open runs, by uid."""
         self.latest: Mapping[str, Any] | None = None
         """Start document of the latest run."""
-        self.failures = 0
-        """Runs that have not ended with success."""
+        self.failed: set[str] = set()
+        """Runs that have not ended with success, by uid."""
 
     def follow(self, run_engine: RunEngine | None) -> None:
         """Take the documents of a RunEngine from now on, once."""
@@ -48,6 +57,11 @@ class FollowedRuns:
         run_engine.subscribe(take)
 
     @property
+    def latest_uid(self) -> str | None:
+        """The uid of the latest run."""
+        return None if self.latest is None else self.latest["uid"]
+
+    @property
     def only(self) -> str | None:
         """The uid of the open run, if there is one, and no other."""
         return next(iter(self.open)) if len(self.open) == 1 else None
@@ -58,4 +72,5 @@ class FollowedRuns:
             self.open[doc["uid"]] = self.latest = doc
         elif name == "stop":
             self.open.pop(doc["run_start"], None)
-            self.failures += doc["exit_status"] != "success"
+            if doc["exit_status"] != "success":
+                self.failed.add(doc["run_start"])

@@ -6,12 +6,11 @@ from abc import abstractmethod
 from pathlib import Path
 from typing import Any
 
-from bluesky.run_engine import in_bluesky_event_loop
 from bluesky.utils import FailedStatus
 from ophyd.device import Staged
 from ophyd.ophydobj import Kind
 
-from ..parts._run_engine import calling_run_engine
+from ..parts._run_engine import calling_run_engine, in_event_loop
 from ..parts._signals import DataKeys, EngineSignal, Readings, reading
 from ..parts._status import EngineStatus, StageStatus
 from ._destination import Destination
@@ -134,8 +133,8 @@ class Recorded(RecordingSettings):
     def _stage(self) -> list[object]:
         staged: list[object] = super().stage()
         self._work, self._being_read = None, False
-        self._destination = Destination(self, self.path_template())
         try:
+            self._destination = Destination(self, self.path_template())
             self._begin_stage()
         except BaseException:
             super().unstage()
@@ -177,7 +176,7 @@ class Recorded(RecordingSettings):
         if owed and error is None and work is not None and work.failed:
             error = CaptureError(f"{self.name} failed: {work.failure}")
             error.__cause__ = work.failure
-        self._work = None
+        self._work = self._destination = None
         if error is not None:
             self._raise_at_end(error)
         return unstaged
@@ -190,7 +189,7 @@ class Recorded(RecordingSettings):
         if run_engine is None:
             return work.completing
         # A plan that fails, or ends early, cannot collect.
-        plan_fails = self.daq.runs.failures > work.failed_runs
+        plan_fails = work.run in self.daq.runs.failed
         return str(run_engine.state) == "running" and not plan_fails
 
     def _raise_at_end(self, error: CaptureError) -> None:
@@ -210,6 +209,7 @@ class Recorded(RecordingSettings):
         """
         self.require_staged()
         self._require_idle()
+        self._require_told()
         # No timeout before `complete`: no plan waits for packets yet.
         self._start_flight().pause_timeout()
         return self._done("starting to record")
@@ -276,23 +276,32 @@ class Recorded(RecordingSettings):
         work = self._work
         if work is None or not work.flown:
             return
-        owed = self._owes_documents(work)
-        if work.running and owed:
+        if work.running and not work.held and not work.is_known_failed:
             raise CaptureError(f"{self.name}: a fly scan is running; complete it first.")
+        self._require_told()
         missing = self.uncollected
-        if missing and owed:
+        if missing and self._owes_documents(work):
             raise CaptureError(f"{self.name}: {self._lost_rows_text(missing)}")
+
+    def _require_told(self) -> None:
+        """Raise a failure of the latest fly scan that no plan was told."""
+        self._being_read = False
+        work = self._work
+        if work is not None and work.flown and work.failed and self._owes_documents(work):
+            work.told = True
+            raise CaptureError(f"{self.name} failed: {work.failure}") from work.failure
 
     def _require_declared(self) -> None:
         """Raise if a plan collects it from no stream."""
         work = self._work
         flown = work is not None and work.flown and work.completing
-        if work is not None and flown and self.uncollected and in_bluesky_event_loop():
+        if work is not None and flown and self.uncollected and in_event_loop():
             work.told = True
             raise CaptureError(
-                f"{self.name}: no stream was declared for it, as in bp.fly, fly_during_wrapper and "
-                "SupplementalData(flyers=...). Use daqiri_ophyd.plans.capture_during_wrapper, or "
-                "bps.declare_stream(detector, name=..., collect=True) before the kickoff."
+                f"{self.name}: no stream was declared for it before complete(), as in bp.fly, "
+                "fly_during_wrapper and SupplementalData(flyers=...). Use "
+                "daqiri_ophyd.plans.capture_during_wrapper, or bps.declare_stream(detector, "
+                "name=..., collect=True) before the kickoff."
             )
 
     def _require_row(self) -> None:

@@ -5,6 +5,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from daqiri_ophyd.engine import (
     RecordedFile,
@@ -119,7 +120,7 @@ class Recording:
             self._seen += len(rows)
             surplus = [str(file.path) for files in new for file in files[len(rows) :]]
             for row in rows:
-                self._on_files(row)
+                self._tell(self._on_files, row)
             if any(snapshot.running for snapshot in snapshots):
                 return
             self._ended = True
@@ -132,11 +133,15 @@ class Recording:
                 text = f"{len(surplus)} files are in no row, such as {surplus[0]}"
                 error = "; ".join(filter(None, [last.error, text]))
                 last = replace(last, failing=True, error=error)
-            try:
-                self._on_end(last)
-            except Exception as error:
-                _log.exception("The end of a recording was not told.")
-                self._on_error(error)
+            self._tell(self._on_end, last)
+
+    def _tell(self, call: Callable[[Any], None], value: Any) -> None:
+        """Call a function; its exception ends neither the thread of events nor the recording."""
+        try:
+            call(value)
+        except Exception as error:
+            _log.exception("A recording could not be told of.")
+            self._on_error(error)
 
 
 def _together(snapshots: Sequence[RecorderSnapshot]) -> RecorderSnapshot:

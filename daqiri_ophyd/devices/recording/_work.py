@@ -22,8 +22,8 @@ class Work:
         Whether it is a fly scan.
     outcome : Outcome or Acquisition
         Decides whether it succeeds.
-    failed_runs : int
-        Runs that had failed before (`FollowedRuns.failures`).
+    run : str, optional
+        The latest run when it began; None: it is not known.
     recording : Recording, optional
         Its recorders, unless readings share those of the device.
     """
@@ -31,7 +31,7 @@ class Work:
     status: EngineStatus
     flown: bool
     outcome: Any
-    failed_runs: int
+    run: str | None = None
     recording: Recording | None = None
     running: bool = True
     held: bool = False  # paused
@@ -39,7 +39,6 @@ class Work:
     told: bool = False  # a plan was told of a failure otherwise
     ending: str = ""  # ``finish``, ``fail``, ``complete``; empty: nobody has ended it
     short: bool = False  # packets were lost, so that it cannot reach its limit
-    abandoned: bool = False  # ended before its rows
     failure: Exception | None = None
     begun: float = field(default_factory=time.monotonic)
 
@@ -63,9 +62,9 @@ class Work:
 
     def release(self) -> bool:
         """Note the end of a pause; return False if it was not paused, or has ended."""
-        if not self.running or not self.held:
+        held, self.held = self.held, False
+        if not self.running or not held:
             return False
-        self.held = False
         if self.completing:
             self.status.resume_timeout()
         return True

@@ -1,5 +1,6 @@
 """Which image is in which stream, in which file, and in which document."""
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ from bluesky import RunEngine
 from bluesky import plan_stubs as bps
 from bluesky import plans as bp
 from bluesky import preprocessors as bpp
-from run_documents import Documents, until
+from bluesky.utils import FailedStatus
+from run_documents import Documents, new_run_engine, until
 
 from daqiri_ophyd import plans
 from daqiri_ophyd.catalog import Catalog
@@ -76,6 +78,60 @@ def test_images_are_in_their_streams(
     assert stored(catalog, uid) == {"dark": [0, 4], "primary": [1, 2, 3, 5, 6, 7, 8]}
     # Without being told, each reading may belong to either stream.
     assert names(detector.files) == ([1, 3, 1, 4] if told else [1] * 9)
+
+
+def test_readings_of_an_outer_preprocessor_are_in_their_stream(
+    run_engine: RunEngine, detector: FrameDetector, source: Source, catalog: Catalog
+) -> None:
+    """They are inserted into messages that the wrapper has passed."""
+
+    def framed(plan: Any) -> Any:
+        def insert(msg: Any) -> Any:
+            if msg.command == "open_run":
+                return None, read(detector, source, "baseline")
+            if msg.command == "close_run":
+                return _before(msg, read(detector, source, "baseline")), None
+            return None, None
+
+        return (yield from bpp.plan_mutator(plan, insert))
+
+    run_engine.preprocessors += [plans.reading_streams_wrapper, framed]
+    plan = bpp.run_wrapper(read(detector, source, "primary", 3))
+    (uid,) = run_engine(bpp.stage_wrapper(plan, [detector]))
+    assert stored(catalog, uid) == {"baseline": [0, 4], "primary": [1, 2, 3]}
+
+
+def _before(msg: Any, first: Any) -> Any:
+    yield from first
+    return (yield msg)
+
+
+def test_beside_another_run_engine(
+    run_engine: RunEngine, detector: FrameDetector, source: Source, catalog: Catalog
+) -> None:
+    plan = bpp.run_wrapper(dark_first(detector, source, declare=False))
+    with new_run_engine():
+        (uid,) = run_engine(bpp.stage_wrapper(plan, [detector]))
+    assert stored(catalog, uid) == {"dark": [0, 4], "primary": [1, 2, 3, 5, 6, 7, 8]}
+
+
+def test_rows_of_a_failed_fly_scan_are_no_readings(
+    run_engine: RunEngine, detector: FrameDetector, source: Source, catalog: Catalog
+) -> None:
+    detector.timeout.put(0.3)
+
+    def plan() -> Any:
+        yield from bps.prepare(detector, 10, wait=True)
+        yield from bps.declare_stream(detector, name="flown", collect=True)
+        yield from bps.kickoff(detector, wait=True)
+        source.send(2)
+        with contextlib.suppress(FailedStatus):
+            yield from bps.complete(detector, wait=True)
+        yield from read(detector, source, "primary", 2)
+
+    (uid,) = run_engine(bpp.stage_wrapper(bpp.run_wrapper(plan()), [detector]))
+    numbers = catalog.client[uid]["primary"][f"{KEY}_batch"].read()
+    assert numbers.tolist() == [2, 3]
 
 
 def test_a_stream_after_a_dark_image_is_in_one_file(

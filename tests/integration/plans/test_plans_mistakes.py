@@ -173,6 +173,28 @@ def test_an_abort_does_not_wait_for_a_reduction(run_engine, documents, capture):
     assert documents.stop["exit_status"] == "success"
 
 
+def test_a_pause_during_a_reduction(run_engine, documents, capture):
+    """The reading is taken again; its first file has a row without the reduction."""
+    begun, release = threading.Event(), threading.Event()
+
+    def slow(_):
+        begun.set()
+        return float(release.wait(60))
+
+    capture.acquire_time.put(0.05)
+    capture.reductions = {"slow": Reduction(slow)}
+    watcher = threading.Thread(target=lambda: (begun.wait(60), run_engine.request_pause()))
+    watcher.start()
+    with pytest.raises(RunEngineInterrupted):
+        run_engine(bp.count([capture], 2))
+    watcher.join()
+    threading.Timer(0.2, release.set).start()
+    run_engine.resume()
+    assert documents.stop["exit_status"] == "success"
+    assert [row["daq_port0_capture_slow"] for row in documents.rows()] == [1.0, 1.0]
+    assert len(documents.files()) == len(set(documents.files())) == 2
+
+
 def test_a_path_named_after_one_of_several_runs(run_engine, documents, capture):
     capture.acquire_time.put(0.05)
 

@@ -7,13 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bluesky.run_engine import in_bluesky_event_loop
 from ophyd.ophydobj import Kind
 
 from daqiri_ophyd.documents import FrameStream, StreamAsset
 from daqiri_ophyd.engine import DaqiriError, InvalidParameterError, RecorderSnapshot
 from daqiri_ophyd.engine import ReorderPlan as EnginePlan
 
+from ...parts._run_engine import in_event_loop
 from ...parts._signals import DataKeys, reading
 from ...parts._status import EngineStatus
 from ...parts._ticker import default_ticker
@@ -100,7 +100,7 @@ class FrameDetector(FrameSettings, Recorded):
 
         The RunEngine calls it once for each stream.
         """
-        if self._rows is not None and in_bluesky_event_loop():
+        if self._rows is not None and in_event_loop():
             self._add_stream(self._rows)
         stream = self._new_stream() if self._rows is None else self._rows.stream
         return {**self._counter_keys(), **stream.describe(self._per_row)}
@@ -132,8 +132,12 @@ class FrameDetector(FrameSettings, Recorded):
         """
         self._raise_failure()
         self._require_row()
-        if self._rows is not None:
-            yield from self._rows.stream.collect_asset_docs(index)
+        rows = self._rows
+        if rows is None:
+            return
+        if not rows.flown and rows.stream.uncollected:
+            self._keep_streams_apart(rows)
+        yield from rows.stream.collect_asset_docs(index)
 
     @property
     def uncollected(self) -> list[Path]:
@@ -160,13 +164,7 @@ class FrameDetector(FrameSettings, Recorded):
         stream : hashable
             The run and the name of the stream.
         """
-        rows = self._rows
-        if rows is None or rows.flown or rows.recorder is None:
-            return
-        with self._state:
-            if self._streams.tell(stream) and rows.stream.documented and self.uncollected:
-                rows.split()
-                self._file_begun = time.monotonic()
+        self._streams.tell(stream)
 
     # --- Step and fly scans
 
@@ -200,8 +198,10 @@ class FrameDetector(FrameSettings, Recorded):
         self.daq.stop_interrupted()
         # After a pause the RunEngine triggers the interrupted reading again.
         with self._state:
-            if rows.stream.uncollected and not rows.flown:
+            if rows.stream.uncollected:
                 _log.warning("%s: a row was not read; it is in no document", self.name)
+            if rows.flown:
+                rows.stream.discard()
             interrupted = self._take_back(rows)
         if interrupted is not None:
             interrupted.finish()
@@ -214,8 +214,8 @@ class FrameDetector(FrameSettings, Recorded):
         Parameters
         ----------
         value : int or TriggerInfo or None
-            Number of frames, or a ``TriggerInfo`` of ophyd-async with it as `number_of_events`.
-            None: `num_frames` applies again.
+            Number of frames, or a ``TriggerInfo`` of ophyd-async with it as `number_of_events`; 0:
+            no limit. None: `num_frames` applies again.
 
         Raises
         ------
@@ -227,6 +227,7 @@ class FrameDetector(FrameSettings, Recorded):
         """
         rows = self._begun_rows()
         self._require_idle()
+        self._require_told()
         if value is None:
             self._flight = None
             return self._done("preparing")
@@ -247,7 +248,9 @@ class FrameDetector(FrameSettings, Recorded):
     @property
     def limited(self) -> bool:
         """Whether a fly scan ends by itself: it is prepared, or has a limit."""
-        return self._flight is not None or super().limited
+        if self._flight is None:
+            return super().limited
+        return self._flight > 0 or self.acquire_time.get() > 0
 
     def stop(self, *, success: bool = False) -> None:
         """Stop recording; the file has whole rows."""
@@ -333,6 +336,7 @@ class FrameDetector(FrameSettings, Recorded):
         place, is_new = destination.find()
         if is_new:
             make_directory(Path(place.directory_path), [place.filename], self.name)
+            rows.close()
             rows.next_number = 0
         destination.use(place)
         return place, is_new
@@ -406,9 +410,19 @@ class FrameDetector(FrameSettings, Recorded):
         elif self._streams.completes:
             rows.retract()
 
+    def _keep_streams_apart(self, rows: DetectorFiles) -> None:
+        """Move the reading that is not collected yet to a file of its own, if it needs one."""
+        if rows.stream.documented and rows.recorder is not None and self._streams.moves():
+            with self._state:
+                rows.split()
+            self._file_begun = time.monotonic()
+        if not rows.stream.documented:
+            self._streams.begin_file()
+        self._streams.end_reading()
+
     def _add_stream(self, rows: DetectorFiles) -> None:
         """Note another stream; a reading that is not collected yet is its first."""
-        self._streams.add(self.daq.runs.only)
+        self._streams.add(self.daq.runs.open)
         if rows.flown or rows.recorder is None or not rows.stream.documented:
             return
         if not rows.stream.uncollected:
@@ -462,8 +476,8 @@ class FrameDetector(FrameSettings, Recorded):
             acquisition = Acquisition(
                 wanted, flown, status, plan, before, lost, plan.counters(), before_engine
             )
-            failed = self.daq.runs.failures
-            self._work = Work(status, flown, acquisition, failed, completing=not flown)
+            run = self.daq.runs.latest_uid
+            self._work = Work(status, flown, acquisition, run, completing=not flown)
             if seconds:
                 recorder.end_in(seconds)
         return status
@@ -553,7 +567,8 @@ class FrameDetector(FrameSettings, Recorded):
 
         def finish() -> None:
             parts = stream.parts_to_collect
-            if parts <= 1 or not work.completing or work.status.done:
+            left = self._work is not work or parts <= 1 or not work.completing
+            if left or work.status.done:
                 default_ticker().remove(finish)
                 work.status.finish()
                 return

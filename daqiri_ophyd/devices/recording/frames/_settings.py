@@ -153,8 +153,8 @@ def number_of_frames(device: str, value: Any) -> int:
             f"{device} cannot be prepared with {value!r}; accepted are a number of frames, and a "
             "TriggerInfo of ophyd-async with one number_of_events."
         )
-    if number < 1:
-        raise ValueError(f"{device}: {number} frames; accepted is 1 or more.")
+    if number < 0:
+        raise ValueError(f"{device}: {number} frames; accepted is 0 (no limit) or more.")
     if value is number:
         return number
     trigger = getattr(value, "trigger", None)

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -11,7 +12,12 @@ from typing import Any
 from ophyd.ophydobj import Kind
 
 from daqiri_ophyd.documents import StreamAsset
-from daqiri_ophyd.engine import QueueRecording, RecordedFile, RecorderSnapshot
+from daqiri_ophyd.engine import (
+    QueueRecording,
+    RecordedFile,
+    RecorderSnapshot,
+    default_pump,
+)
 
 from ...parts._run_engine import calling_run_engine
 from ...parts._signals import DataKeys, Readings, fact, reading
@@ -217,6 +223,7 @@ class Capture(CaptureSettings, Recorded):
         """
         self.require_staged()
         self._require_idle()
+        self._require_told()
         if missing := self.uncollected:
             raise CaptureError(
                 f"{self.name}: {len(missing)} files are in no document yet, such as {missing[0]}; "
@@ -240,7 +247,7 @@ class Capture(CaptureSettings, Recorded):
     def stop(self, *, success: bool = False) -> None:
         """Record the bursts that the queue has delivered, complete the file, and stop.
 
-        A reduction that is running is waited for, but not by the RunEngine: its row is abandoned.
+        A reduction that is running is waited for, but not by the RunEngine: its row has NaN.
         """
         with self._state:
             work = self._work
@@ -250,14 +257,11 @@ class Capture(CaptureSettings, Recorded):
         if work.recording is not None:
             work.recording.stop()
         # All rows exist once they are made.
+        if not work.running or default_pump().is_current:
+            return  # a failure, which the thread of events tells; rows come later
         longest = self.timeout.get() if calling_run_engine() is None else 0.0
-        if work.running and not self._rows.wait(longest):
-            with self._state:
-                work.abandoned, work.running = True, False
-            if success:
-                work.status.finish()
-            else:
-                work.fail(CaptureStoppedError("stopped while a reduction was running"))
+        if not self._rows.wait(longest):
+            self._abandon(work, success=success)
 
     def adopt(self, recording: QueueRecording) -> None:
         """Continue a recording that already runs, at the next ``kickoff``, instead of a new one.
@@ -397,19 +401,21 @@ class Capture(CaptureSettings, Recorded):
             EngineStatus(self, action="capturing", timeout=timeout, awaited=awaited),
             flown,
             outcome_of(self, recording, self._prepared.trigger if self._prepared else None),
-            self.daq.runs.failures,
+            run=self.daq.runs.latest_uid,
             completing=not flown,
         )
+        rows = self._rows
+        on_files = self._in_order(work, rows, partial(self._on_files, work, rows))
         self._flown = flown
         with self._state:
             self._work = work
             work.recording = Recording(
                 recording.recorders,
                 resumes=self.on_error.get() == "resume",
-                on_files=partial(self._in_order, partial(self._on_files, work)),
+                on_files=partial(self._on_complete_files, rows, on_files),
                 on_progress=partial(self._on_progress, work),
-                on_end=partial(self._in_order, partial(self._on_end, work)),
-                on_error=self._fail,
+                on_end=self._in_order(work, rows, partial(self._on_end, work)),
+                on_error=partial(self._fail_work, work),
             )
         return work.status
 
@@ -427,49 +433,86 @@ class Capture(CaptureSettings, Recorded):
         self._adopted = None
         return recording
 
+    def _abandon(self, work: Work, *, success: bool) -> None:
+        """End a capture whose reductions still run: its files have rows without them."""
+        rows = self._rows
+        with self._state:
+            work.running = False
+        for files in rows.abandon():
+            self._append(rows, files, dict.fromkeys(rows.columns.reduced, math.nan))
+        if success:
+            work.status.finish()
+        else:
+            work.fail(CaptureStoppedError("stopped while a reduction was running"))
+
     # --- On the thread of the event pump, or on the one that makes rows
 
-    def _in_order(self, call: Callable[[Any], None], value: Any) -> None:
-        self._rows.in_order(call, value)
-        if self.reductions:
-            default_ticker().add(self._check_worker, self._fail)
+    def _in_order(self, work: Work, rows: CaptureRows, call: Callable[[Any], None]) -> Any:
+        """Return a function that calls after the rows so far; an exception fails the work."""
 
-    def _check_worker(self) -> None:
-        """Fail a capture whose reductions take too long."""
-        busy, limit = self._rows.busy(), self.timeout.get()
-        if busy > limit:
-            self._fail(CaptureError(f"a reduction takes longer than {limit:g} s (timeout)"))
-        if not busy:
-            default_ticker().remove(self._check_worker)
+        def told(value: Any) -> None:
+            try:
+                call(value)
+            except Exception as error:
+                _log.exception("%s: a row could not be made.", self.name)
+                self._fail_work(work, error)
 
-    def _fail(self, error: Exception) -> None:
+        def check() -> None:
+            """Fail a capture whose reductions take too long."""
+            limit = self.timeout.get()
+            if rows.busy() > limit:
+                text = f"a reduction takes longer than {limit:g} s (timeout)"
+                self._fail_work(work, CaptureError(text))
+            if not work.running:
+                default_ticker().remove(check)
+
+        if rows.columns.reduced:
+            default_ticker().add(check, partial(self._fail_work, work))
+        return partial(rows.in_order, told)
+
+    def _fail_work(self, work: Work, error: Exception) -> None:
         if self._prepared is not None:
             self.daq.capture_failed_at = time.monotonic()
-        super()._fail(error)
+        work.fail(error)
 
-    def _on_files(self, work: Work, files: Sequence[RecordedFile]) -> None:
+    @staticmethod
+    def _on_complete_files(
+        rows: CaptureRows,
+        on_files: Callable[[Sequence[RecordedFile]], None],
+        files: Sequence[RecordedFile],
+    ) -> None:
+        rows.add(files)
+        on_files(files)
+
+    def _append(
+        self, rows: CaptureRows, files: Sequence[RecordedFile], reduced: dict[str, float]
+    ) -> dict[str, Any]:
+        """Append the row of complete files; return its counters by attribute."""
+        rows.require_expected(files)
+        now = time.time()
+        row = counters_of(files, flag=self.on_drop.get() == "flag")
+        for attribute, value in row.items():
+            getattr(self, attribute).update(value, now)
+        named = {getattr(self, attribute).name: value for attribute, value in row.items()}
+        rows.append(files, named, reduced)
+        return row
+
+    def _on_files(self, work: Work, rows: CaptureRows, files: Sequence[RecordedFile]) -> None:
         """Append the row of complete files; fail if a file has no row."""
-        rows = self._rows
         if work.status.failed and self._last_index is None:
             self._last_index = rows.stream.index
         try:
-            rows.require_expected(files)
             reduced, failure = rows.reduce(files)
-            if work.abandoned:
-                return
-            now = time.time()
-            row = counters_of(files, flag=self.on_drop.get() == "flag")
-            for attribute, value in row.items():
-                getattr(self, attribute).update(value, now)
-            named = {getattr(self, attribute).name: value for attribute, value in row.items()}
-            rows.append(files, named, reduced)
+            if not rows.claim(files):
+                return  # it was abandoned, and has a row without reductions
+            row = self._append(rows, files, reduced)
             failure = failure or work.outcome.gap_error(row)
         except CaptureError as error:
             failure = error
         except Exception as error:
             failure = CaptureError(f"{files[0].path} is in no document of the run: {error}")
         if failure is not None:
-            self._fail(failure)  # after the row, which can now be collected
+            self._fail_work(work, failure)  # after the row, which can now be collected
 
     def _on_progress(self, work: Work, snapshot: RecorderSnapshot) -> None:
         """Report progress; fail as soon as packets are lost or none arrive for too long."""
@@ -479,7 +522,7 @@ class Capture(CaptureSettings, Recorded):
         self._report(work, snapshot)
         loss = work.outcome.loss()
         if loss is not None:
-            self._fail(loss)
+            self._fail_work(work, loss)
             return
         # With losses allowed, lost packets count towards the limit: they never arrive.
         if not work.short and work.outcome.is_short(snapshot):
@@ -502,18 +545,18 @@ class Capture(CaptureSettings, Recorded):
     def _on_end(self, work: Work, snapshot: RecorderSnapshot) -> None:
         """Finish or fail the status of a recording that has ended."""
         with self._state:
-            if work.abandoned:
-                return
+            if not work.running:
+                return  # it was abandoned
             work.running = False
         outcome, ending = work.outcome, work.ending
         failure, progress = outcome.failure(snapshot), self._report(work, snapshot)
         if failure is not None:
-            self._fail(failure)
+            self._fail_work(work, failure)
         elif ending == "fail":
-            self._fail(CaptureStoppedError(f"stopped after {progress}"))
+            self._fail_work(work, CaptureStoppedError(f"stopped after {progress}"))
         elif not ending and not snapshot.limit_reached:
-            self._fail(CaptureStoppedError(f"the engine was closed after {progress}"))
+            self._fail_work(work, CaptureStoppedError(f"the engine was closed after {progress}"))
         elif not ending and (missing := outcome.missing(snapshot)) is not None:
-            self._fail(missing)
+            self._fail_work(work, missing)
         else:
             work.status.finish()

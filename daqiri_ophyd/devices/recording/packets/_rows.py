@@ -1,7 +1,9 @@
 """Rows of a capture: files, counters and reductions, in the order of the files."""
 
 import math
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -39,6 +41,8 @@ class CaptureRows:
         self.latest: Sequence[RecordedFile] = ()
         self.reduced: dict[str, float] = {}
         self._begun = False
+        self._lock = threading.Lock()  # guards the files without a row
+        self._waiting: deque[Sequence[RecordedFile]] = deque()
         self._worker: RowWorker | None = None
 
     def start_worker(self) -> None:
@@ -57,6 +61,26 @@ class CaptureRows:
             call(value)
         else:
             self._worker.submit(partial(call, value))
+
+    def add(self, files: Sequence[RecordedFile]) -> None:
+        """Note complete files, which have no row yet."""
+        with self._lock:
+            self._waiting.append(files)
+
+    def claim(self, files: Sequence[RecordedFile]) -> bool:
+        """Return whether these files still need a row; the caller appends it."""
+        with self._lock:
+            if not self._waiting or self._waiting[0] is not files:
+                return False
+            self._waiting.popleft()
+            return True
+
+    def abandon(self) -> list[Sequence[RecordedFile]]:
+        """Return the files without a row; reductions of them that end later are ignored."""
+        with self._lock:
+            files = list(self._waiting)
+            self._waiting.clear()
+            return files
 
     def busy(self) -> float:
         """Return how long the reductions of a row have been computed, s; 0: none are."""
