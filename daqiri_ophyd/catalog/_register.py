@@ -133,21 +133,27 @@ class FrameFilesConsolidator(HDF5Consolidator):
         self.assets.clear()
         self._resource = stream_resource
         self._files: list[tuple[str, int]] = []  # of this document, and rows in them
+        self._complete = 0  # rows in them
         self._earlier: list[int] = []  # rows in files of earlier documents
 
     def update_from_stream_resource(self, stream_resource: Any) -> None:
         """Continue with the files of another StreamResource of the same stream."""
         self._earlier += [rows for _, rows in self._files]
-        self._resource, self._files = stream_resource, []
+        self._resource, self._files, self._complete = stream_resource, [], 0
 
     def consume_stream_datum(self, doc: StreamDatum) -> Patch:
         """Add the files that have the rows of a document."""
-        files = list(frame_files(self._resource, doc["indices"]["stop"], _frames_of))
-        for uri, _ in files[len(self._files) :]:
+        known = len(self._files)
+        if self._files:
+            self._complete -= self._files.pop()[1]  # it may have grown
+        rows = doc["indices"]["stop"] - self._complete
+        files = list(frame_files(self._resource, rows, _frames_of, skip=len(self._files)))
+        self._files += files
+        self._complete = doc["indices"]["stop"]
+        for uri, _ in self._files[known:]:
             role = self.default_asset_role
             number = len(self.assets)
             self.assets.append(Asset(uri, is_directory=False, parameter=role, num=number))
-        self._files = files
         return super().consume_stream_datum(doc)
 
     @property

@@ -97,19 +97,21 @@ class FrameFiles:
 
 
 def frame_files(
-    resource: Mapping[str, Any], rows: int, frames_of: Callable[[str], int]
+    resource: Mapping[str, Any], rows: int, frames_of: Callable[[str], int], skip: int = 0
 ) -> Iterator[tuple[str, int]]:
-    """Yield the files that have the first rows of a StreamResource document.
+    """Yield the files that have the rows of a StreamResource document.
 
     Parameters
     ----------
     resource : mapping
         StreamResource of mimetype `FRAME_FILES_MIMETYPE`.
     rows : int
-        Number of rows.
+        Number of rows, without those of files that are skipped.
     frames_of : callable
         Returns the number of frames of the file at an address; called if the document does not have
         it.
+    skip : int
+        Files to skip.
 
     Yields
     ------
@@ -117,7 +119,7 @@ def frame_files(
         Address of a file, and how many of the rows are in it.
     """
     parameters, folder = resource["parameters"], resource["uri"].rstrip("/")
-    number, per_file = parameters["first_number"], parameters["frames_per_file"]
+    number, per_file = parameters["first_number"] + skip, parameters["frames_per_file"]
     while rows > 0:
         uri = f"{folder}/{parameters['template'].format(number)}"
         frames = min(rows, per_file or frames_of(uri))
@@ -392,13 +394,11 @@ class FrameStream:
             latest = self._resources[-1]
             return latest.frames[-1] // latest.frames_per_row * latest.frames_per_row
 
-    def retract(self) -> None:
-        """Remove the latest row, which was not collected."""
+    @property
+    def latest_datum(self) -> Any:
+        """The latest StreamDatum document of the latest file; None if it has none."""
         with self._lock:
-            latest = self._resources[-1]
-            latest.emitted -= 1
-            latest.leave_out()
-            latest.datum = None
+            return self._resources[-1].datum if self._resources else None
 
     @property
     def index(self) -> int:

@@ -77,6 +77,10 @@ class Recorded(RecordingSettings):
         """Restore what the stage has changed."""
 
     @abstractmethod
+    def _leave_out_rows(self) -> None:
+        """Leave out rows that are in no document; their files stay."""
+
+    @abstractmethod
     def _forget_rows(self) -> CaptureError | None:
         """Forget all rows; return an error of files that nobody was told."""
 
@@ -189,7 +193,9 @@ class Recorded(RecordingSettings):
         if run_engine is None:
             return work.completing
         # A plan that fails, or ends early, cannot collect.
-        plan_fails = work.run in self.daq.runs.failed
+        runs = self.daq.runs
+        # A run that is still open is that of a plan that fails: others close it before.
+        plan_fails = work.run in runs.failed or work.run in runs.open
         return str(run_engine.state) == "running" and not plan_fails
 
     def _raise_at_end(self, error: CaptureError) -> None:
@@ -210,6 +216,7 @@ class Recorded(RecordingSettings):
         self.require_staged()
         self._require_idle()
         self._require_told()
+        self._require_rows_of_run()
         # No timeout before `complete`: no plan waits for packets yet.
         self._start_flight().pause_timeout()
         return self._done("starting to record")
@@ -266,10 +273,26 @@ class Recorded(RecordingSettings):
 
     def _require_reading(self) -> None:
         """Raise if a plan reads it during a fly scan."""
-        if self._work is not None and self._work.flown and self._work.running:
+        work = self._work
+        if work is not None and work.flown and (work.running or self.uncollected):
             raise CaptureError(
-                f"{self.name}: a fly scan is running. Its rows are collected; they cannot be read."
+                f"{self.name}: rows of a fly scan are collected; they cannot be read."
             )
+
+    def _require_rows_of_run(self) -> None:
+        """Raise if rows of an earlier fly scan would be in another run; leave out unread ones."""
+        missing, work = self.uncollected, self._work
+        if not missing or work is None:
+            return
+        if not work.flown:
+            _log.warning("%s: a row was not read; it is in no document", self.name)
+            self._leave_out_rows()
+        elif (
+            not work.held
+            and not work.is_known_failed
+            and (not work.completing or work.run != self.daq.runs.latest_uid)
+        ):
+            raise CaptureError(f"{self.name}: {self._lost_rows_text(missing)}")
 
     def _require_documented(self) -> None:
         """Raise if a reading would leave out rows of a fly scan."""
@@ -280,14 +303,15 @@ class Recorded(RecordingSettings):
             raise CaptureError(f"{self.name}: a fly scan is running; complete it first.")
         self._require_told()
         missing = self.uncollected
-        if missing and self._owes_documents(work):
+        if missing and not work.held and not work.is_known_failed:
             raise CaptureError(f"{self.name}: {self._lost_rows_text(missing)}")
 
     def _require_told(self) -> None:
         """Raise a failure of the latest fly scan that no plan was told."""
         self._being_read = False
         work = self._work
-        if work is not None and work.flown and work.failed and self._owes_documents(work):
+        in_plan = calling_run_engine() is not None
+        if work is not None and work.flown and work.failed and not work.held and in_plan:
             work.told = True
             raise CaptureError(f"{self.name} failed: {work.failure}") from work.failure
 

@@ -106,6 +106,67 @@ def _before(msg: Any, first: Any) -> Any:
     return (yield msg)
 
 
+def test_the_next_image_before_the_reading_is_saved(
+    run_engine: RunEngine, detector: FrameDetector, source: Source, catalog: Catalog
+) -> None:
+    def plan() -> Any:
+        yield from bps.trigger(detector, group="image")
+        for number in range(5):
+            source.send()
+            yield from bps.wait("image")
+            yield from bps.create()
+            yield from bps.read(detector)
+            if number < 4:
+                yield from bps.trigger(detector, group="image")
+            yield from bps.save()
+
+    (uid,) = run_engine(bpp.stage_wrapper(bpp.run_wrapper(plan()), [detector]))
+    assert stored(catalog, uid) == {"primary": [0, 1, 2, 3, 4]}
+
+
+def test_readings_that_are_dropped(
+    run_engine: RunEngine, detector: FrameDetector, source: Source, catalog: Catalog
+) -> None:
+    def plan() -> Any:
+        for number in range(6):
+            yield from bps.trigger(detector, group="image")
+            source.send()
+            yield from bps.wait("image")
+            yield from bps.create()
+            yield from bps.read(detector)
+            yield from bps.drop() if number in (2, 3) else bps.save()
+
+    (uid,) = run_engine(bpp.stage_wrapper(bpp.run_wrapper(plan()), [detector]))
+    assert stored(catalog, uid) == {"primary": [0, 1, 4, 5]}
+
+
+def test_an_unread_image_is_not_in_a_fly_scan(
+    run_engine: RunEngine, detector: FrameDetector, source: Source, catalog: Catalog
+) -> None:
+    def plan() -> Any:
+        yield from bps.trigger(detector, group="image")
+        source.send()
+        yield from bps.wait("image")
+        yield from bps.prepare(detector, None, wait=True)
+        yield from fly(detector, sent(source, 3), prepared=0)
+
+    detector.num_frames.put(1)
+    with pytest.raises(CaptureError, match="rows of .* are in no document yet; collect them"):
+        run_engine(
+            bpp.stage_wrapper(
+                bpp.pchain(
+                    bps.trigger(detector, group="image"),
+                    sent(source, 1),
+                    bps.wait("image"),
+                    bps.prepare(detector, 3, wait=True),
+                ),
+                [detector],
+            )
+        )
+    (uid,) = run_engine(bpp.stage_wrapper(plan(), [detector]))
+    assert stored(catalog, uid) == {"primary": [2]}
+
+
 def test_beside_another_run_engine(
     run_engine: RunEngine, detector: FrameDetector, source: Source, catalog: Catalog
 ) -> None:
@@ -316,7 +377,7 @@ def test_a_reading_in_a_fly_scan_is_refused(
         yield from bps.kickoff(detector, wait=True)
         yield from bps.read(detector)
 
-    with pytest.raises(CaptureError, match="Its rows are collected; they cannot be read"):
+    with pytest.raises(CaptureError, match="rows of a fly scan are collected; they cannot be read"):
         run_engine(bpp.stage_wrapper(bpp.run_wrapper(look()), [detector]))
 
 

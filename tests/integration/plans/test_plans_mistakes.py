@@ -173,6 +173,72 @@ def test_an_abort_does_not_wait_for_a_reduction(run_engine, documents, capture):
     assert documents.stop["exit_status"] == "success"
 
 
+def test_an_earlier_fly_scan_is_not_in_the_next_run(run_engine, documents, capture, send):
+    capture.num_packets.put(50)
+
+    def plan(complete):
+        yield from bps.open_run()
+        yield from bps.declare_stream(capture, name="primary", collect=True)
+        yield from bps.kickoff(capture, wait=True)
+        send(capture.daq, 50)
+        yield from until(lambda: capture.uncollected)
+        if complete:
+            yield from bps.complete(capture, wait=True)
+            yield from bps.collect(capture, name="primary")
+        yield from bps.close_run()
+
+    with pytest.raises(CaptureError, match=LOST):
+        run_engine(bpp.stage_wrapper(bpp.pchain(plan(False), plan(True)), [capture]))
+    assert [stop["num_events"] for stop in documents.of("stop")] == [{"primary": 0}] * 2
+
+
+def test_an_unread_file_is_not_in_a_fly_scan(run_engine, documents, capture, send):
+    capture.num_packets.put(50)
+
+    def plan():
+        yield from bps.trigger(capture, group="file")
+        send(capture.daq, 50)
+        yield from bps.wait("file")
+        yield from bps.declare_stream(capture, name="primary", collect=True)
+        yield from bps.kickoff(capture, wait=True)
+        send(capture.daq, 50)
+        yield from bps.complete(capture, wait=True)
+        yield from bps.collect(capture, name="primary")
+
+    run_engine(bpp.stage_wrapper(bpp.run_wrapper(plan()), [capture]))
+    assert [file.name for file in documents.files()] == ["port0_000001.pcap"]
+
+
+def test_a_look_at_a_capture_before_a_fly_scan(run_engine, documents, capture, send):
+    capture.num_packets.put(50)
+
+    def plan():
+        yield from bps.read(capture)
+        yield from bps.declare_stream(capture, name="primary", collect=True)
+        yield from bps.kickoff(capture, wait=True)
+        yield from bps.collect(capture, name="primary")
+        send(capture.daq, 50)
+        yield from bps.complete(capture, wait=True)
+        yield from bps.collect(capture, name="primary")
+
+    run_engine(bpp.stage_wrapper(bpp.run_wrapper(plan()), [capture]))
+    assert len(documents.files()) == 1
+
+
+def test_a_motor_that_fails_in_a_run_without_a_wrapper(run_engine, documents, capture, send):
+    def plan():
+        yield from bps.open_run()
+        yield from bps.declare_stream(capture, name="primary", collect=True)
+        yield from bps.kickoff(capture, wait=True)
+        send(capture.daq, 50)
+        yield from until(lambda: capture.progress and capture.progress.packets == 50)
+        raise RuntimeError("the motor is stuck")
+
+    with pytest.raises(RuntimeError, match="the motor is stuck"):
+        run_engine(bpp.stage_wrapper(plan(), [capture]))
+    assert documents.stop["reason"] == "the motor is stuck"
+
+
 def test_a_pause_during_a_reduction(run_engine, documents, capture):
     """The reading is taken again; its first file has a row without the reduction."""
     begun, release = threading.Event(), threading.Event()

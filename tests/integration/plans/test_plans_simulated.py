@@ -56,6 +56,7 @@ def of_each_plan(daq, tmp_path):
             daq, {"port0": {"data": {"udp_dst": 7777}}}
         ),
         "engine_metadata_wrapper": lambda: plans.engine_metadata_wrapper(bp.count([capture])),
+        "reading_streams_wrapper": lambda: plans.reading_streams_wrapper(bp.count([capture])),
         "fly_scan": lambda: plans.fly_scan(frames, motor, 0, 1),
         "host_ready_wrapper": lambda: plans.host_ready_wrapper(scan(), readiness),
         "record": lambda: plans.record(frames, 10),

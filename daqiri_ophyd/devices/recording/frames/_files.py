@@ -53,6 +53,8 @@ class DetectorFiles:
         self._seen = 0  # complete files of the recorder
         self._per_row = 1
         self._place: Any = None  # PathInfo, once it was opened
+        # Files whose latest row is in documents that may be dropped; frames before it, a document.
+        self._doubtful: list[tuple[Path, int, Any]] = []
         self._torn: tuple[Path, int] | None = None  # file that ends in a reading; frames before it
 
     def open(
@@ -145,10 +147,28 @@ class DetectorFiles:
         self._begin_next()
         self.stream.grow(self._per_row)
 
-    def retract(self) -> None:
-        """Remove the latest row: its documents were dropped."""
-        self.stream.retract()
-        self.recorder.rewind(self.stream.documented * self._per_row)
+    def doubt(self) -> None:
+        """Note that the latest row was dropped, unless its documents are saved later."""
+        if self.stream.current is not None:
+            frames = (self.stream.documented - 1) * self._per_row
+            doubtful = (self.stream.current, frames, self.stream.latest_datum)
+            if doubtful not in self._doubtful:
+                self._doubtful.append(doubtful)
+
+    def cut_dropped(self, *, last: bool = False) -> None:
+        """Remove rows whose documents were dropped, from files that are complete.
+
+        Parameters
+        ----------
+        last : bool
+            Whether no document can be saved any more. Otherwise the latest row may still be.
+        """
+        doubtful, self._doubtful = self._doubtful, []
+        if doubtful and not last:
+            self._doubtful.append(doubtful.pop())
+        for path, frames, datum in doubtful:
+            if not datum["descriptor"]:
+                self._cut(path, frames)
 
     def take_back(self) -> None:
         """Discard frames of readings that are in no document.
@@ -179,12 +199,16 @@ class DetectorFiles:
     def cut_torn(self) -> None:
         """Remove an incomplete reading from a file: readers treat its rows as one stream."""
         torn, self._torn = self._torn, None
-        if torn is None or not torn[0].exists():
+        if torn is not None:
+            self._cut(*torn)
+
+    def _cut(self, path: Path, frames: int) -> None:
+        if not path.exists():
             return
         try:
-            keep_frames(*torn, reason="they are of no reading")
+            keep_frames(path, frames, reason="they are of no reading")
         except (DaqiriError, OSError, ValueError) as error:
-            _log.warning("%s: %s has frames of no reading: %s", self._name, torn[0], error)
+            _log.warning("%s: %s has frames of no reading: %s", self._name, path, error)
 
     def _begin_next(self) -> None:
         self._number += 1

@@ -290,7 +290,13 @@ class FrameDetector(FrameSettings, Recorded):
     def _end_stage(self) -> None:
         if self._rows is not None:
             self._rows.cut_torn()
+            self._rows.cut_dropped(last=True)
             self._paths = self._rows.stream.paths
+
+    def _leave_out_rows(self) -> None:
+        if self._rows is not None:
+            with self._state:
+                self._take_back(self._rows)
 
     def _forget_rows(self) -> CaptureError | None:
         rows, self._rows = self._rows, None
@@ -374,7 +380,6 @@ class FrameDetector(FrameSettings, Recorded):
         """Ensure that a recorder waits with the file of the next reading."""
         streams = self._streams
         place, is_new = self._begin_files(rows)
-        self._note_latest(rows)
         if is_new or rows.recorder is None or rows.flown or rows.torn:
             rows.close()
             rows.cut_torn()
@@ -384,6 +389,7 @@ class FrameDetector(FrameSettings, Recorded):
         ):
             with self._state:
                 rows.roll()
+            rows.cut_dropped()
         else:
             return
         streams.fresh = False
@@ -408,7 +414,8 @@ class FrameDetector(FrameSettings, Recorded):
         elif rows.stream.documented == 1:
             self._streams.fresh = True  # its file is in no collected document
         elif self._streams.completes:
-            rows.retract()
+            self._streams.fresh = True
+            rows.doubt()  # it was dropped, or is saved later
 
     def _keep_streams_apart(self, rows: DetectorFiles) -> None:
         """Move the reading that is not collected yet to a file of its own, if it needs one."""
@@ -572,7 +579,9 @@ class FrameDetector(FrameSettings, Recorded):
                 default_ticker().remove(finish)
                 work.status.finish()
                 return
-            work.status.report(-parts, None, "files", f"rows of {parts} files are not collected")
+            text = f"rows of {parts} files are not collected: collect them while completing, as "
+            text += "bps.collect_while_completing and plans.capture_during do"
+            work.status.report(-parts, None, "files", text)
             work.status.check()
 
         default_ticker().add(finish, work.fail)

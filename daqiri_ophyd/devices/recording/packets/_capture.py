@@ -304,6 +304,9 @@ class Capture(CaptureSettings, Recorded):
         if prepared is not None:
             put(self, prepared.before)
 
+    def _leave_out_rows(self) -> None:
+        self._rows.stream.discard()
+
     def _forget_rows(self) -> CaptureError | None:
         if self.uncollected:
             self._rows.stream.discard()

@@ -127,7 +127,7 @@ class CaptureColumns:
                 for name, reduction in self._reductions.items():
                     try:
                         values[f"{stem}_{name}"] = float(reduction.function(pcap))
-                    except Exception as error:
+                    except (Exception, KeyboardInterrupt, SystemExit) as error:
                         raise CaptureError(
                             f"reduction {name!r} of {file.path} failed: {error!r}"
                         ) from error
