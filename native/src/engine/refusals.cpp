@@ -280,7 +280,8 @@ std::vector<Error> find_refused(const NetworkConfig& config, const EngineEntry& 
   for (const Error& each : memory::find_absent(memory_regions(config))) found.push_back(each);
   find_oversized(config, 0, found);
   find_unmappable(config, entry.traits, found);
-  for (const Error& each : find_rejected_here(config, entry)) found.push_back(each);
+  // Of a configuration that is refused anyway, this host would only repeat the consequences.
+  if (found.empty()) found = find_rejected_here(config, entry);
   return found;
 }
 

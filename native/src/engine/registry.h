@@ -49,8 +49,8 @@ std::vector<Error> find_absent(const NetworkConfig& config, const EngineEntry& e
 std::vector<Error> find_rejected_here(const NetworkConfig& config, const EngineEntry& entry);
 
 /// Everything that the configuration requests and this build, the engine or this host does not
-/// have: the engine itself, its features, kinds of memory, hugepages, enough memory, and what the
-/// engine rejects here.
+/// have: the engine itself, its features, kinds of memory, hugepages, enough memory; if it has all,
+/// what the engine rejects here.
 std::vector<Error> find_refused(const NetworkConfig& config, const EngineEntry& entry);
 
 /// The engine for a configuration. Throws Error INTERNAL_ERROR if it was not validated.

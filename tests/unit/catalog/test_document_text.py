@@ -61,7 +61,7 @@ def test_plain_values_are_stored_without_a_word(value: Any, plain: Any) -> None:
         (1 + 2j, "(1+2j)", "builtins.complex"),
         (np.complex64(1j), "1j", "numpy.complex64"),
         (np.datetime64(5, "ns"), "1970-01-01T00:00:00.000000005", "numpy.datetime64"),
-        (pathlib.Path("/data"), "/data", "pathlib.PosixPath"),
+        (pathlib.Path("/data"), "/data", f"{pathlib.PosixPath.__module__}.PosixPath"),
         (b"ab", "b'ab'", "builtins.bytes"),
         (Color.RED, "Color.RED", "Color"),
         (datetime.date(2026, 1, 2), "2026-01-02", "datetime.date"),
