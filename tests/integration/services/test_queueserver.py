@@ -263,7 +263,6 @@ def test_what_was_captured_before_the_end_is_kept(queue, option, end, in_history
             "tx is given without packets; sending requires both.",
         ),
         ("capture", [CAPTURE, 5], {"timeout": 0.5}, "no progress for 0.5 s: 0 of 5 packets"),
-        ("count", [[CAPTURE]], {}, "a reading needs a limit. Set num_packets or acquire_time."),
         ("timed_tx", [TX, {"count": 5}], {}, "packets lacks size; give count and size"),
         ("count", [[TX]], {}, "was triggered with nothing prepared"),
         ("configure", [CAPTURE, {"packet": 5}], {}, "no setting 'packet'; accepted are "),
