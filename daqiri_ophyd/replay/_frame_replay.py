@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from daqiri_ophyd.documents import sidecar_path
 from daqiri_ophyd.engine import ConfigSource, load_config
 
-from ._capture_times import CaptureTimes
 from ._frame_format import FrameFormat
+from ._pace import ReplayPace
 from ._source import Chunk, ReplayError
 
 __all__ = ["FrameReplay", "frame_plan"]
@@ -63,16 +63,10 @@ class FrameReplay:
         loops: int = 1,
         loop_gap_ns: int | None = None,
     ) -> None:
-        if not 0.0 < speed < float("inf"):
-            raise ReplayError(f"speed is {speed}; accepted is a positive factor.")
-        for name, gap in (("max_gap_ns", max_gap_ns), ("loop_gap_ns", loop_gap_ns)):
-            if gap is not None and gap < 0:
-                raise ReplayError(f"{name} is {gap}; accepted is 0 or more.")
-        if type(loops) is not int or loops < 1:
-            raise ReplayError(f"loops is {loops!r}; accepted is a whole number, 1 or more.")
+        self._pace = ReplayPace(
+            speed=speed, max_gap_ns=max_gap_ns, loops=loops, loop_gap_ns=loop_gap_ns
+        )
         self._files = [Path(file) for file in files]
-        self._speed, self._max_gap_ns = speed, max_gap_ns
-        self._loops, self._loop_gap_ns = loops, loop_gap_ns
         names = {frame_plan(file) for file in self._files}
         if len(names) != 1:
             found = ", ".join(sorted(names)) or "none"
@@ -86,36 +80,30 @@ class FrameReplay:
     @property
     def packets(self) -> int:
         """Number of packets to send in all loops."""
-        return self._once * self._loops
+        return self._once * self._pace.loops
 
     @property
     def duration_ns(self) -> int:
         """Time between the first and the last packet, ns."""
-        gaps = (self._loops - 1) * self._loop_gap()
-        return round((self._loops * self._original_ns + gaps) / self._speed)
+        return self._pace.duration_ns(self._once, self._original_ns)
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the packets of all frames in order."""
         began = 0
-        for _ in range(self._loops):
-            times = CaptureTimes(self._max_gap_ns)
+        for _ in range(self._pace.loops):
+            times = self._pace.times()
             for rows, columns, valid in self._parts():
                 packets = self._format.packets_of(rows, columns["batch"], valid)
                 due, _anew = times.of(_arrivals(columns, valid))
                 offsets = np.arange(len(packets), dtype=np.int64) * packets.shape[1]
                 lengths = np.full(len(packets), packets.shape[1], np.int64)
-                when = np.rint((began + due) / self._speed).astype(np.int64)
+                when = self._pace.scaled(began + due)
                 yield Chunk(packets.reshape(-1), offsets, lengths, when)
-            began += times.elapsed_ns + self._loop_gap()
-
-    def _loop_gap(self) -> int:
-        if self._loop_gap_ns is not None:
-            return self._loop_gap_ns
-        return self._original_ns // (self._once - 1) if self._once > 1 else 0
+            began += times.elapsed_ns + self._pace.loop_gap(self._once, times.elapsed_ns)
 
     def _survey(self) -> tuple[int, int]:
         """Return the number of packets, and the time between the first and the last one."""
-        count, times = 0, CaptureTimes(self._max_gap_ns)
+        count, times = 0, self._pace.times()
         for _, columns, valid in self._parts(data=False):
             count += int(valid.sum())
             times.of(_arrivals(columns, valid))

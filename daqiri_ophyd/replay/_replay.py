@@ -15,6 +15,7 @@ from daqiri_ophyd.documents import read_sidecar
 from daqiri_ophyd.engine import LINKTYPE_ETHERNET, LINKTYPE_RAW, Packets, PcapFile, frames
 
 from ._capture_times import CaptureTimes
+from ._pace import ReplayPace
 from ._rewrite import Rewrite
 from ._selection import Selection
 from ._source import Chunk, ReplayError
@@ -116,37 +117,29 @@ class Replay:
         inputs = [file if isinstance(file, Packets) else Path(file) for file in files]
         if not inputs:
             raise ReplayError("There is no file to replay.")
-        if not 0.0 < speed < float("inf"):
-            raise ReplayError(f"speed is {speed}; accepted is a positive factor.")
-        for name, gap in (("max_gap_ns", max_gap_ns), ("loop_gap_ns", loop_gap_ns)):
-            if gap is not None and gap < 0:
-                raise ReplayError(f"{name} is {gap}; accepted is 0 or more.")
-        if type(loops) is not int or loops < 1:
-            raise ReplayError(f"loops is {loops!r}; accepted is a whole number, 1 or more.")
+        self._pace = ReplayPace(
+            speed=speed, max_gap_ns=max_gap_ns, loops=loops, loop_gap_ns=loop_gap_ns
+        )
         if rewrite and link_type != LINKTYPE_ETHERNET:
             raise ReplayError(
                 "rewrite changes Ethernet frames; on a socket port, packets have the addresses of "
                 "its configuration."
             )
         self._link_type = link_type
-        self._speed = speed
-        self._max_gap_ns = max_gap_ns
         self._selection = Selection(between_ns, packet_range, select)
-        self._loops = loops
-        self._loop_gap_ns = loop_gap_ns
         self._rewrite = Rewrite(rewrite) if rewrite else None
         self._segment_size = segment_size
         self._chunk_packets = chunk_packets
         self._start_ns = 0
         self._files = self._survey_all(inputs)
-        self._packets = sum(file.packets for file in self._files) * loops
+        self._once = sum(file.packets for file in self._files)
         self._bytes = sum(file.bytes for file in self._files) * loops
         self._reported: set[int] = set()  # where time stamps step back
 
     @property
     def packets(self) -> int:
         """Number of packets to send in all loops."""
-        return self._packets
+        return self._once * self._pace.loops
 
     @property
     def stream_bytes(self) -> int | None:
@@ -156,8 +149,7 @@ class Replay:
     @property
     def duration_ns(self) -> int:
         """Time between the first and the last packet, ns; an upper limit if gaps are shortened."""
-        gaps = (self._loops - 1) * self._loop_gap(self._original_ns)
-        return round((self._loops * self._original_ns + gaps) / self._speed)
+        return self._pace.duration_ns(self._once, self._original_ns)
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the packets of all files in order.
@@ -168,16 +160,16 @@ class Replay:
             If packets were truncated at capture, or the port cannot send them.
         """
         began = 0
-        for _ in range(self._loops):
-            times = CaptureTimes(self._max_gap_ns)
+        for _ in range(self._pace.loops):
+            times = self._pace.times()
             number = 0
             for part, describe in self._parts():
                 due, anew = times.of(part.timestamps)
                 for at, step_ns in anew:
                     self._report(number + at, describe(at), step_ns)
                 number += len(part)
-                yield from self._chunks_of(part, self._scaled(began + due), describe)
-            began += times.elapsed_ns + self._loop_gap(times.elapsed_ns)
+                yield from self._chunks_of(part, self._pace.scaled(began + due), describe)
+            began += times.elapsed_ns + self._pace.loop_gap(self._once, times.elapsed_ns)
 
     def _report(self, number: int, packet: str, step_ns: int) -> None:
         """Log once that time stamps step back."""
@@ -191,17 +183,6 @@ class Replay:
             packet,
             step_ns / 1e9,
         )
-
-    def _loop_gap(self, length_ns: int) -> int:
-        if self._loop_gap_ns is not None:
-            return self._loop_gap_ns
-        once = self._packets // self._loops
-        return length_ns // (once - 1) if once > 1 else 0
-
-    def _scaled(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
-        if self._speed == 1.0:
-            return times
-        return np.rint(times / self._speed).astype(np.int64)
 
     def _chunks_of(
         self, part: Packets, times: NDArray[np.int64], describe: Callable[[int], str]
