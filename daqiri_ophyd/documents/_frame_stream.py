@@ -363,27 +363,14 @@ class FrameStream:
     def uncollected(self) -> list[Path]:
         """Files with rows that are in no document."""
         with self._lock:
-            return [path for each in self._resources for path in _uncollected(each)]
+            rest = (each for each in self._resources if each.emitted < each.rows)
+            return [path for each in rest for path in _uncollected(each)]
 
     @property
     def parts_to_collect(self) -> int:
         """StreamResource documents with rows that are in no document: one for each `collect`."""
         with self._lock:
             return sum(each.emitted < each.rows for each in self._resources)
-
-    @property
-    def latest(self) -> tuple[str, str] | None:
-        """Run and descriptor of the latest row in documents; None if this file has none.
-
-        The RunEngine enters them in the documents that it collects. Until then they are empty; they
-        stay empty if a reading is interrupted, so that its row is in no document.
-        """
-        with self._lock:
-            resource = self._resources[-1] if self._resources else None
-            if resource is None or resource.datum is None:
-                return None
-            bundle = resource.bundles[self._device]
-            return bundle.stream_resource_doc.get("run_start", ""), resource.datum["descriptor"]
 
     @property
     def whole(self) -> int:
@@ -396,7 +383,11 @@ class FrameStream:
 
     @property
     def latest_datum(self) -> Any:
-        """The latest StreamDatum document of the latest file; None if it has none."""
+        """The latest StreamDatum document of the latest file; None if it has none.
+
+        The RunEngine enters its descriptor when it saves the row. Until then it is empty, and stays
+        empty if the reading is interrupted or dropped.
+        """
         with self._lock:
             return self._resources[-1].datum if self._resources else None
 

@@ -7,23 +7,20 @@ from weakref import WeakMethod, WeakSet
 
 from bluesky.run_engine import RunEngine
 
-__all__ = ["FollowedRuns", "calling_run_engine", "in_event_loop"]
+__all__ = ["FollowedRuns", "calling_run_engine", "calling_task"]
 
 
-def in_event_loop() -> bool:
-    """Return whether an event loop calls, such as that of a RunEngine."""
+def calling_task() -> "asyncio.Task[Any] | None":
+    """Return the task that calls, such as that of a plan; None in a script."""
     try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
+        return asyncio.current_task()
+    except RuntimeError:  # no loop runs
+        return None
 
 
 def calling_run_engine() -> RunEngine | None:
     """Return the RunEngine whose plan calls a device; None outside of a plan."""
-    if not in_event_loop():
-        return None
-    task = asyncio.current_task()
+    task = calling_task()
     # Bluesky has no other way to it: the task runs a method of the RunEngine.
     frame = None if task is None else getattr(task.get_coro(), "cr_frame", None)
     owner = None if frame is None else frame.f_locals.get("self")
@@ -60,11 +57,6 @@ class FollowedRuns:
     def latest_uid(self) -> str | None:
         """The uid of the latest run."""
         return None if self.latest is None else self.latest["uid"]
-
-    @property
-    def only(self) -> str | None:
-        """The uid of the open run, if there is one, and no other."""
-        return next(iter(self.open)) if len(self.open) == 1 else None
 
     def take(self, name: str, doc: Mapping[str, Any]) -> None:
         """Take a document."""

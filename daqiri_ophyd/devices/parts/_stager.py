@@ -5,6 +5,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from ._run_engine import calling_task
+
 __all__ = ["Stager"]
 
 _Task = asyncio.Task[Any]
@@ -21,7 +23,7 @@ class Stager:
 
     def become_caller(self) -> None:
         """Note that the caller stages."""
-        task = _calling_task()
+        task = calling_task()
         self._task = _no_task if task is None else weakref.ref(task)
 
     def is_another(self) -> bool:
@@ -29,15 +31,8 @@ class Stager:
 
         False in a script.
         """
-        task, caller = self._task(), _calling_task()
+        task, caller = self._task(), calling_task()
         return not (task is None or caller is None or task is caller or task.done())
-
-
-def _calling_task() -> _Task | None:
-    try:
-        return asyncio.current_task()
-    except RuntimeError:  # no loop runs: a script
-        return None
 
 
 def _no_task() -> None:

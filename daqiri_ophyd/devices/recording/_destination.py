@@ -46,20 +46,14 @@ class Destination:
                 f"{device.name}: {len(device.daq.runs.open)} runs are open, and its path needs one "
                 "to be named after. Use a path and a file_prefix without scan_id, uid and start."
             )
-        run = self._latest_run
-        if self.place is not None and run == self._run:
+        if self.place is not None and device.daq.runs.latest_uid == self._run:
             return self.place, False
         place = self._place()
         return place, place != self.place
 
     def use(self, place: PathInfo) -> None:
         """Write there from now on, for the rest of the run."""
-        self.place, self._run = place, self._latest_run
-
-    @property
-    def _latest_run(self) -> str | None:
-        start = self._device.daq.runs.latest
-        return None if start is None else start["uid"]
+        self.place, self._run = place, self._device.daq.runs.latest_uid
 
     @property
     def _names_run(self) -> bool:

@@ -10,7 +10,7 @@ from bluesky.utils import FailedStatus
 from ophyd.device import Staged
 from ophyd.ophydobj import Kind
 
-from ..parts._run_engine import calling_run_engine, in_event_loop
+from ..parts._run_engine import calling_run_engine, calling_task
 from ..parts._signals import DataKeys, EngineSignal, Readings, reading
 from ..parts._status import EngineStatus, StageStatus
 from ._destination import Destination
@@ -187,14 +187,14 @@ class Recorded(RecordingSettings):
 
     def _owes_documents(self, work: Work) -> bool:
         """Return whether a fly scan's rows have to be in documents when it is unstaged."""
-        if work.held or work.is_known_failed:
+        if work.is_excused:
             return False
         run_engine = calling_run_engine()
         if run_engine is None:
             return work.completing
-        # A plan that fails, or ends early, cannot collect.
         runs = self.daq.runs
-        # A run that is still open is that of a plan that fails: others close it before.
+        # A plan that fails, or ends early, cannot collect. A run that is still open is that of a
+        # plan that fails: others close it before.
         plan_fails = work.run in runs.failed or work.run in runs.open
         return str(run_engine.state) == "running" and not plan_fails
 
@@ -287,11 +287,7 @@ class Recorded(RecordingSettings):
         if not work.flown:
             _log.warning("%s: a row was not read; it is in no document", self.name)
             self._leave_out_rows()
-        elif (
-            not work.held
-            and not work.is_known_failed
-            and (not work.completing or work.run != self.daq.runs.latest_uid)
-        ):
+        elif not work.is_excused and not (work.completing and work.run == self.daq.runs.latest_uid):
             raise CaptureError(f"{self.name}: {self._lost_rows_text(missing)}")
 
     def _require_documented(self) -> None:
@@ -299,11 +295,11 @@ class Recorded(RecordingSettings):
         work = self._work
         if work is None or not work.flown:
             return
-        if work.running and not work.held and not work.is_known_failed:
+        if work.running and not work.is_excused:
             raise CaptureError(f"{self.name}: a fly scan is running; complete it first.")
         self._require_told()
         missing = self.uncollected
-        if missing and not work.held and not work.is_known_failed:
+        if missing and not work.is_excused:
             raise CaptureError(f"{self.name}: {self._lost_rows_text(missing)}")
 
     def _require_told(self) -> None:
@@ -318,8 +314,9 @@ class Recorded(RecordingSettings):
     def _require_declared(self) -> None:
         """Raise if a plan collects it from no stream."""
         work = self._work
-        flown = work is not None and work.flown and work.completing
-        if work is not None and flown and self.uncollected and in_event_loop():
+        if work is None or not (work.flown and work.completing) or calling_task() is None:
+            return
+        if self.uncollected:
             work.told = True
             raise CaptureError(
                 f"{self.name}: no stream was declared for it before complete(), as in bp.fly, "

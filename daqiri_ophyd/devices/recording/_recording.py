@@ -59,6 +59,8 @@ class Recording:
         self._on_progress = on_progress
         self._on_end = on_end
         self._on_error = on_error
+        self.ending = ""
+        """Why it is stopped: ``finish``, ``fail``, ``complete``; empty: nobody has stopped it."""
         self._seen = 0
         self._ended = False
         self._lock = threading.RLock()
@@ -83,6 +85,10 @@ class Recording:
         """Stop after this time, s."""
         for recorder in self._recorders:
             recorder.end_in(seconds)
+
+    def end(self, how: str) -> None:
+        """Note why it is going to be stopped, unless that is known."""
+        self.ending = self.ending or how
 
     def stop(self) -> None:
         """Record the bursts that the queues have delivered, complete the files. Idempotent."""

@@ -37,7 +37,6 @@ class Work:
     held: bool = False  # paused
     completing: bool = False  # a plan waits for the status, which reports a failure
     told: bool = False  # a plan was told of a failure otherwise
-    ending: str = ""  # ``finish``, ``fail``, ``complete``; empty: nobody has ended it
     short: bool = False  # packets were lost, so that it cannot reach its limit
     failure: Exception | None = None
     begun: float = field(default_factory=time.monotonic)
@@ -48,9 +47,9 @@ class Work:
         return self.failure is not None and not self.completing and not self.told
 
     @property
-    def is_known_failed(self) -> bool:
-        """Whether a plan knows that it has failed."""
-        return self.told or (self.completing and self.status.failed)
+    def is_excused(self) -> bool:
+        """Whether its rows may stay in no document: paused, or a plan knows that it has failed."""
+        return self.held or self.told or (self.completing and self.status.failed)
 
     def hold(self) -> bool:
         """Note a pause; return False if it was paused already, or has ended."""
@@ -68,10 +67,6 @@ class Work:
         if self.completing:
             self.status.resume_timeout()
         return True
-
-    def end(self, how: str) -> None:
-        """Note who ends it, unless somebody did before."""
-        self.ending = self.ending or how
 
     def fail(self, error: Exception) -> None:
         """Fail, unless it has ended or failed already."""

@@ -46,7 +46,6 @@ class DetectorFiles:
         self.recorder: Any = None  # Recorder or None
         self.recording: Recording | None = None
         self.flown = False
-        self.ending = ""  # as in `Work`
         self.next_number = 0  # of the next recorder's first file
         self.late: CaptureError | None = None  # error of a recorder while no status was open
         self._number = 0  # of this file
@@ -84,7 +83,6 @@ class DetectorFiles:
         self._place = place
         self._number, self._seen = self.next_number, 0
         self._per_row = per_row
-        self.ending = ""
         self.flown = flown
         self.recorder = recorder
         self.stream.begin(
@@ -100,15 +98,11 @@ class DetectorFiles:
         """Whether a file ends in frames of no reading."""
         return self._torn is not None
 
-    def end(self, how: str) -> None:
-        """Note who ends the recorder, unless somebody did before."""
-        self.ending = self.ending or how
-
     def close(self) -> None:
         """End the recorder; its file is complete."""
         recording = self.recording
-        self.end("finish")
         if recording is not None:
+            recording.end("finish")
             recording.stop()
 
     def ended(self) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 from ophyd.ophydobj import Kind
 
 from daqiri_ophyd.documents import FrameStream, StreamAsset
-from daqiri_ophyd.engine import DaqiriError, InvalidParameterError, RecorderSnapshot
+from daqiri_ophyd.engine import InvalidParameterError, RecorderSnapshot
 from daqiri_ophyd.engine import ReorderPlan as EnginePlan
 
-from ...parts._run_engine import in_event_loop
+from ...parts._run_engine import calling_task
 from ...parts._signals import DataKeys, reading
 from ...parts._status import EngineStatus
 from ...parts._ticker import default_ticker
@@ -100,7 +100,7 @@ class FrameDetector(FrameSettings, Recorded):
 
         The RunEngine calls it once for each stream.
         """
-        if self._rows is not None and in_event_loop():
+        if self._rows is not None and calling_task() is not None:
             self._add_stream(self._rows)
         stream = self._new_stream() if self._rows is None else self._rows.stream
         return {**self._counter_keys(), **stream.describe(self._per_row)}
@@ -260,7 +260,7 @@ class FrameDetector(FrameSettings, Recorded):
         with self._state:
             recording = rows.recording
             if recording is not None:
-                rows.end("finish" if success else "fail")
+                recording.end("finish" if success else "fail")
             status = None
             try:
                 status = self._take_back(rows)
@@ -405,11 +405,11 @@ class FrameDetector(FrameSettings, Recorded):
         return any(limit and value >= limit for limit, value in limits)
 
     def _note_latest(self, rows: DetectorFiles) -> None:
-        """See whether the latest reading is in documents; discard it if it is not."""
-        latest = rows.stream.latest
-        if latest is None or rows.flown or rows.recorder is None:
+        """See whether the RunEngine has saved the latest reading; if not, begin a new file."""
+        datum = rows.stream.latest_datum
+        if datum is None or rows.flown or rows.recorder is None:
             return
-        if latest[1]:  # the descriptor
+        if datum["descriptor"]:
             self._streams.completes = True
         elif rows.stream.documented == 1:
             self._streams.fresh = True  # its file is in no collected document
@@ -420,9 +420,7 @@ class FrameDetector(FrameSettings, Recorded):
     def _keep_streams_apart(self, rows: DetectorFiles) -> None:
         """Move the reading that is not collected yet to a file of its own, if it needs one."""
         if rows.stream.documented and rows.recorder is not None and self._streams.moves():
-            with self._state:
-                rows.split()
-            self._file_begun = time.monotonic()
+            self._split(rows)
         if not rows.stream.documented:
             self._streams.begin_file()
         self._streams.end_reading()
@@ -434,7 +432,11 @@ class FrameDetector(FrameSettings, Recorded):
             return
         if not rows.stream.uncollected:
             self._streams.fresh = True
-            return
+        else:
+            self._split(rows)
+
+    def _split(self, rows: DetectorFiles) -> None:
+        """Move the reading that is not collected yet to a file of its own."""
         with self._state:
             rows.split()
         self._file_begun = time.monotonic()
@@ -444,11 +446,7 @@ class FrameDetector(FrameSettings, Recorded):
 
         The caller ends that status without the lock: ending it stops its device.
         """
-        try:
-            self._note_latest(rows)
-        except DaqiriError as error:
-            rows.note_torn()
-            raise CaptureError(f"{self.name}: {error}") from error
+        self._note_latest(rows)
         work = self._work if self._work is not None and self._work.running else None
         if rows.flown or (work is None and not rows.stream.uncollected):
             return None
@@ -515,7 +513,7 @@ class FrameDetector(FrameSettings, Recorded):
         if failure is not None:
             work.fail(failure)
         if complete and work.flown and recording is not None:
-            rows.end("complete")
+            recording.end("complete")
             recording.stop()
         elif complete:
             self._update(acquisition, snapshot)
@@ -526,7 +524,8 @@ class FrameDetector(FrameSettings, Recorded):
     def _on_end(self, rows: DetectorFiles, snapshot: RecorderSnapshot) -> None:
         """Finish or fail the open status when the recorder has ended."""
         with self._state:
-            work, ending = self._work, rows.ending
+            work = self._work
+            ending = "" if rows.recording is None else rows.recording.ending
             failure_told = "" if work is None else str(work.failure)
             if work is not None and not work.running:
                 work = None

@@ -251,11 +251,10 @@ class Capture(CaptureSettings, Recorded):
         """
         with self._state:
             work = self._work
-            if work is None or not work.running:
+            if work is None or work.recording is None or not work.running:
                 return
-            work.end("finish" if success else "fail")
-        if work.recording is not None:
-            work.recording.stop()
+            work.recording.end("finish" if success else "fail")
+        work.recording.stop()
         # All rows exist once they are made.
         if not work.running or default_pump().is_current:
             return  # a failure, which the thread of events tells; rows come later
@@ -407,19 +406,20 @@ class Capture(CaptureSettings, Recorded):
             run=self.daq.runs.latest_uid,
             completing=not flown,
         )
-        rows = self._rows
-        on_files = self._in_order(work, rows, partial(self._on_files, work, rows))
+        rows, failed = self._rows, partial(self._fail_work, work)
         self._flown = flown
         with self._state:
             self._work = work
             work.recording = Recording(
                 recording.recorders,
                 resumes=self.on_error.get() == "resume",
-                on_files=partial(self._on_complete_files, rows, on_files),
+                on_files=partial(rows.add, partial(self._on_files, work, rows), failed),
                 on_progress=partial(self._on_progress, work),
-                on_end=self._in_order(work, rows, partial(self._on_end, work)),
-                on_error=partial(self._fail_work, work),
+                on_end=partial(rows.in_order, partial(self._on_end, work), failed),
+                on_error=failed,
             )
+        if rows.columns.reduced:
+            self._check_reductions(work, rows)
         return work.status
 
     def _take_adopted(
@@ -450,18 +450,10 @@ class Capture(CaptureSettings, Recorded):
 
     # --- On the thread of the event pump, or on the one that makes rows
 
-    def _in_order(self, work: Work, rows: CaptureRows, call: Callable[[Any], None]) -> Any:
-        """Return a function that calls after the rows so far; an exception fails the work."""
-
-        def told(value: Any) -> None:
-            try:
-                call(value)
-            except Exception as error:
-                _log.exception("%s: a row could not be made.", self.name)
-                self._fail_work(work, error)
+    def _check_reductions(self, work: Work, rows: CaptureRows) -> None:
+        """Fail a capture whose reductions take too long, until it has ended."""
 
         def check() -> None:
-            """Fail a capture whose reductions take too long."""
             limit = self.timeout.get()
             if rows.busy() > limit:
                 text = f"a reduction takes longer than {limit:g} s (timeout)"
@@ -469,23 +461,12 @@ class Capture(CaptureSettings, Recorded):
             if not work.running:
                 default_ticker().remove(check)
 
-        if rows.columns.reduced:
-            default_ticker().add(check, partial(self._fail_work, work))
-        return partial(rows.in_order, told)
+        default_ticker().add(check, partial(self._fail_work, work))
 
     def _fail_work(self, work: Work, error: Exception) -> None:
         if self._prepared is not None:
             self.daq.capture_failed_at = time.monotonic()
         work.fail(error)
-
-    @staticmethod
-    def _on_complete_files(
-        rows: CaptureRows,
-        on_files: Callable[[Sequence[RecordedFile]], None],
-        files: Sequence[RecordedFile],
-    ) -> None:
-        rows.add(files)
-        on_files(files)
 
     def _append(
         self, rows: CaptureRows, files: Sequence[RecordedFile], reduced: dict[str, float]
@@ -551,7 +532,8 @@ class Capture(CaptureSettings, Recorded):
             if not work.running:
                 return  # it was abandoned
             work.running = False
-        outcome, ending = work.outcome, work.ending
+        outcome = work.outcome
+        ending = "" if work.recording is None else work.recording.ending
         failure, progress = outcome.failure(snapshot), self._report(work, snapshot)
         if failure is not None:
             self._fail_work(work, failure)

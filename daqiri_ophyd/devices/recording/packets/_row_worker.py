@@ -11,6 +11,9 @@ __all__ = ["RowWorker"]
 
 _log = logging.getLogger(__name__)
 
+_Call = Callable[[], Any]
+_Failed = Callable[[Exception], Any]
+
 
 class RowWorker:
     """Calls functions one after the other on a separate thread.
@@ -24,14 +27,22 @@ class RowWorker:
     """
 
     def __init__(self, name: str) -> None:
-        self._calls: queue.SimpleQueue[Callable[[], Any] | None] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[tuple[_Call, _Failed] | None] = queue.SimpleQueue()
         self._begun: float | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def submit(self, call: Callable[[], Any]) -> None:
-        """Call a function after those submitted earlier."""
-        self._calls.put(call)
+    def submit(self, call: _Call, failed: _Failed) -> None:
+        """Call a function after those submitted earlier.
+
+        Parameters
+        ----------
+        call : callable
+            The function.
+        failed : callable
+            Called with an exception that it raises.
+        """
+        self._calls.put((call, failed))
 
     def wait(self, seconds: float) -> bool:
         """Wait until all calls submitted so far have returned; return False on timeout.
@@ -41,7 +52,7 @@ class RowWorker:
         if threading.current_thread() is self._thread:
             return True
         done = threading.Event()
-        self._calls.put(done.set)
+        self._calls.put((done.set, _log.error))
         return done.wait(seconds)
 
     def busy(self) -> float:
@@ -54,10 +65,12 @@ class RowWorker:
         self._calls.put(None)
 
     def _run(self) -> None:
-        while (call := self._calls.get()) is not None:
+        while (entry := self._calls.get()) is not None:
+            call, failed = entry
             self._begun = time.monotonic()
             try:
                 call()
-            except Exception:
+            except Exception as error:
                 _log.exception("A row could not be created.")
+                failed(error)
             self._begun = None

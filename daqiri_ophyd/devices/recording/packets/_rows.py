@@ -55,17 +55,28 @@ class CaptureRows:
         if worker is not None:
             worker.close()
 
-    def in_order(self, call: Callable[[Any], None], value: Any) -> None:
-        """Call a function after the rows so far, on the thread that makes rows, if there is one."""
+    def in_order(
+        self, call: Callable[[Any], None], failed: Callable[[Exception], Any], value: Any
+    ) -> None:
+        """Call a function after the rows so far, on the thread that makes rows, if there is one.
+
+        On that thread, ``failed`` is called with an exception that it raises.
+        """
         if self._worker is None:
             call(value)
         else:
-            self._worker.submit(partial(call, value))
+            self._worker.submit(partial(call, value), failed)
 
-    def add(self, files: Sequence[RecordedFile]) -> None:
-        """Note complete files, which have no row yet."""
+    def add(
+        self,
+        call: Callable[[Sequence[RecordedFile]], None],
+        failed: Callable[[Exception], Any],
+        files: Sequence[RecordedFile],
+    ) -> None:
+        """Note complete files, which have no row yet, and call what makes it; see `in_order`."""
         with self._lock:
             self._waiting.append(files)
+        self.in_order(call, failed, files)
 
     def claim(self, files: Sequence[RecordedFile]) -> bool:
         """Return whether these files still need a row; the caller appends it."""
