@@ -1,30 +1,39 @@
-"""Numbers to plot: reductions of each complete file of a capture.
+"""Numbers to plot: reductions of each complete file of a capture, and of each frame.
 
-Assign them to `Capture.reductions`. Each is a column in the row of a file. It is hinted, so live
-plots and adaptive scans can follow it:
+Assign them to `Capture.reductions`, or to `FrameDetector.reductions`. Each is a column in the rows.
+It is hinted, so live plots and adaptive scans can follow it:
 
 >>> from daqiri_ophyd.devices import reductions
 >>> capture.reductions = {"mean": reductions.payload_mean(">u2"), "rate": reductions.rate()}
+>>> detector.reductions = {"total": reductions.total(), "beam": reductions.roi((10, 20), (40, 60))}
 
-Reductions are computed on a separate thread when the file is complete, before its row appears.
+Reductions of packets are computed on a separate thread when the file is complete, before its row
+appears. Reductions of frames are computed as frames are written, on the GPU if the frame is there
+(with CuPy); see `daqiri_ophyd.engine.FrameReductions`.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from daqiri_ophyd.engine import Packets
+from daqiri_ophyd.engine import DeviceArray, Frame, Packets
 
 __all__ = [
     "Reduction",
+    "centroid",
     "longest_gap",
     "lost_numbers",
+    "maximum",
+    "mean",
     "mean_gap",
     "payload_mean",
     "payload_sum",
     "rate",
+    "roi",
+    "total",
 ]
 
 _CHUNK_PACKETS = 65_536
@@ -32,29 +41,125 @@ _CHUNK_PACKETS = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """A number computed from the packets of a file.
+    """A number computed from the packets of a file, or from a frame.
 
     Parameters
     ----------
     function : callable
         ``function(packets) -> float``; ``packets`` is a `daqiri_ophyd.engine.PcapFile`, with
-        ``timestamps``, ``select``, ``to_columns`` and so on. NaN means that there is no value.
+        ``timestamps``, ``select``, ``to_columns`` and so on. For frames ``function(frame)``, with a
+        `daqiri_ophyd.engine.Frame`. NaN means that there is no value.
     units : str
         Unit, for the data key.
     text : str
         Description with its parameters, for the configuration of the capture. Default: the name of
         the function.
+    of : {"packets", "frames", ""}
+        What it is computed from; empty: either.
+    require : callable, optional
+        ``require(shape)`` raises ValueError for frames of a shape that it cannot be computed from.
     """
 
-    function: Callable[[Packets], float]
+    function: Callable[[Any], float]
     units: str = ""
     text: str = ""
+    of: str = ""
+    require: Callable[[tuple[int, ...]], None] | None = None
 
     def __str__(self) -> str:
         """Return its description."""
         module = getattr(self.function, "__module__", "")
         name = getattr(self.function, "__qualname__", repr(self.function))
         return self.text or f"{module}.{name}"
+
+
+def total() -> Reduction:
+    """Return the sum of a frame's pixels: exact for integers up to 2^53, else as float64."""
+    return Reduction(lambda frame: _sum(_pixels(frame)), text="total()", of="frames")
+
+
+def mean() -> Reduction:
+    """Return the mean of a frame's pixels."""
+
+    def reduce(frame: Any) -> float:
+        pixels = _pixels(frame)
+        return _sum(pixels) / pixels.size
+
+    return Reduction(reduce, text="mean()", of="frames")
+
+
+def maximum() -> Reduction:
+    """Return the largest pixel of a frame."""
+    return Reduction(lambda frame: float(_pixels(frame).max()), text="maximum()", of="frames")
+
+
+def centroid(axis: int) -> Reduction:
+    """Return the centroid of a frame along an axis, pixels: the mean position, by intensity.
+
+    Parameters
+    ----------
+    axis : int
+        Axis of the frame: 0 or -2 is y and 1 or -1 is x, if it has two.
+
+    Returns
+    -------
+    Reduction
+        NaN if the sum of the pixels is 0.
+    """
+
+    def reduce(frame: Any) -> float:
+        pixels = _pixels(frame)
+        others = tuple(i for i in range(pixels.ndim) if i != axis % pixels.ndim)
+        profile = pixels.sum(axis=others, dtype=np.float64)
+        weight = float(profile.sum())
+        places = (
+            np.arange(len(profile)) if isinstance(profile, np.ndarray) else _range_like(profile)
+        )
+        return float((profile * places).sum()) / weight if weight else np.nan
+
+    def require(shape: tuple[int, ...]) -> None:
+        if not -len(shape) <= axis < len(shape):
+            raise ValueError(
+                f"axis {axis}; frames of shape {shape} have axes 0 to {len(shape) - 1}"
+            )
+
+    return Reduction(reduce, "pixels", f"centroid({axis})", "frames", require)
+
+
+def roi(y: tuple[int, int], x: tuple[int, int], of: Reduction | None = None) -> Reduction:
+    """Return a reduction of a region of interest: rows and columns of the last two axes.
+
+    Parameters
+    ----------
+    y, x : tuple of int
+        First row and the one after the last, and columns likewise.
+    of : Reduction, optional
+        Computed from the pixels of the region; a centroid counts from its corner. Default:
+        `total`.
+
+    Raises
+    ------
+    ValueError
+        If the region has no pixels.
+    """
+    (top, bottom), (left, right) = y, x
+    if not (0 <= top < bottom and 0 <= left < right):
+        raise ValueError(
+            f"region y {y}, x {x}; accepted are first and end of rows and of columns, from 0, such "
+            "as (10, 20), (40, 60)."
+        )
+    inner = total() if of is None else of
+
+    def require(shape: tuple[int, ...]) -> None:
+        if len(shape) < 2 or bottom > shape[-2] or right > shape[-1]:
+            raise ValueError(f"region y {y}, x {x} is not in frames of shape {shape}")
+        if inner.require is not None:
+            inner.require((*shape[:-2], bottom - top, right - left))
+
+    def reduce(frame: Any) -> float:
+        return inner.function(_pixels(frame)[..., top:bottom, left:right])
+
+    return Reduction(reduce, inner.units, f"roi({y}, {x}, {inner})", "frames", require)
 
 
 def rate() -> Reduction:
@@ -64,12 +169,12 @@ def rate() -> Reduction:
         gap = _mean_gap(packets)
         return 1e9 / gap if gap > 0 else np.nan
 
-    return Reduction(reduce, "packets/s", "rate()")
+    return Reduction(reduce, "packets/s", "rate()", "packets")
 
 
 def mean_gap() -> Reduction:
     """Return the mean time from packet to packet, ns; NaN for fewer than two."""
-    return Reduction(_mean_gap, "ns", "mean_gap()")
+    return Reduction(_mean_gap, "ns", "mean_gap()", "packets")
 
 
 def longest_gap() -> Reduction:
@@ -78,7 +183,7 @@ def longest_gap() -> Reduction:
     def reduce(packets: Packets) -> float:
         return float(np.diff(packets.timestamps).max()) if len(packets) > 1 else np.nan
 
-    return Reduction(reduce, "ns", "longest_gap()")
+    return Reduction(reduce, "ns", "longest_gap()", "packets")
 
 
 def lost_numbers(offset: int, size: int, *, order: str = "big") -> Reduction:
@@ -127,7 +232,8 @@ def lost_numbers(offset: int, size: int, *, order: str = "big") -> Reduction:
         unwrapped = np.unique(np.concatenate([[0], unwrapped]))
         return float(unwrapped[-1] - unwrapped[0] + 1 - len(unwrapped))
 
-    return Reduction(reduce, "packets", f"lost_numbers({offset}, {size}, order={order!r})")
+    text = f"lost_numbers({offset}, {size}, order={order!r})"
+    return Reduction(reduce, "packets", text, "packets")
 
 
 def payload_sum(dtype: DTypeLike, offset: int = 0) -> Reduction:
@@ -145,9 +251,9 @@ def payload_sum(dtype: DTypeLike, offset: int = 0) -> Reduction:
     ValueError
         If the offset is negative, or the type is not numeric.
     """
-    total = _payload_total(dtype, offset)
+    summed = _payload_total(dtype, offset)
     text = f"payload_sum({np.dtype(dtype).str!r}, {offset})"
-    return Reduction(lambda packets: total(packets)[0], text=text)
+    return Reduction(lambda packets: summed(packets)[0], text=text, of="packets")
 
 
 def payload_mean(dtype: DTypeLike, offset: int = 0) -> Reduction:
@@ -155,13 +261,35 @@ def payload_mean(dtype: DTypeLike, offset: int = 0) -> Reduction:
 
     Parameters are those of `payload_sum`.
     """
-    total = _payload_total(dtype, offset)
+    summed = _payload_total(dtype, offset)
 
     def reduce(packets: Packets) -> float:
-        value, count = total(packets)
+        value, count = summed(packets)
         return value / count if count else np.nan
 
-    return Reduction(reduce, text=f"payload_mean({np.dtype(dtype).str!r}, {offset})")
+    text = f"payload_mean({np.dtype(dtype).str!r}, {offset})"
+    return Reduction(reduce, text=text, of="packets")
+
+
+def _pixels(frame: Any) -> Any:
+    """Return a frame's pixels, as an array of CuPy if they are in GPU memory; arrays as they are."""
+    data = frame.data if isinstance(frame, Frame) else frame
+    if isinstance(data, DeviceArray):
+        import cupy  # pyright: ignore[reportMissingImports]
+
+        return cupy.asarray(data)
+    return data
+
+
+def _sum(pixels: Any) -> float:
+    # Integers are added as such, without rounding.
+    return float(pixels.sum(dtype=np.float64 if pixels.dtype.kind == "f" else None))
+
+
+def _range_like(array: Any) -> Any:
+    import cupy  # pyright: ignore[reportMissingImports]
+
+    return cupy.arange(len(array))
 
 
 def _mean_gap(packets: Packets) -> float:
@@ -185,7 +313,7 @@ def _payload_total(dtype: DTypeLike, offset: int) -> Callable[[Packets], tuple[f
             "and an offset of 0 or more."
         )
 
-    def total(packets: Packets) -> tuple[float, int]:
+    def summed(packets: Packets) -> tuple[float, int]:
         value, count = 0.0, 0
         for part in packets.chunks(_CHUNK_PACKETS):
             begins, lengths = _payloads(part)
@@ -198,4 +326,4 @@ def _payload_total(dtype: DTypeLike, offset: int) -> Callable[[Packets], tuple[f
                 count += len(rows) * int(length)
         return value, count
 
-    return total
+    return summed

@@ -34,6 +34,7 @@ FRAME_FILES_MIMETYPE = "multipart/related;type=application/vnd.daqiri-ophyd.fram
 # Values that a file has for each frame, besides its data: type, unit.
 _OF_FRAMES = {"timestamp": ("<i8", "ns"), "batch": ("<u4", ""), "missing": ("<u4", "packets")}
 _LOSSY = {"lossy": ("|b1", "")}
+_SCALARS = {"i": "integer", "u": "integer", "b": "boolean", "f": "number"}
 _NUMBERS_PER_CHUNK = 1024
 
 
@@ -207,6 +208,9 @@ class FrameStream:
     lossy : bool
         Whether rows of fly scans have the column ``<device>_lossy``, which is set if the
         frame did not come, or some were lost since the row before.
+    reductions : mapping of str to str, optional
+        Units of numbers that the file has for each frame, by the names of their datasets: columns
+        ``<device>_<name>`` of fly scans.
     """
 
     def __init__(
@@ -217,12 +221,14 @@ class FrameStream:
         dtype: np.dtype[Any],
         *,
         lossy: bool = False,
+        reductions: Mapping[str, str] | None = None,
     ) -> None:
         self._device = device
         self._source = source
         self._shape = shape
         self._dtype = dtype
-        self._lossy = lossy
+        numbers = {name: ("<f8", units) for name, units in (reductions or {}).items()}
+        self._of_flown = (_LOSSY if lossy else {}) | numbers
         self._lock = threading.Lock()
         self._resources: list[_Resource] = []
         self._flown = 0  # rows of fly scans in documents since `restart_index`
@@ -248,9 +254,9 @@ class FrameStream:
                 "external": "STREAM:",
             }
         }
-        columns = _OF_FRAMES | (_LOSSY if flown and self._lossy else {})
+        columns = _OF_FRAMES | (self._of_flown if flown else {})
         for name, (dtype, units) in columns.items():
-            scalar: Any = "boolean" if name in _LOSSY else "integer"
+            scalar: Any = _SCALARS[dtype[1]]
             key: DataKey = {
                 "source": f"{self._source}/{name}",
                 "dtype": "array" if of_row else scalar,

@@ -67,6 +67,7 @@ from ._errors import (
 from ._flow import Flow
 from ._frame_file import FrameFile, cut_frames, examine_frames
 from ._frame_kernel import ProcessedPlan
+from ._frame_reductions import FrameReductions
 from ._link import Link
 from ._packets import Packets
 from ._pcap import PcapFile, write_pcap
@@ -117,6 +118,7 @@ __all__ = [
     "Frame",
     "FrameFile",
     "FramePreview",
+    "FrameReductions",
     "Frames",
     "GenericFailureError",
     "InterfaceConfig",

@@ -12,6 +12,7 @@ from typing import Any
 
 from ._errors import GenericFailureError, InvalidParameterError
 from ._native_path import native_path
+from ._plugins import plugin_folder
 
 __all__ = ["FrameFile", "cut_frames", "examine_frames"]
 
@@ -124,7 +125,7 @@ def cut_frames(path: str | Path, frames: int) -> None:
 
 def _answer(task: str, path: Path, value: str) -> dict[str, Any]:
     file = native_path(path.absolute())
-    command = [sys.executable, "-P", str(_PROCESS), task, file, value]
+    command = [sys.executable, "-P", str(_PROCESS), task, file, value, plugin_folder()]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=_SECONDS, check=False

@@ -1,7 +1,8 @@
 """A process in which HDF5 reads or cuts a file that may be broken, so that only it can crash.
 
-``python _frame_process.py examine PATH live|dead`` or ``... cut PATH FRAMES``; prints one JSON
-object. It imports nothing but the extension, a quarter of what the engine takes to start.
+``python _frame_process.py examine PATH live|dead FOLDER`` or ``... cut PATH FRAMES FOLDER``, with
+the folder of HDF5's filters; prints one JSON object. It imports nothing but the extension, a
+quarter of what the engine takes to start.
 """
 
 import json
@@ -29,12 +30,12 @@ def main() -> None:
     limit = _MEMORY if most == resource.RLIM_INFINITY else min(_MEMORY, most)
     resource.setrlimit(resource.RLIMIT_AS, (limit, most))
     _native.set_error_classes((RefusedError,) * len(_native.Status))
-    task, path, value = sys.argv[1:]
+    task, path, value, folder = sys.argv[1:]
     try:
         if task == "examine":
             answer = _native.examine_frames(path, value == "live")
         else:
-            _native.cut_frames(path, int(value))
+            _native.cut_frames(path, int(value), folder)
             answer = {}
     except RefusedError as error:
         answer = {"refused": str(error)}

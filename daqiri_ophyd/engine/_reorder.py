@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -18,7 +19,9 @@ from ._block_means import block_means, require_binning, values_of
 from ._counters import ReorderCounters
 from ._errors import InvalidParameterError, NotReadyError
 from ._frame_kernel import ProcessedPlan
+from ._frame_reductions import FrameReductions
 from ._native_path import native_path
+from ._plugins import plugin_folder
 from ._recorder import Recorder, RecorderGroup, require_counts
 
 __all__ = ["Frame", "FramePreview", "Frames", "ReorderPlan", "frame_form"]
@@ -338,6 +341,7 @@ class ReorderPlan(ProcessedPlan):
         start_flow: int | None = None,
         held: bool = False,
         group: RecorderGroup | None = None,
+        reductions: FrameReductions | None = None,
     ) -> Recorder:
         """Record the frames to HDF5 files, on a native thread; no other receiver gets them.
 
@@ -395,6 +399,9 @@ class ReorderPlan(ProcessedPlan):
         group : RecorderGroup, optional
             Group of recorders of other plans whose files belong together with those of this plan.
             The limits are then those of the group.
+        reductions : FrameReductions, optional
+            Numbers to compute from each frame. Each is another dataset next to the frames, float64;
+            NaN for a frame that did not come.
 
         Returns
         -------
@@ -405,7 +412,8 @@ class ReorderPlan(ProcessedPlan):
         ------
         InvalidParameterError
             If the plan has no ``frame``, the directory does not exist, the first file exists,
-            ``layout`` is given, a number is negative, a choice is not one of those above,
+            ``layout`` is given, a number is negative, a choice is not one of those above, a
+            reduction has the name of another dataset,
             ``start_flow`` leads to another queue, or there is a limit in addition to those of a
             group.
         NotReadyError
@@ -434,7 +442,7 @@ class ReorderPlan(ProcessedPlan):
             native_path(Path(directory).absolute()),
             prefix,
             compression=compression,
-            plugin_folder="" if compression == "none" else _plugin_folder(),
+            plugin_folder="" if compression == "none" else plugin_folder(),
             writer=writer,
             on_error=on_error,
             durable=durable,
@@ -443,9 +451,29 @@ class ReorderPlan(ProcessedPlan):
             start_flow=start_flow,
             held=held,
             group=group,
+            reductions=[] if reductions is None else reductions.names,
+            reduce=None if reductions is None else reductions.made_by(self._with_numbers),
             **numbers,
         )
         return Recorder(native)
+
+    def _with_numbers(self, burst: _native.Burst) -> Frame:
+        """Return a frame whose pixels are numbers: NumPy has no bf16."""
+        frame = Frame(burst, self.shape, self.dtype)
+        if self._has_bits:
+            pixels = frame.data
+            if isinstance(pixels, DeviceArray):
+                import cupy  # pyright: ignore[reportMissingImports]
+
+                pixels = cupy.asarray(pixels)
+            frame.data = values_of(self.config, pixels)
+        return frame
+
+    @cached_property
+    def _has_bits(self) -> bool:
+        """Whether pixels are stored as their bits."""
+        none = np.empty(0, self.dtype)
+        return values_of(self.config, none) is not none
 
     def counters(self) -> ReorderCounters:
         """Return the current counters; a closed engine keeps its last values."""
@@ -457,12 +485,3 @@ class ReorderPlan(ProcessedPlan):
 
     def __repr__(self) -> str:
         return f"<ReorderPlan {self.name!r}>"
-
-
-def _plugin_folder() -> str:
-    """Return the folder of hdf5plugin's filters; empty: it is not installed."""
-    try:
-        import hdf5plugin
-    except ImportError:
-        return ""  # HDF5's default path; an error names the package to install
-    return hdf5plugin.PLUGIN_PATH

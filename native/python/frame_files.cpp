@@ -43,11 +43,11 @@ void bind_frame_files(py::module_& m) {
       py::arg("path"), py::arg("live"));
   m.def(
       "cut_frames",
-      [](const std::string& path, std::uint64_t frames) {
+      [](const std::string& path, std::uint64_t frames, const std::string& plugin_folder) {
         const GilRelease unlocked;
-        cut_frames(path, frames);
+        cut_frames(path, frames, plugin_folder);
       },
-      py::arg("path"), py::arg("frames"));
+      py::arg("path"), py::arg("frames"), py::arg("plugin_folder"));
 }
 
 }  // namespace daqiri::python

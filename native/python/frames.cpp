@@ -2,7 +2,13 @@
 
 #include <pybind11/stl.h>
 
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "bindings.h"
 #include "burst.h"
@@ -68,6 +74,52 @@ py::object preview_frame(reorder::RunningPlan& plan, std::uint64_t after) {
       info.batch_id, info.source_packet_count, copy.missing, copy.first_time, copy.last_time);
 }
 
+namespace {
+
+/// Calls a Python function with each frame, from the recorder's thread.
+class PythonReduction {
+ public:
+  explicit PythonReduction(py::object function)
+      : function_(new py::object(std::move(function)), Drop()) {}
+
+  void operator()(const Burst& frame, std::span<double> numbers) const {
+    std::ranges::fill(numbers, std::numeric_limits<double>::quiet_NaN());
+    const GilHold locked;
+    if (!locked) return;  // the interpreter exits
+    try {
+      // Arrays of the function may outlive the call: they keep the buffer in use.
+      auto& shared = const_cast<Burst&>(frame);
+      shared.holders.fetch_add(1, std::memory_order_relaxed);
+      const auto found = (*function_)(std::make_unique<ReceivedBurst>(&shared));
+      const auto values = found.cast<std::vector<double>>();
+      std::ranges::copy_n(values.begin(),
+                          static_cast<std::ptrdiff_t>(std::min(values.size(), numbers.size())),
+                          numbers.begin());
+    } catch (py::error_already_set& error) {
+      error.discard_as_unraisable("a reduction of frames");
+    } catch (const py::cast_error&) {
+      // The numbers are NaN.
+    }
+  }
+
+ private:
+  struct Drop {
+    void operator()(py::object* function) const {
+      const GilHold locked;
+      if (!locked) return;  // it is left to the process's end
+      delete function;
+    }
+  };
+  std::shared_ptr<py::object> function_;
+};
+
+ReduceFrame reduce_with(const py::object& function) {
+  if (function.is_none()) return {};
+  return PythonReduction(function);
+}
+
+}  // namespace
+
 void bind_record_frames(py::class_<OpenSession, std::shared_ptr<OpenSession>>& session) {
   session.def(
       "record_frames",
@@ -77,7 +129,8 @@ void bind_record_frames(py::class_<OpenSession, std::shared_ptr<OpenSession>>& s
          const std::string& on_error_word, bool durable, std::uint64_t roll_frames,
          std::uint64_t roll_bytes, double roll_seconds, std::uint64_t max_frames,
          double max_seconds, std::optional<FlowId> start_flow, bool held,
-         std::shared_ptr<RecorderGroup> group) {
+         std::shared_ptr<RecorderGroup> group, std::vector<std::string> reductions,
+         const py::object& reduce) {
         reorder::RunningPlan& plan = open.session().reorder_plans(port).at(position);
         const RecorderOptions options{.directory = std::move(directory),
                                       .prefix = std::move(prefix),
@@ -95,6 +148,8 @@ void bind_record_frames(py::class_<OpenSession, std::shared_ptr<OpenSession>>& s
                                       .max_seconds = max_seconds,
                                       .start_flow = start_flow,
                                       .held = held,
+                                      .reductions = std::move(reductions),
+                                      .reduce = reduce_with(reduce),
                                       .group = std::move(group)};
         const GilRelease unlocked;
         return RecorderHandle(open.record(plan, options));
@@ -103,7 +158,8 @@ void bind_record_frames(py::class_<OpenSession, std::shared_ptr<OpenSession>>& s
       py::arg("first_number"), py::arg("compression"), py::arg("compression_threads"),
       py::arg("plugin_folder"), py::arg("writer"), py::arg("on_error"), py::arg("durable"),
       py::arg("roll_frames"), py::arg("roll_bytes"), py::arg("roll_seconds"), py::arg("max_frames"),
-      py::arg("max_seconds"), py::arg("start_flow"), py::arg("held"), py::arg("group"));
+      py::arg("max_seconds"), py::arg("start_flow"), py::arg("held"), py::arg("group"),
+      py::arg("reductions"), py::arg("reduce"));
 }
 
 void bind_frames(py::module_& m) {

@@ -37,6 +37,34 @@ class GilRelease {
   PyThreadState* state_;
 };
 
+/// Takes the lock for a scope, on any thread; false if the interpreter exits.
+///
+/// Before CPython 3.14, taking it during finalization would end the thread.
+class GilHold {
+ public:
+  GilHold() : held_(exiting() == 0) {
+    if (held_) state_ = PyGILState_Ensure();
+  }
+  GilHold(const GilHold&) = delete;
+  GilHold& operator=(const GilHold&) = delete;
+  ~GilHold() {
+    if (held_) PyGILState_Release(state_);
+  }
+  explicit operator bool() const noexcept { return held_; }
+
+ private:
+  static int exiting() noexcept {
+#if PY_VERSION_HEX >= 0x030D0000
+    return Py_IsFinalizing();
+#else
+    return _Py_IsFinalizing();
+#endif
+  }
+
+  bool held_;
+  PyGILState_STATE state_{};
+};
+
 /// Runs pending signal handlers and throws what they raise. Needs the lock.
 void check_signals();
 

@@ -1,6 +1,8 @@
 """Settings that captures and frame detectors share: where they write, and when they fail."""
 
+import json
 import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,8 @@ from daqiri_ophyd.documents import directory_uri
 
 from ..daq._configuration import find_named
 from ..parts._base import EngineDevice
-from ..parts._signals import EngineSignal, setting
+from ..parts._signals import EngineSignal, fact, setting
+from ..reductions import Reduction
 from ._errors import CaptureError
 from ._paths import PathTemplate, expand_user
 
@@ -69,7 +72,18 @@ class RecordingSettings(EngineDevice):
     FIXED = ("on_drop", "directory", "path", "file_prefix", "uri")
     """Settings that a run depends on from its beginning."""
 
+    REDUCED = ""
+    """What reductions are computed from: packets or frames."""
+
+    COLUMNS: tuple[str, ...] = ()
+    """Names of columns that are no component."""
+
+    reduction_table = fact(
+        lambda device: json.dumps({n: str(r) for n, r in device.reductions.items()}), "string"
+    )
+
     def __init__(self, prefix: str = "", **kwargs: Any) -> None:
+        self._reductions: dict[str, Reduction] = {}
         super().__init__(prefix, **kwargs)
         self.directory.put(str(self.daq.directory or ""))
 
@@ -77,6 +91,53 @@ class RecordingSettings(EngineDevice):
         """Raise if a setting is changed that the run already depends on."""
         if self._staged == Staged.yes and signal.attr_name in self.FIXED:
             raise CaptureError(f"{signal.name} cannot be changed while {self.name} is staged.")
+
+    @property
+    def reductions(self) -> dict[str, Reduction]:
+        """Reductions of each file or frame by name; see `daqiri_ophyd.devices.reductions`.
+
+        Assign instances of `Reduction`, or functions of the packets or of a frame that return a
+        number.
+
+        Raises
+        ------
+        CaptureError
+            If the device is staged.
+        ValueError, TypeError
+            If a name is not an identifier or is in use, or a value is not a function or cannot be
+            computed here.
+        """
+        return dict(self._reductions)
+
+    @reductions.setter
+    def reductions(self, reductions: Mapping[str, Reduction | Callable[..., float]]) -> None:
+        if self._staged != Staged.no:
+            raise CaptureError(f"reductions cannot be changed while {self.name} is staged.")
+        taken = {*self.component_names, *self.COLUMNS}
+        found = {}
+        for name, given in reductions.items():
+            if not name.isidentifier() or name in taken:
+                raise ValueError(
+                    f"{self.name}: a reduction cannot be named {name!r}; accepted is an identifier "
+                    "that no other column or setting has."
+                )
+            reduction = given if isinstance(given, Reduction) else Reduction(given)
+            if not callable(reduction.function):
+                raise TypeError(
+                    f"{self.name}: reduction {name!r} is {given!r}; accepted is a function of the "
+                    f"{self.REDUCED}, or one of daqiri_ophyd.devices.reductions."
+                )
+            if reduction.of not in ("", self.REDUCED):
+                raise ValueError(
+                    f"{self.name}: reduction {name!r} is {reduction}, which is computed from "
+                    f"{reduction.of}; accepted is one of {self.REDUCED}."
+                )
+            found[name] = reduction
+        self._require_reductions(found)
+        self._reductions = found
+
+    def _require_reductions(self, reductions: Mapping[str, Reduction]) -> None:
+        """Raise ValueError if the device cannot have these reductions."""
 
     def require_staged(self) -> None:
         """Raise if the device is not staged."""

@@ -39,11 +39,16 @@ std::uint64_t width_of_rows(std::size_t c, const FrameForm& form) {
 
 FrameFile::FrameFile(const std::string& path, const FrameForm& form, const BitshuffleLz4* filter,
                      std::size_t most_rows, DirectWrites* direct)
-    : path_(path), form_(form), direct_(direct), next_(std::make_unique<NewFile>(path, true)) {
+    : path_(path),
+      form_(form),
+      direct_(direct),
+      chunk_rows_(form.columns()),
+      next_(std::make_unique<NewFile>(path, true)),
+      columns_(form.columns()) {
   const bool pages = direct != nullptr;
   std::uint64_t spare = SPARE + (pages ? 2 * ChunkFile::BLOCK : 0);
-  for (std::size_t c = 0; c < NUM_FRAME_COLUMNS; ++c) {
-    const std::uint64_t width = width_of(static_cast<FrameColumn>(c), form);
+  for (std::size_t c = 0; c < form.columns(); ++c) {
+    const std::uint64_t width = width_of(c, form);
     chunk_rows_[c] = std::clamp<std::uint64_t>(CHUNK_BYTES / width, 1, CHUNK_ROWS);
     const std::uint64_t bytes = chunk_rows_[c] * width;
     spare += (most_rows / chunk_rows_[c] + 2) * (pages ? ChunkFile::taken(bytes) : bytes);
@@ -71,25 +76,25 @@ void FrameFile::abandon() noexcept {
 
 void FrameFile::lay_out(const FrameForm& form, const BitshuffleLz4* filter) {
   library_ = hdf5::create(*storage_, path_);
-  make_frame_layout(library_, form, [&](const FrameColumn* column, hid_t properties) {
+  make_frame_layout(library_, form, [&](std::optional<std::size_t> column, hid_t properties) {
     std::vector<hsize_t> chunk{1};
-    if (column == nullptr) {
+    if (!column) {
       chunk.insert(chunk.end(), form.shape.begin(), form.shape.end());
     } else {
-      chunk.front() = chunk_rows_[static_cast<std::size_t>(*column)];
-      if (*column == FrameColumn::VALID) chunk.push_back(form.valid_bytes());
+      chunk.front() = chunk_rows_[*column];
+      if (width_of_rows(*column, form) > 0) chunk.push_back(form.valid_bytes());
     }
     hdf5::require(H5Pset_chunk(properties, static_cast<int>(chunk.size()), chunk.data()) >= 0,
                   LAY_OUT);
-    if (column == nullptr && filter != nullptr) filter->add_to(properties);
+    if (!column && filter != nullptr) filter->add_to(properties);
   });
   hdf5::require(H5Fstart_swmr_write(library_) >= 0, "enable concurrent reading");
   const hdf5::Handle access(H5Pcreate(H5P_DATASET_ACCESS), H5Pclose, LAY_OUT);
   // Frames bypass the chunk cache.
   hdf5::require(H5Pset_chunk_cache(access, 0, 0, 0.0) >= 0, LAY_OUT);
-  for (std::size_t c = 0; c < NUM_FRAME_COLUMNS; ++c)
+  for (std::size_t c = 0; c < columns_.size(); ++c)
     columns_[c] = dataset_of(library_, c, H5P_DEFAULT);
-  frames_ = dataset_of(library_, NUM_FRAME_COLUMNS, access);
+  frames_ = dataset_of(library_, columns_.size(), access);
   // Readers see new frames only after `publish`, which writes their rows first.
   hdf5::require(H5Odisable_mdc_flushes(frames_) >= 0, LAY_OUT);
 }
@@ -162,8 +167,8 @@ std::uint64_t FrameFile::publish(const FrameRows& rows, std::uint64_t first) {
 
 void FrameFile::write_rows(const FrameRows& rows, std::uint64_t first) {
   if (first == 0) check(write_start_time(library_, stored_ > 0 ? rows.first_time() : 0));
-  set_frames(frames_, NUM_FRAME_COLUMNS, stored_);
-  for (std::size_t c = 0; c < NUM_FRAME_COLUMNS; ++c) {
+  set_frames(frames_, columns_.size(), stored_);
+  for (std::size_t c = 0; c < columns_.size(); ++c) {
     set_frames(columns_[c], c, stored_);
     if (stored_ == first) continue;
     const hdf5::Handle type(H5Dget_type(columns_[c]), H5Tclose, LAY_OUT);
@@ -176,9 +181,9 @@ void FrameFile::write_rows(const FrameRows& rows, std::uint64_t first) {
 }
 
 bool FrameFile::has_rows(const FrameRows& rows, std::uint64_t first) const {
-  for (std::size_t c = 0; c < NUM_FRAME_COLUMNS; ++c) {
+  for (std::size_t c = 0; c < columns_.size(); ++c) {
     std::vector<std::byte> found((stored_ - first) * rows.width(c));
-    read_column(static_cast<FrameColumn>(c), first, stored_ - first, found.data());
+    read_column(c, first, stored_ - first, found.data());
     if (!std::equal(found.begin(), found.end(), rows.column(c))) return false;
   }
   return true;
@@ -187,9 +192,9 @@ bool FrameFile::has_rows(const FrameRows& rows, std::uint64_t first) const {
 void FrameFile::shorten(std::uint64_t frames) {
   go_on_behind(frames);
   if (frames == 0) check(write_start_time(library_, 0));
-  set_frames(frames_, NUM_FRAME_COLUMNS, frames);
+  set_frames(frames_, columns_.size(), frames);
   check(H5Dflush(frames_) >= 0);
-  for (std::size_t c = 0; c < NUM_FRAME_COLUMNS; ++c) {
+  for (std::size_t c = 0; c < columns_.size(); ++c) {
     set_frames(columns_[c], c, frames);
     check(H5Dflush(columns_[c]) >= 0);
   }
@@ -209,9 +214,7 @@ std::vector<std::byte> FrameFile::read_stored(std::uint64_t frame) const {
   return bytes;
 }
 
-void FrameFile::read_column(FrameColumn column, std::uint64_t first, std::uint64_t n,
-                            void* to) const {
-  const auto c = static_cast<std::size_t>(column);
+void FrameFile::read_column(std::size_t c, std::uint64_t first, std::uint64_t n, void* to) const {
   const hdf5::Handle type(H5Dget_type(columns_[c]), H5Tclose, LAY_OUT);
   const Selection selected(columns_[c], first, n, width_of_rows(c, form_));
   check(H5Dread(columns_[c], type, selected.here, selected.in_file, H5P_DEFAULT, to) >= 0);
@@ -251,9 +254,9 @@ std::uint64_t FrameFile::whole() const noexcept {
 void FrameFile::cut(const FrameRows& rows, std::uint64_t first, std::uint64_t frames) {
   storage_ = std::make_unique<ChunkFile>(file_.fd());
   library_ = hdf5::reopen(*storage_, path_);
-  for (std::size_t c = 0; c < NUM_FRAME_COLUMNS; ++c)
+  for (std::size_t c = 0; c < columns_.size(); ++c)
     columns_[c] = dataset_of(library_, c, H5P_DEFAULT);
-  frames_ = dataset_of(library_, NUM_FRAME_COLUMNS, H5P_DEFAULT);
+  frames_ = dataset_of(library_, columns_.size(), H5P_DEFAULT);
   stored_ = frames;
   if (frames == first || !has_rows(rows, first)) write_rows(rows, first);
   if (!close_library()) throw about({Status::GENERIC_FAILURE, "cannot close"});
@@ -266,13 +269,13 @@ void FrameFile::cut(const FrameRows& rows, std::uint64_t first, std::uint64_t fr
 // --- The library
 
 hdf5::Handle FrameFile::dataset_of(hid_t file, std::size_t c, hid_t access) const {
-  const char* const name = c < NUM_FRAME_COLUMNS ? name_of(static_cast<FrameColumn>(c)) : "data";
+  const char* const name = c < columns_.size() ? name_of(c, form_) : "data";
   return {H5Dopen2(file, (detector_of(form_) + "/" + name).c_str(), access), H5Dclose, LAY_OUT};
 }
 
 void FrameFile::set_frames(hid_t dataset, std::size_t c, std::uint64_t frames) const {
   std::vector<hsize_t> extents{frames};
-  if (c == NUM_FRAME_COLUMNS) {
+  if (c == columns_.size()) {
     extents.insert(extents.end(), form_.shape.begin(), form_.shape.end());
   } else if (width_of_rows(c, form_) > 0) {
     extents.push_back(form_.valid_bytes());

@@ -1,7 +1,6 @@
 /// A file of frames that is being written (HDF5).
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -48,7 +47,10 @@ class FrameFile {
   /// Remove published frames after the first `frames`.
   void shorten(std::uint64_t frames);
   /// Rows [first, first + n) of a column.
-  void read_column(FrameColumn column, std::uint64_t first, std::uint64_t n, void* to) const;
+  void read_column(std::size_t column, std::uint64_t first, std::uint64_t n, void* to) const;
+  void read_column(FrameColumn column, std::uint64_t first, std::uint64_t n, void* to) const {
+    read_column(static_cast<std::size_t>(column), first, n, to);
+  }
   /// Read a published frame as it is stored; empty: it is absent.
   [[nodiscard]] std::vector<std::byte> read_stored(std::uint64_t frame) const;
 
@@ -90,13 +92,13 @@ class FrameFile {
   const FrameForm& form_;
   DirectWrites* const direct_;
   /// Rows in a chunk of a column.
-  std::array<std::uint64_t, NUM_FRAME_COLUMNS> chunk_rows_{};
+  std::vector<std::uint64_t> chunk_rows_;
   std::unique_ptr<NewFile> next_;
   File file_;
   // Before the library's objects, which it must outlive.
   std::unique_ptr<ChunkFile> storage_;
   hdf5::Handle library_;
-  std::array<hdf5::Handle, NUM_FRAME_COLUMNS> columns_;
+  std::vector<hdf5::Handle> columns_;
   hdf5::Handle frames_;
   std::vector<hsize_t> position_;
   /// Number of frames in the file.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
+#include <string_view>
 
 #include "reorder/plan.h"
 
@@ -15,6 +16,7 @@ using hdf5::require;
 
 constexpr std::array<const char*, NUM_FRAME_COLUMNS> NAMES{
     "batch", "timestamp", "last_timestamp", "packets", "missing", "timed_out", "lossy", "valid"};
+constexpr std::string_view FRAMES = "data";
 
 void set_attribute(hid_t object, const char* name, hid_t type, hid_t space, const void* value) {
   const Handle attribute(H5Acreate2(object, name, type, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose,
@@ -77,8 +79,9 @@ void make_start_time(hid_t entry) {
       H5Dclose, LAY_OUT);
 }
 
-hid_t type_of(FrameColumn column) noexcept {
-  switch (column) {
+hid_t type_of(std::size_t column) noexcept {
+  if (column >= NUM_FRAME_COLUMNS) return H5T_IEEE_F64LE;
+  switch (static_cast<FrameColumn>(column)) {
     case FrameColumn::TIMESTAMP:
     case FrameColumn::LAST_TIMESTAMP:
       return H5T_STD_I64LE;
@@ -158,8 +161,11 @@ Handle FrameForm::type() const {
   return type;
 }
 
-std::uint32_t width_of(FrameColumn column, const FrameForm& form) noexcept {
-  switch (column) {
+std::size_t FrameForm::columns() const noexcept { return NUM_FRAME_COLUMNS + reductions.size(); }
+
+std::uint32_t width_of(std::size_t column, const FrameForm& form) noexcept {
+  if (column >= NUM_FRAME_COLUMNS) return sizeof(double);
+  switch (static_cast<FrameColumn>(column)) {
     case FrameColumn::TIMESTAMP:
     case FrameColumn::LAST_TIMESTAMP:
       return 8;
@@ -174,6 +180,27 @@ std::uint32_t width_of(FrameColumn column, const FrameForm& form) noexcept {
 }
 
 const char* name_of(FrameColumn column) noexcept { return NAMES[static_cast<std::size_t>(column)]; }
+
+const char* name_of(std::size_t column, const FrameForm& form) noexcept {
+  if (column < NUM_FRAME_COLUMNS) return NAMES[column];
+  return form.reductions[column - NUM_FRAME_COLUMNS].c_str();
+}
+
+void require_reduction_names(const std::vector<std::string>& names) {
+  for (auto name = names.begin(); name != names.end(); ++name) {
+    const bool taken = *name == FRAMES || std::ranges::find(NAMES, *name) != NAMES.end() ||
+                       std::find(names.begin(), name, *name) != name;
+    constexpr std::size_t LONGEST = 200;
+    if (!taken && !name->empty() && *name != "." && name->size() <= LONGEST &&
+        name->find('/') == std::string::npos)
+      continue;
+    throw Error(
+        Status::INVALID_PARAMETER,
+        "a reduction of frames is named '" + *name +
+            "'; accepted is a name of up to 200 bytes without '/' that no other dataset of a "
+            "file of frames has, such as 'total'");
+  }
+}
 
 std::string detector_of(const FrameForm& form) { return "/entry/instrument/" + form.plan; }
 
@@ -191,7 +218,7 @@ void make_frame_layout(hid_t file, const FrameForm& form, const FrameStorage& st
   set_axes(plot, 1 + form.shape.size());
 
   const auto make = [&](const char* name, hid_t type, std::vector<hsize_t> extents,
-                        const FrameColumn* column) {
+                        std::optional<std::size_t> column) {
     std::vector<hsize_t> most = extents;
     most.front() = H5S_UNLIMITED;
     const Handle space(
@@ -199,7 +226,7 @@ void make_frame_layout(hid_t file, const FrameForm& form, const FrameStorage& st
         LAY_OUT);
     const Handle properties(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, LAY_OUT);
     require(H5Pset_obj_track_times(properties, false) >= 0, LAY_OUT);
-    if (column == nullptr) {
+    if (!column) {
       std::vector<std::byte> element(H5Tget_size(type));
       for (std::size_t i = 0; i < element.size(); ++i) element[i] = form.fill[i % form.fill.size()];
       require(H5Pset_fill_value(properties, type, element.data()) >= 0 &&
@@ -212,25 +239,25 @@ void make_frame_layout(hid_t file, const FrameForm& form, const FrameStorage& st
     const Handle dataset(
         H5Dcreate2(detector, name, type, space, H5P_DEFAULT, properties, H5P_DEFAULT), H5Dclose,
         LAY_OUT);
-    if (column != nullptr && type_of(*column) == H5T_STD_I64LE) {
+    if (column && type_of(*column) == H5T_STD_I64LE) {
       set_text(dataset, "units", "ns");
       set_text(dataset, "start", "1970-01-01T00:00:00Z");
     }
     require(H5Lcreate_hard(detector, name, plot, name, H5P_DEFAULT, H5P_DEFAULT) >= 0, LAY_OUT);
   };
-  for (std::size_t c = 0; c < NUM_FRAME_COLUMNS; ++c) {
+  for (std::size_t c = 0; c < form.columns(); ++c) {
     const auto column = static_cast<FrameColumn>(c);
     std::vector<hsize_t> extents{0};
     if (column == FrameColumn::VALID) extents.push_back(form.valid_bytes());
     if (column == FrameColumn::LOSSY) {
-      make(name_of(column), truth_type(), extents, &column);
+      make(name_of(c, form), truth_type(), extents, c);
     } else {
-      make(name_of(column), type_of(column), extents, &column);
+      make(name_of(c, form), type_of(c), extents, c);
     }
   }
   std::vector<hsize_t> extents{0};
   extents.insert(extents.end(), form.shape.begin(), form.shape.end());
-  make("data", form.type(), extents, nullptr);
+  make(FRAMES.data(), form.type(), extents, std::nullopt);
 }
 
 bool write_start_time(hid_t file, std::uint64_t time) {

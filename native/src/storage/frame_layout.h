@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,11 @@ struct FrameForm {
   std::vector<std::byte> fill{std::byte{0}};
   /// Number of batch numbers.
   std::uint64_t numbers{std::uint64_t{1} << 32U};
+  /// Names of the columns with numbers that are computed from each frame.
+  std::vector<std::string> reductions{};
+
+  /// Number of columns: those of every file, then the reductions.
+  [[nodiscard]] std::size_t columns() const noexcept;
 
   [[nodiscard]] std::uint32_t valid_bytes() const noexcept { return (units + 7) / 8; }
   /// The type of the elements. Throws Error.
@@ -51,15 +57,18 @@ enum class FrameColumn : std::uint8_t {
 inline constexpr std::size_t NUM_FRAME_COLUMNS = 8;
 
 /// Bytes per frame in a column.
-std::uint32_t width_of(FrameColumn column, const FrameForm& form) noexcept;
+std::uint32_t width_of(std::size_t column, const FrameForm& form) noexcept;
 const char* name_of(FrameColumn column) noexcept;
+const char* name_of(std::size_t column, const FrameForm& form) noexcept;
+/// Throws Error INVALID_PARAMETER if reductions cannot have these names.
+void require_reduction_names(const std::vector<std::string>& names);
 
 /// Path of a plan's group of datasets in a file.
 std::string detector_of(const FrameForm& form);
 
 /// Sets how a dataset is stored, in its creation properties. Called before each dataset is made,
-/// first for the columns, then with null for the frames.
-using FrameStorage = std::function<void(const FrameColumn* column, hid_t properties)>;
+/// first for the columns, then without one for the frames.
+using FrameStorage = std::function<void(std::optional<std::size_t> column, hid_t properties)>;
 
 /// Makes the groups, and empty datasets that grow. Throws Error.
 void make_frame_layout(hid_t file, const FrameForm& form, const FrameStorage& storage);

@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 
 #include "storage/frame_compression.h"
 #include "storage/frame_layout.h"
@@ -96,6 +97,7 @@ class Datasets {
     name(plan.data(), plan.size() + 1);
     detector_ = Handle(H5Gopen2(instrument, plan.c_str(), H5P_DEFAULT), H5Gclose, READ);
     for (std::size_t c = 0; c < NUM_FRAME_COLUMNS; ++c) add(name_of(static_cast<FrameColumn>(c)));
+    add_reductions();
     add("data");
   }
 
@@ -139,6 +141,37 @@ class Datasets {
     if (found.width == 0)
       throw Error(Status::INVALID_PARAMETER, "frames of its dataset " + found.name + " are empty");
     all.push_back(std::move(found));
+  }
+
+  /// Other datasets with a number for each frame.
+  void add_reductions() {
+    H5G_info_t group{};
+    hdf5::require(H5Gget_info(detector_, &group) >= 0, READ);
+    for (hsize_t i = 0; i < group.nlinks; ++i) {
+      std::array<char, 256> name{};
+      const ssize_t length = H5Lget_name_by_idx(detector_, ".", H5_INDEX_NAME, H5_ITER_INC, i,
+                                                name.data(), name.size(), H5P_DEFAULT);
+      const bool known = std::string_view(name.data()) == "data" ||
+                         std::ranges::any_of(all, [&](const Dataset& column) {
+                           return column.name == name.data();
+                         });
+      if (length <= 0 || length >= static_cast<ssize_t>(name.size()) || known) continue;
+      if (grows_by_numbers(name.data())) add(name.data());
+    }
+  }
+  [[nodiscard]] bool grows_by_numbers(const char* name) const {
+    // A link may lead nowhere, or to a group.
+    const hid_t object = H5Oopen(detector_, name, H5P_DEFAULT);
+    if (object < 0) return false;
+    const bool is_dataset = H5Iget_type(object) == H5I_DATASET;
+    H5Oclose(object);
+    if (!is_dataset) return false;
+    const Handle dataset(H5Dopen2(detector_, name, H5P_DEFAULT), H5Dclose, READ);
+    const Handle type(H5Dget_type(dataset), H5Tclose, READ);
+    const Handle space(H5Dget_space(dataset), H5Sclose, READ);
+    if (H5Tget_class(type) != H5T_FLOAT || H5Sget_simple_extent_ndims(space) != 1) return false;
+    hsize_t most = 0;
+    return H5Sget_simple_extent_dims(space, nullptr, &most) == 1 && most == H5S_UNLIMITED;
   }
 
   Handle detector_;
@@ -325,7 +358,7 @@ FoundFrames examine_frames(const std::string& path, bool live) {
   });
 }
 
-void cut_frames(const std::string& path, std::uint64_t frames) {
+void cut_frames(const std::string& path, std::uint64_t frames, const std::string& plugin_folder) {
   const Opened opened = look_at(path);
   with_path(path, [&] {
     require_cuttable(path, frames);
@@ -337,6 +370,9 @@ void cut_frames(const std::string& path, std::uint64_t frames) {
       for (const Datasets::Dataset& dataset : datasets.all) {
         std::vector<hsize_t> extents = dataset.extents;
         if (extents.front() == frames) continue;
+        // HDF5 wants the filter of chunks that it removes.
+        if (compression_of(dataset.creation()) == "bitshuffle-lz4")
+          BitshuffleLz4::load(plugin_folder);
         extents.front() = frames;
         hdf5::require(H5Dset_extent(dataset.handle, extents.data()) >= 0, "cut it");
       }

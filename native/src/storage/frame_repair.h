@@ -45,7 +45,8 @@ struct FoundFrames {
 FoundFrames examine_frames(const std::string& path, bool live);
 
 /// Cut all datasets to `frames` frames, clear the mark, so that any program can open the file, and
-/// sync it to disk. Throws the same errors.
-void cut_frames(const std::string& path, std::uint64_t frames);
+/// sync it to disk. `plugin_folder`: as in RecorderOptions, for compressed frames. Throws the same
+/// errors.
+void cut_frames(const std::string& path, std::uint64_t frames, const std::string& plugin_folder);
 
 }  // namespace daqiri

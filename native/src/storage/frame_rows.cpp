@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "timing/clock.h"
 
@@ -19,24 +20,26 @@ std::uint64_t arrival_of(const Burst& frame) noexcept {
 
 }  // namespace
 
-FrameRows::FrameRows(const FrameForm& form) : numbers_(form.numbers) {
+FrameRows::FrameRows(const FrameForm& form)
+    : widths_(form.columns()), columns_(form.columns()), numbers_(form.numbers) {
   constexpr std::size_t MOST = 4096;
   constexpr std::size_t MOST_BYTES = std::size_t{16} << 20U;
   std::size_t row = 0;
-  for (std::size_t c = 0; c < NUM_FRAME_COLUMNS; ++c) {
-    widths_[c] = width_of(static_cast<FrameColumn>(c), form);
+  for (std::size_t c = 0; c < columns(); ++c) {
+    widths_[c] = width_of(c, form);
     row += widths_[c];
   }
   most_ = std::clamp<std::size_t>(MOST_BYTES / row, 1, MOST);
-  for (std::size_t c = 0; c < NUM_FRAME_COLUMNS; ++c) columns_[c].reserve(most_ * widths_[c]);
+  for (std::size_t c = 0; c < columns(); ++c) columns_[c].reserve(most_ * widths_[c]);
 }
 
-void FrameRows::push(const Row& row, const std::uint64_t* valid) {
-  const auto append = [this](FrameColumn column, auto value) {
+void FrameRows::push(const Row& row, const std::uint64_t* valid, std::span<const double> reduced) {
+  const auto append_to = [this](std::size_t column, auto value) {
     const auto* bytes = reinterpret_cast<const std::byte*>(&value);
-    std::vector<std::byte>& to = columns_[index_of(column)];
+    std::vector<std::byte>& to = columns_[column];
     to.insert(to.end(), bytes, bytes + sizeof value);
   };
+  const auto append = [&](FrameColumn column, auto value) { append_to(index_of(column), value); };
   append(FrameColumn::BATCH, static_cast<std::uint32_t>(row.number));
   append(FrameColumn::TIMESTAMP, row.time);
   append(FrameColumn::LAST_TIMESTAMP, row.last_time);
@@ -52,11 +55,15 @@ void FrameRows::push(const Row& row, const std::uint64_t* valid) {
   } else {
     bits.resize(bits.size() + width);
   }
+  for (std::size_t c = NUM_FRAME_COLUMNS; c < columns(); ++c) {
+    append_to(c, reduced.empty() ? std::numeric_limits<double>::quiet_NaN()
+                                 : reduced[c - NUM_FRAME_COLUMNS]);
+  }
   latest_ = row.time;
   ++count_;
 }
 
-void FrameRows::add(const Burst& frame) {
+void FrameRows::add(const Burst& frame, std::span<const double> reduced) {
   const std::uint64_t time = arrival_of(frame);
   push({.number = frame.reorder.batch_id,
         .time = time,
@@ -65,7 +72,7 @@ void FrameRows::add(const Burst& frame) {
         .missing = frame.missing,
         .timed_out = (frame.reorder.burst_flags & DAQIRI_BURST_FLAG_REORDER_TIMEOUT) != 0,
         .lossy = frame.lossy},
-       frame.valid);
+       frame.valid, reduced);
 }
 
 void FrameRows::add_absent(const Burst& next, std::uint64_t before) {
@@ -83,17 +90,17 @@ void FrameRows::add_absent(const Burst& next, std::uint64_t before) {
         .missing = next.units,
         .timed_out = false,
         .lossy = true},
-       nullptr);
+       nullptr, {});
 }
 
-void FrameRows::add(const std::array<const std::byte*, NUM_FRAME_COLUMNS>& row) {
-  for (std::size_t c = 0; c < NUM_FRAME_COLUMNS; ++c)
+void FrameRows::add(std::span<const std::byte* const> row) {
+  for (std::size_t c = 0; c < columns(); ++c)
     columns_[c].insert(columns_[c].end(), row[c], row[c] + widths_[c]);
   ++count_;
 }
 
 void FrameRows::remove(std::size_t n) {
-  for (std::size_t c = 0; c < NUM_FRAME_COLUMNS; ++c) {
+  for (std::size_t c = 0; c < columns(); ++c) {
     const auto first = columns_[c].begin();
     columns_[c].erase(first, first + static_cast<std::ptrdiff_t>(n * widths_[c]));
   }

@@ -1,9 +1,9 @@
 /// Rows with information about frames.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "burst/burst.h"
@@ -17,13 +17,13 @@ class FrameRows {
  public:
   explicit FrameRows(const FrameForm& form);
 
-  /// Add the row of the frame in a burst.
-  void add(const Burst& frame);
+  /// Add the row of the frame in a burst, with its reductions.
+  void add(const Burst& frame, std::span<const double> reduced);
   /// Add a row for a frame of which no packet came, `before` frames before `next`. Its arrival is
   /// evenly between those of the previous row and of `next`.
   void add_absent(const Burst& next, std::uint64_t before);
   /// Add a row that was read from another file; `row`: its value in each column.
-  void add(const std::array<const std::byte*, NUM_FRAME_COLUMNS>& row);
+  void add(std::span<const std::byte* const> row);
   /// Remove the first `n` rows, which are in the file.
   void remove(std::size_t n);
   void clear() noexcept { remove(count_); }
@@ -36,6 +36,7 @@ class FrameRows {
   }
   /// Arrival of the first row, ns; there must be one.
   [[nodiscard]] std::uint64_t first_time() const noexcept;
+  [[nodiscard]] std::size_t columns() const noexcept { return widths_.size(); }
   [[nodiscard]] std::uint32_t width(std::size_t column) const noexcept { return widths_[column]; }
   /// `before` plus frames [first, end) of `bytes` each.
   [[nodiscard]] FileTally tally(FileTally before, std::size_t first, std::size_t end,
@@ -52,13 +53,13 @@ class FrameRows {
     bool timed_out;
     bool lossy;
   };
-  /// `valid`: null: no bit is set.
-  void push(const Row& row, const std::uint64_t* valid);
+  /// `valid`: null: no bit is set. `reduced`: empty: NaN.
+  void push(const Row& row, const std::uint64_t* valid, std::span<const double> reduced);
   template <typename Value>
   [[nodiscard]] Value at(FrameColumn column, std::size_t row) const noexcept;
 
-  std::array<std::uint32_t, NUM_FRAME_COLUMNS> widths_{};
-  std::array<std::vector<std::byte>, NUM_FRAME_COLUMNS> columns_;
+  std::vector<std::uint32_t> widths_;
+  std::vector<std::vector<std::byte>> columns_;
   /// Number of batch numbers.
   std::uint64_t numbers_;
   /// Arrival of the latest row, ns; 0: there was none.

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <exception>
 #include <numeric>
 #include <utility>
@@ -16,6 +15,7 @@ FrameWriter::FrameWriter(FrameForm form, std::unique_ptr<FrameCompressor> compre
     : form_(std::move(form)),
       rows_(form_),
       direct_(backend ? std::make_unique<DirectWrites>(form_.bytes, std::move(backend)) : nullptr),
+      reduced_(form_.reductions.size()),
       compressor_(std::move(compressor)) {}
 
 template <typename Step>
@@ -122,11 +122,13 @@ std::uint32_t FrameWriter::write(const Burst& burst, std::uint32_t first, std::u
   const std::uint64_t before = tally_.frames;
   attempt([&] {
     for (std::uint32_t i = first; i < first + count && tally_.size < size_limit; ++i) {
+      // In the memory of the frame, before its address becomes that of a copy.
+      if (reduce_) reduce_(burst, reduced_);
       // Others that hold the burst do not read `pkts`. Its buffer, and the mirror's part for that
       // buffer, stay in use until it is released.
       if (mirror_) burst.pkts[0][0] = mirror_->copy(burst.buffers[0][0], form_.bytes);
       put(burst);
-      rows_.add(burst);
+      rows_.add(burst, reduced_);
       count_row();
     }
   });
@@ -189,7 +191,7 @@ namespace {
 
 struct TakenFrames final : TakenRecords {
   std::vector<std::vector<std::byte>> frames;
-  std::array<std::vector<std::byte>, NUM_FRAME_COLUMNS> columns;
+  std::vector<std::vector<std::byte>> columns;
 };
 
 }  // namespace
@@ -201,9 +203,10 @@ std::unique_ptr<TakenRecords> FrameWriter::take_back(std::uint64_t records) noex
     taken = std::make_unique<TakenFrames>();
     const std::uint64_t n = flushed_.frames - records;
     for (std::uint64_t i = 0; i < n; ++i) taken->frames.push_back(open_->read_stored(records + i));
-    for (std::size_t c = 0; c < NUM_FRAME_COLUMNS; ++c) {
+    taken->columns.resize(rows_.columns());
+    for (std::size_t c = 0; c < rows_.columns(); ++c) {
       taken->columns[c].resize(n * rows_.width(c));
-      open_->read_column(static_cast<FrameColumn>(c), records, n, taken->columns[c].data());
+      open_->read_column(c, records, n, taken->columns[c].data());
     }
   });
   if (failed() || !rewind(records)) return nullptr;
@@ -213,9 +216,9 @@ std::unique_ptr<TakenRecords> FrameWriter::take_back(std::uint64_t records) noex
 bool FrameWriter::put_back(TakenRecords& records) noexcept {
   auto& taken = static_cast<TakenFrames&>(records);
   attempt([&] {
+    std::vector<const std::byte*> row(rows_.columns());
     for (std::size_t i = 0; i < taken.frames.size(); ++i) {
-      std::array<const std::byte*, NUM_FRAME_COLUMNS> row{};
-      for (std::size_t c = 0; c < NUM_FRAME_COLUMNS; ++c)
+      for (std::size_t c = 0; c < row.size(); ++c)
         row[c] = taken.columns[c].data() + i * rows_.width(c);
       const std::vector<std::byte>& frame = taken.frames[i];
       if (frame.empty()) {

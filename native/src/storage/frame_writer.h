@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "memory/region.h"
 #include "storage/direct_frames.h"
@@ -14,6 +15,7 @@
 #include "storage/frame_layout.h"
 #include "storage/frame_rows.h"
 #include "storage/record_writer.h"
+#include "storage/recorder_options.h"
 #include "storage/write_backend.h"
 
 namespace daqiri {
@@ -62,6 +64,8 @@ class FrameWriter final : public RecordWriter {
   void read_through(std::unique_ptr<memory::HostMirror> mirror) noexcept {
     mirror_ = std::move(mirror);
   }
+  /// Compute the reductions of the form from each frame, where it is. Call before the first file.
+  void reduce_with(ReduceFrame reduce) noexcept { reduce_ = std::move(reduce); }
 
  private:
   /// Call `step`; an error ends the file, cut to whole frames.
@@ -83,6 +87,9 @@ class FrameWriter final : public RecordWriter {
   std::unique_ptr<DirectWrites> direct_;
   /// Null: the CPU reads frames in their buffers.
   std::unique_ptr<memory::HostMirror> mirror_;
+  ReduceFrame reduce_;
+  /// Of the latest frame.
+  std::vector<double> reduced_;
   std::unique_ptr<FrameCompressor> compressor_;
   std::unique_ptr<FrameFile> prepared_;
   std::unique_ptr<FrameFile> open_;

@@ -2,10 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
+#include "burst/burst.h"
 #include "daqiri/flows.h"
 #include "storage/file_output.h"
 #include "storage/recorder_group.h"
@@ -16,6 +20,8 @@ namespace daqiri {
 enum class CaptureFormat : std::uint8_t { PCAP, RAW };
 /// Compression of frames in HDF5 files, which have one chunk per frame.
 enum class FrameCompression : std::uint8_t { NONE, BITSHUFFLE_LZ4 };
+/// Computes numbers from the frame in a burst, in whatever memory it is.
+using ReduceFrame = std::function<void(const Burst& frame, std::span<double> numbers)>;
 /// What a recorder does if its file cannot be written: count records as lost until it ends, or
 /// retry regularly.
 enum class OnError : std::uint8_t { STOP, RESUME };
@@ -64,6 +70,10 @@ struct RecorderOptions {
   std::optional<FlowId> start_flow{};
   /// Frames: record only frames requested by `acquire`; omit others (`held`).
   bool held{false};
+  /// Frames: names of the numbers that `reduce` computes from each, on the recorder's thread. Each
+  /// is a column of the files.
+  std::vector<std::string> reductions{};
+  ReduceFrame reduce{};
   /// Null: no group. With a group, its limits apply instead of those above.
   std::shared_ptr<RecorderGroup> group{};
 };

@@ -85,6 +85,7 @@ class PlanFrames final : public RecordingSource {
  public:
   PlanFrames(reorder::RunningPlan& plan, const RecorderOptions& options, const std::string& taker)
       : plan_(plan), form_(form_of(plan)), begins_anew_(options.held || options.start_flow) {
+    form_.reductions = options.reductions;
     plan_.attach("a recorder that writes " + taker + "_*", begins_anew_);
   }
   ~PlanFrames() override { PlanFrames::detach(); }
@@ -130,6 +131,7 @@ class PlanFrames final : public RecordingSource {
     }
     std::unique_ptr<FrameWriter> writer = make_file_writer(options, kind, std::move(cufile));
     if (kind != WriterKind::CUFILE) writer->read_through(plan_.output().mirror());
+    writer->reduce_with(options.reduce);
     return writer;
   }
 
@@ -156,6 +158,7 @@ class PlanFrames final : public RecordingSource {
   /// Throws Error INVALID_PARAMETER for options that frames do not support.
   void require(const RecorderOptions& options) const {
     FrameCompressor::require_threads(options.compression_threads);
+    require_reduction_names(options.reductions);
     if (options.writer == WriterKind::CUFILE) require_cufile(options);
   }
 

@@ -27,7 +27,9 @@ def check(catalog, device, caplog, *writers, level=logging.WARNING):
     for writer in writers:
         assert writer.backups == [] and writer.has_stored_all
     assert list(catalog.backup_directory.iterdir()) == []
-    assert [r.getMessage() for r in caplog.records if r.levelno >= level] == []
+    told = [r.getMessage() for r in caplog.records if r.levelno >= level]
+    # A busy machine takes a while.
+    assert [text for text in told if not text.startswith("Waiting for run ")] == []
 
 
 @pytest.mark.parametrize("batch_size", [1, 10_000])

@@ -20,11 +20,14 @@ from waiting import wait_for
 
 from daqiri_ophyd.engine import (
     Engine,
+    FrameReductions,
     InvalidParameterError,
     NotReadyError,
     PcapFile,
     Recorder,
     RecorderGroup,
+    cut_frames,
+    examine_frames,
 )
 
 Build = Callable[..., dict[str, Any]]
@@ -273,6 +276,47 @@ def test_packets_and_frames_of_a_stream_are_recorded_at_once(
     assert packets.files()[0].frames == 0
     with PcapFile(packets.files()[0].path) as pcap:
         assert len(pcap) == 10 * PACKETS
+
+
+@pytest.mark.parametrize("options", KINDS, ids=name_of)
+def test_numbers_of_frames_are_columns(
+    source: Source, options: dict[str, Any], tmp_path: Path
+) -> None:
+    """Also in files that were cut and split; frames that did not come have none."""
+    reductions = FrameReductions(
+        {"total": lambda frame: frame.data.sum(), "number": lambda frame: frame.batch}
+    )
+    with source.plan.record(tmp_path, held=True, reductions=reductions, **options) as recorder:
+        recorder.acquire(6)
+        wanted = [source.send(2)]
+        source.sent += 1
+        wanted.append(source.send(3))
+        wait_for(lambda: recorder.snapshot().acquired == 6)
+        recorder.rewind(5)
+        recorder.split(3)
+        recorder.acquire(1)
+        wanted.append(source.send(1))
+        wait_for(lambda: recorder.snapshot().acquired == 1)
+    numbers = [[0, 1, np.nan], [3, 4, 6]]
+    sent = zip((0, 1, 3, 4, 5, 6), np.concatenate(wanted), strict=True)
+    totals = {number: float(image.sum()) for number, image in sent}
+    for file, expected in zip(recorder.files(), numbers, strict=True):
+        with h5py.File(file.path) as found:
+            np.testing.assert_array_equal(found["entry/data/number"], expected)
+            sums = [totals.get(number, np.nan) for number in expected]
+            np.testing.assert_array_equal(found["entry/data/total"], sums)
+            assert found["entry/data/total"] == found["entry/instrument/images/total"]
+        assert examine_frames(file.path).lengths["total"] == 3
+        cut_frames(file.path, 2)
+        with h5py.File(file.path) as found:
+            np.testing.assert_array_equal(found["entry/data/number"], expected[:2])
+
+
+@pytest.mark.parametrize("name", ["data", "batch", "a/b", "", "."])
+def test_numbers_have_names_of_their_own(source: Source, name: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidParameterError, match=f"is named '{name}'; accepted is a name"):
+        source.plan.record(tmp_path, reductions=FrameReductions({name: float}))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_frames_that_the_plan_loses_are_in_the_metadata(

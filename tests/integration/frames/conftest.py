@@ -103,7 +103,7 @@ class Source:
         queue = self._daq.tx_queue(self._port, self._queue)
         for batch in range(self.next, self.next + count):
             numbers = (batch * PACKETS + np.array(kept)).astype(">u4")
-            pixels = image(batch).view(np.uint8).reshape(PACKETS, -1)[kept]
+            pixels = self.image(batch).view(np.uint8).reshape(PACKETS, -1)[kept]
             packets = frames.udp_frames(
                 np.hstack([numbers.view(np.uint8).reshape(-1, 4), pixels]),
                 src_mac="02:00:00:00:00:01",
@@ -116,6 +116,10 @@ class Source:
             assert queue.send(packets) == len(kept)
         self.next += count
         assert queue.wait_sent(5.0)
+
+    def image(self, batch: int) -> NDArray[np.uint16]:
+        """Return the image to send with this number."""
+        return image(batch)
 
     def start(self, period: float = 0.005) -> None:
         """Send an image at a time until `stop`."""

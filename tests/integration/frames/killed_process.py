@@ -12,7 +12,7 @@ from bluesky import preprocessors as bpp
 from run_documents import until
 
 from daqiri_ophyd.catalog import Catalog
-from daqiri_ophyd.devices import make_daq
+from daqiri_ophyd.devices import make_daq, reductions
 
 
 def main(data: Path, empty_catalog: Path, kind: str, roll: int) -> None:
@@ -25,6 +25,7 @@ def main(data: Path, empty_catalog: Path, kind: str, roll: int) -> None:
     detector, source = daq.port0.frames.images, conftest.Source(daq)
     detector.num_frames.put(0 if kind == "fly" else 2)
     detector.roll_frames.put(roll)
+    detector.reductions = {"mean": reductions.mean()}
 
     def tell() -> Any:
         catalog.flush()

@@ -137,7 +137,13 @@ def test_frames_of_a_process_that_was_killed_are_in_its_run(
         assert run.metadata["stop"]["exit_status"] == "abort"
         columns = run["primary"].base
         batches = columns[f"{KEY}_batch"].read()
-        np.testing.assert_array_equal(columns[KEY].read(), images(batches))
+        sent = images(batches)
+        np.testing.assert_array_equal(columns[KEY].read(), sent)
+        np.testing.assert_allclose(
+            run["primary"].read()[f"{KEY}_mean"],
+            sent.mean(axis=tuple(range(1, sent.ndim))),
+            rtol=1e-12,
+        )
         stored = run.metadata["stop"]["num_events"]["primary"]
         if kind == "fly":
             assert batches.tolist() == recorded

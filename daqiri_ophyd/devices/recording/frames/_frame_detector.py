@@ -1,6 +1,7 @@
 """Frame detector: the frames of a reorder plan, in step scans and on the fly."""
 
 import logging
+import math
 import time
 from collections.abc import Hashable, Iterator
 from functools import partial
@@ -10,11 +11,11 @@ from typing import Any
 from ophyd.ophydobj import Kind
 
 from daqiri_ophyd.documents import FrameStream, StreamAsset
-from daqiri_ophyd.engine import InvalidParameterError, RecorderSnapshot
+from daqiri_ophyd.engine import FrameReductions, InvalidParameterError, RecorderSnapshot
 from daqiri_ophyd.engine import ReorderPlan as EnginePlan
 
 from ...parts._run_engine import calling_task
-from ...parts._signals import DataKeys, reading
+from ...parts._signals import DataKeys, Readings, reading
 from ...parts._status import EngineStatus
 from ...parts._ticker import default_ticker
 from .._errors import CaptureError, CaptureStoppedError
@@ -73,6 +74,10 @@ class FrameDetector(FrameSettings, Recorded):
     row appears only in `dropped`. A frame with missing packets is a frame, unless
     `require_complete` is set.
 
+    `reductions` are numbers of each frame, to plot and to scan by: columns of the events of
+    readings, as the mean of the frames of a reading, and of the rows of fly scans. All of them are
+    datasets of the files, too.
+
     `lost_before_engine` counts the packets that the host lost before the engine, of the port's
     whole network interface (`daqiri_ophyd.engine.PortCounters`). `on_drop` judges them if packets
     of frames are missing as well.
@@ -91,6 +96,7 @@ class FrameDetector(FrameSettings, Recorded):
         self._paths: list[Path] = []  # of the last stage
         self._streams = ReadingStreams()
         self._file_begun = 0.0
+        self._reduced = FrameReductions({})
         super().__init__(prefix, **kwargs)
 
     # --- Readings
@@ -103,7 +109,36 @@ class FrameDetector(FrameSettings, Recorded):
         if self._rows is not None and calling_task() is not None:
             self._add_stream(self._rows)
         stream = self._new_stream() if self._rows is None else self._rows.stream
-        return {**self._counter_keys(), **stream.describe(self._per_row)}
+        return {**self._counter_keys(), **self._reduced_keys(), **stream.describe(self._per_row)}
+
+    def read(self) -> Readings:
+        """Return the counters and the reductions of the latest reading."""
+        found = super().read()
+        for name, value in self._reduced_values().items():
+            found[name] = {"value": value, "timestamp": self.frames.timestamp}
+        return found
+
+    @property
+    def hints(self) -> dict[str, Any]:
+        """Columns to plot: the hinted counters, and reductions."""
+        hints = super().hints
+        return {**hints, "fields": [*hints.get("fields", ()), *self._reduced_keys()]}
+
+    def _reduced_keys(self) -> DataKeys:
+        return {
+            f"{self.name}_{name}": {
+                "source": f"{self._source}/{name}",
+                "dtype": "number",
+                "shape": [],
+                "dtype_numpy": "<f8",
+                "units": reduction.units,
+            }
+            for name, reduction in self.reductions.items()
+        }
+
+    def _reduced_values(self) -> dict[str, float]:
+        means = self._reduced.means()
+        return {f"{self.name}_{name}": means.get(name, math.nan) for name in self.reductions}
 
     def describe_collect(self) -> DataKeys:
         """Return the data keys of a fly scan: the frames."""
@@ -324,8 +359,18 @@ class FrameDetector(FrameSettings, Recorded):
 
     def _new_stream(self) -> FrameStream:
         shape, dtype = self.form
-        source = f"daqiri://{self.port_name}/reorder/{self.member_name}"
-        return FrameStream(self.name, source, shape, dtype, lossy=self.on_drop.get() == "flag")
+        return FrameStream(
+            self.name,
+            self._source,
+            shape,
+            dtype,
+            lossy=self.on_drop.get() == "flag",
+            reductions={name: reduction.units for name, reduction in self.reductions.items()},
+        )
+
+    @property
+    def _source(self) -> str:
+        return f"daqiri://{self.port_name}/reorder/{self.member_name}"
 
     def _begun_rows(self) -> DetectorFiles:
         self.require_staged()
@@ -353,15 +398,18 @@ class FrameDetector(FrameSettings, Recorded):
         if flown:
             for name in ("on_error", "roll_frames", "roll_bytes", "roll_seconds"):
                 options[name] = getattr(self, name).get()
+        reduced = FrameReductions({n: each.function for n, each in self.reductions.items()})
         recorder = self._engine_plan().record(
             Path(place.directory_path),
             place.filename,
             first_number=rows.next_number,
             start_flow=self.start_flow_id(),
             held=True,
+            reductions=reduced,
             **options,
         )
         with self._state:
+            self._reduced = reduced
             per_row, per_file = (1, self.frames_per_file) if flown else (self._per_row, None)
             rows.open(recorder, place, flown=flown, per_row=per_row, per_file=per_file)
         recording = FrameRecording(
@@ -467,6 +515,7 @@ class FrameDetector(FrameSettings, Recorded):
         with self._state:
             before = recorder.snapshot()
             before_engine = PortLossWatch(self.daq.port(self.port_name))
+            self._reduced.begin(1 if flown else wanted)
             recorder.resume()
             first = self.first_number.get()
             try:
@@ -509,7 +558,7 @@ class FrameDetector(FrameSettings, Recorded):
                 if snapshot.path is not None:
                     rows.register(snapshot.path, snapshot.flushed)
         acquisition.report(snapshot, self.start_flow.get())
-        failure = acquisition.loss(self, snapshot, last=bool(complete))
+        failure = acquisition.loss(self, snapshot, last=bool(complete)) or self._reduction_error()
         if failure is not None:
             work.fail(failure)
         if complete and work.flown and recording is not None:
@@ -520,6 +569,10 @@ class FrameDetector(FrameSettings, Recorded):
             work.status.finish()
         else:
             work.status.check(partial(acquisition.cause, snapshot))
+
+    def _reduction_error(self) -> CaptureError | None:
+        error = self._reduced.error
+        return CaptureError(f"{self.name}: {error}") if error else None
 
     def _on_end(self, rows: DetectorFiles, snapshot: RecorderSnapshot) -> None:
         """Finish or fail the open status when the recorder has ended."""
@@ -542,7 +595,7 @@ class FrameDetector(FrameSettings, Recorded):
         acquisition: Acquisition = work.outcome
         progress = acquisition.report(snapshot, self.start_flow.get())
         self._update(acquisition, snapshot)
-        failure = acquisition.loss(self, snapshot, last=True)
+        failure = acquisition.loss(self, snapshot, last=True) or self._reduction_error()
         if snapshot.failing or snapshot.unreported or (snapshot.error and not snapshot.frames):
             work.fail(CaptureError(snapshot.error))
         elif failure is not None:

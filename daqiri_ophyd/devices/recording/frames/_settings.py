@@ -9,6 +9,8 @@ import numpy as np
 from daqiri_ophyd.engine import ReorderConfig, frame_form
 
 from ...parts._signals import Readings, fact, setting
+from ...reductions import Reduction
+from ...tree._naming import require_column
 from .._errors import CaptureError
 from .._paths import PathTemplate
 from .._settings import LONGEST_S, RecordingSettings
@@ -43,6 +45,12 @@ class FrameSettings(RecordingSettings):
     kernel_arrays = fact(lambda detector: detector.plan_device.kernel_arrays.get(), "string")
 
     FIXED = ("num_frames", "roll_frames", "roll_bytes", "roll_seconds", *RecordingSettings.FIXED)
+    REDUCED = "frames"
+    # Datasets of the files.
+    COLUMNS = (
+        *("data", "batch", "timestamp", "last_timestamp", "packets", "missing", "timed_out"),
+        *("lossy", "valid"),
+    )
 
     if not TYPE_CHECKING:
 
@@ -123,6 +131,16 @@ class FrameSettings(RecordingSettings):
             return 0
         sizes = [self.roll_frames.get(), -(-self.roll_bytes.get() // self.frame_bytes)]
         return min((frames for frames in sizes if frames), default=None)
+
+    def _require_reductions(self, reductions: Mapping[str, Reduction]) -> None:
+        for name, reduction in reductions.items():
+            require_column(f"{self.name}_{name}", self.name, "Give the reduction a shorter name.")
+            if reduction.require is None:
+                continue
+            try:
+                reduction.require(self.form[0])
+            except ValueError as error:
+                raise ValueError(f"{self.name}: reduction {name!r}: {error}") from error
 
     @property
     def limited(self) -> bool:

@@ -1,6 +1,5 @@
 """Capture of a port: records the packets of receive queues to files."""
 
-import json
 import logging
 import math
 import time
@@ -20,7 +19,7 @@ from daqiri_ophyd.engine import (
 )
 
 from ...parts._run_engine import calling_run_engine
-from ...parts._signals import DataKeys, Readings, fact, reading
+from ...parts._signals import DataKeys, Readings, reading
 from ...parts._status import EngineStatus
 from ...parts._ticker import default_ticker
 from .._errors import CaptureError, CaptureStoppedError
@@ -90,9 +89,6 @@ class Capture(CaptureSettings, Recorded):
     bytes = reading(0, "byte", kind=Kind.normal)
     t_first_ns = reading(-1, "ns", kind=Kind.normal)
     t_last_ns = reading(-1, "ns", kind=Kind.normal)
-    reduction_table = fact(
-        lambda capture: json.dumps({n: str(r) for n, r in capture.reductions.items()}), "string"
-    )
     lost_before_engine = reading(0, "packets", kind=Kind.normal)
 
     get_index: Callable[[], int]

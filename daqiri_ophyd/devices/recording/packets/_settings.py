@@ -1,9 +1,7 @@
 """Settings of a capture."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
-
-from ophyd.device import Staged
 
 from daqiri_ophyd.engine import queue_names
 
@@ -47,10 +45,11 @@ class CaptureSettings(RecordingSettings):
     packet_data_offset = setting(0, "byte", minimum=0)
 
     FIXED = ("queues", "format", *RecordingSettings.FIXED)
+    REDUCED = "packets"
+    COLUMNS = ("files",)
 
     def __init__(self, prefix: str = "", *, queues: Sequence[str], **kwargs: Any) -> None:
         self._known_queues = tuple(queues)
-        self._reductions: dict[str, Reduction] = {}
         super().__init__(prefix, **kwargs)
         self.queues.restrict(self._checked_queues, queues[0])
 
@@ -59,43 +58,9 @@ class CaptureSettings(RecordingSettings):
         """Names of the queues that are recorded."""
         return queue_names(self.queues.get(), self._known_queues)
 
-    @property
-    def reductions(self) -> dict[str, Reduction]:
-        """Reductions of each file by name; see `daqiri_ophyd.devices.reductions`.
-
-        Assign instances of `Reduction`, or functions of the packets that return a number.
-
-        Raises
-        ------
-        CaptureError
-            If the device is staged.
-        ValueError, TypeError
-            If a name is not an identifier or is in use, or a value is not a function.
-        """
-        return dict(self._reductions)
-
-    @reductions.setter
-    def reductions(self, reductions: Mapping[str, Reduction | Callable[..., float]]) -> None:
-        if self._staged != Staged.no:
-            raise CaptureError(f"reductions cannot be changed while {self.name} is staged.")
-        taken = {*self.component_names, "files"}
-        found = {}
-        for name, given in reductions.items():
-            if not name.isidentifier() or name in taken:
-                raise ValueError(
-                    f"{self.name}: a reduction cannot be named {name!r}; accepted is an identifier "
-                    "that no other column or setting has."
-                )
-            reduction = given if isinstance(given, Reduction) else Reduction(given)
-            if not callable(reduction.function):
-                raise TypeError(
-                    f"{self.name}: reduction {name!r} is {given!r}; accepted is a function of the "
-                    "packets, or one of daqiri_ophyd.devices.reductions."
-                )
-            found[name] = reduction
+    def _require_reductions(self, reductions: Mapping[str, Reduction]) -> None:
         # Raises if a name is too long for the columns.
-        CaptureColumns(self.name, self.port_name, self.selected_queues, found)
-        self._reductions = found
+        CaptureColumns(self.name, self.port_name, self.selected_queues, reductions)
 
     def _checked_queues(self, text: str) -> str:
         queue_names(text, self._known_queues)

@@ -1,0 +1,307 @@
+"""Numbers from frames: in events, in rows of fly scans, and in files."""
+
+import math
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from bluesky import RunEngine
+from bluesky import plan_stubs as bps
+from bluesky import plans as bp
+from bluesky import preprocessors as bpp
+from bluesky.utils import FailedStatus, RunEngineInterrupted
+from numpy.typing import NDArray
+from ophyd.sim import NullStatus, SynAxis
+from run_documents import Documents, until
+
+from daqiri_ophyd.catalog import Catalog
+from daqiri_ophyd.devices import Daq, FrameDetector, reductions
+
+from .conftest import SHAPE, Source, fly, images
+
+KEY = "daq_port0_frames_images"
+NAMES = ("total", "mean", "top", "beam", "y", "spread")
+
+
+def own(frame: Any) -> float:
+    """The difference between the largest and the smallest pixel."""
+    return float(np.ptp(frame))
+
+
+@pytest.fixture
+def reduced(detector: FrameDetector) -> FrameDetector:
+    detector.reductions = {
+        "total": reductions.total(),
+        "mean": reductions.mean(),
+        "top": reductions.maximum(),
+        "beam": reductions.roi((2, 5), (10, 20)),
+        "y": reductions.centroid(0),
+        "spread": own,
+    }
+    return detector
+
+
+def expected(batches: Any) -> dict[str, np.ndarray]:
+    """The numbers of the images with these numbers."""
+    pixels = images(batches).astype(np.float64)
+    places = np.arange(SHAPE[0])[:, None]
+    axes = (-2, -1)
+    return {
+        "total": pixels.sum(axes),
+        "mean": pixels.mean(axes),
+        "top": pixels.max(axes),
+        "beam": pixels[..., 2:5, 10:20].sum(axes),
+        "y": (pixels * places).sum(axes) / pixels.sum(axes),
+        "spread": np.ptp(pixels, axes),
+    }
+
+
+def check(found: dict[str, Any], batches: Any) -> None:
+    for name, values in expected(batches).items():
+        np.testing.assert_allclose(found[name], values, rtol=1e-12)
+
+
+def column(run: Any, stream: str, name: str) -> Any:
+    return run[stream].base[f"{KEY}_{name}"].read()
+
+
+def test_readings_have_numbers(
+    run_engine: RunEngine,
+    documents: Documents,
+    reduced: FrameDetector,
+    source: Source,
+    catalog: Catalog,
+) -> None:
+    source.start()
+    (uid,) = run_engine(bp.scan([reduced], SynAxis(name="x"), 0, 1, 5))
+    run = catalog.client[uid]
+    batches = column(run, "primary", "batch")
+    events = [doc["data"] for doc in documents.of("event")]
+    check({name: [row[f"{KEY}_{name}"] for row in events] for name in NAMES}, batches)
+    rows = run["primary"].read()
+    check({name: rows[f"{KEY}_{name}"] for name in NAMES}, batches)
+    (descriptor,) = documents.of("descriptor")
+    assert descriptor["hints"][KEY]["fields"][-6:] == [f"{KEY}_{name}" for name in NAMES]
+    configured = descriptor["configuration"][KEY]["data"][f"{KEY}_reduction_table"]
+    assert '"beam": "roi((2, 5), (10, 20), total())"' in configured
+    (path,) = reduced.files
+    with h5py.File(path) as file:
+        check({name: file[f"entry/data/{name}"][:] for name in NAMES}, batches)
+
+
+def test_a_reading_of_several_frames_has_their_mean(
+    run_engine: RunEngine, reduced: FrameDetector, source: Source, catalog: Catalog
+) -> None:
+    reduced.num_frames.put(3)
+    source.start()
+    (uid,) = run_engine(bp.count([reduced], 4))
+    run = catalog.client[uid]
+    numbers = expected(column(run, "primary", "batch"))
+    rows = run["primary"].read()
+    for name in NAMES:
+        np.testing.assert_allclose(rows[f"{KEY}_{name}"], numbers[name].mean(axis=1), rtol=1e-12)
+
+
+@pytest.mark.parametrize("roll", [0, 4])
+def test_rows_of_fly_scans_have_numbers(
+    run_engine: RunEngine,
+    documents: Documents,
+    reduced: FrameDetector,
+    source: Source,
+    catalog: Catalog,
+    roll: int,
+) -> None:
+    """An image that does not come has none."""
+    reduced.roll_frames.put(roll)
+    reduced.on_drop.put("ignore")
+
+    def motion() -> Any:
+        source.send(3)
+        source.next += 1
+        source.send(6)
+        yield from bps.null()
+
+    run_engine(bpp.stage_wrapper(fly(reduced, motion(), prepared=10), [reduced]))
+    run = catalog.client[documents.of("start")[0]["uid"]]
+    batches = column(run, "primary", "batch")
+    assert list(batches) == list(range(10))
+    found = {name: column(run, "primary", name) for name in NAMES}
+    assert all(math.isnan(values[3]) for values in found.values())
+    came = np.arange(10) != 3
+    check({name: values[came] for name, values in found.items()}, batches[came])
+    assert set(run["primary"].read()) >= {f"{KEY}_{name}" for name in NAMES}
+    assert run.validate()
+
+
+def test_streams_of_a_run_have_their_own_numbers(
+    run_engine: RunEngine,
+    documents: Documents,
+    reduced: FrameDetector,
+    source: Source,
+    catalog: Catalog,
+) -> None:
+    """The second stream's first reading moves to another file."""
+    source.start()
+
+    def plan() -> Any:
+        yield from bps.open_run()
+        for stream in ("dark", "primary", "primary", "dark"):
+            yield from bps.trigger_and_read([reduced], name=stream)
+        yield from bps.close_run()
+
+    run_engine(bpp.stage_wrapper(plan(), [reduced]))
+    run = catalog.client[documents.of("start")[0]["uid"]]
+    for stream in ("dark", "primary"):
+        rows, batches = run[stream].read(), column(run, stream, "batch")
+        check({name: rows[f"{KEY}_{name}"] for name in NAMES}, batches)
+    for path in reduced.files:
+        with h5py.File(path) as file:
+            data = file["entry/data"]
+            check({name: data[name][:] for name in NAMES}, data["batch"][:])
+
+
+class Beam(Source):
+    """A beam at 0.25, which a motor moves through; each trigger sends an image of it."""
+
+    name, parent = "beam", None
+
+    def __init__(self, daq: Daq, motor: SynAxis) -> None:
+        super().__init__(daq)
+        self._motor = motor
+
+    def image(self, batch: int) -> NDArray[np.uint16]:
+        away = self._motor.readback.get() - 0.25
+        return np.full(SHAPE, round(1000 * math.exp(-(away**2) / 0.1)), np.uint16)
+
+    def trigger(self) -> Any:
+        self.send()
+        return NullStatus()
+
+    def read(self) -> dict[str, Any]:
+        return {}
+
+    describe = read_configuration = describe_configuration = read
+
+
+def test_a_scan_finds_the_centre_by_a_number(
+    run_engine: RunEngine, documents: Documents, detector: FrameDetector, daq: Daq
+) -> None:
+    detector.reductions = {"mean": reductions.mean()}
+    motor = SynAxis(name="motor")
+    daq.open()
+    plan = bp.tune_centroid(
+        [detector, Beam(daq, motor)], f"{KEY}_mean", motor, -2, 2, 0.01, 11, step_factor=2
+    )
+    run_engine(plan)
+    assert motor.readback.get() == pytest.approx(0.25, abs=0.05)
+    for doc in documents.of("event"):
+        away = doc["data"]["motor"] - 0.25
+        assert doc["data"][f"{KEY}_mean"] == round(1000 * math.exp(-(away**2) / 0.1))
+
+
+def test_a_number_that_fails_is_an_error_in_words(
+    run_engine: RunEngine, documents: Documents, detector: FrameDetector, source: Source
+) -> None:
+    """Readings before have their numbers."""
+    calls = iter([1.0, 2.0])
+    detector.reductions = {"good": reductions.total(), "calls": lambda frame: next(calls)}
+    source.start()
+    with pytest.raises(FailedStatus, match=r"reduction 'calls' of frame \d+ failed: StopIteration"):
+        run_engine(bp.count([detector], 3))
+    assert [doc["data"][f"{KEY}_calls"] for doc in documents.of("event")] == [1.0, 2.0]
+    (path,) = detector.files
+    with h5py.File(path) as file:
+        data = file["entry/data"]
+        assert list(data["calls"]) == [1.0, 2.0]
+        np.testing.assert_array_equal(data["good"][:], expected(data["batch"][:])["total"])
+
+
+def test_a_fly_scan_fails_by_a_number_that_fails(
+    run_engine: RunEngine, documents: Documents, detector: FrameDetector, source: Source
+) -> None:
+    """All of its rows are in documents; those without a number have NaN."""
+    calls = iter([1.0, 2.0])
+    detector.reductions = {"calls": lambda frame: next(calls)}
+
+    def motion() -> Any:
+        source.send(4)
+        yield from bps.null()
+
+    with pytest.raises(FailedStatus, match="reduction 'calls' of frame 2 failed"):
+        run_engine(bpp.stage_wrapper(fly(detector, motion(), prepared=4), [detector]))
+    (path,) = detector.files
+    with h5py.File(path) as file:
+        found = file["entry/data/calls"][:]
+    assert found[:2].tolist() == [1.0, 2.0] and np.isnan(found[2:]).all()
+
+
+def test_a_reading_that_is_taken_again_has_numbers_of_its_own(
+    run_engine: RunEngine,
+    documents: Documents,
+    reduced: FrameDetector,
+    source: Source,
+    catalog: Catalog,
+) -> None:
+    reduced.num_frames.put(2)
+
+    def plan() -> Any:
+        yield from bps.open_run()
+        yield from bps.checkpoint()
+        yield from bps.trigger(reduced, group="reading")
+        if not source.next:
+            source.send(1)
+            yield from until(lambda: reduced.progress.frames == 1)
+            yield from bps.pause()
+        yield from bps.wait("reading")
+        yield from bps.create()
+        yield from bps.read(reduced)
+        yield from bps.save()
+        yield from bps.close_run()
+
+    with pytest.raises(RunEngineInterrupted):
+        run_engine(bpp.stage_wrapper(plan(), [reduced]))
+    source.start()
+    run_engine.resume()
+    run = catalog.client[documents.of("start")[0]["uid"]]
+    batches = column(run, "primary", "batch")
+    assert batches.shape == (1, 2) and batches.min() > 0
+    rows = run["primary"].read()
+    for name, values in expected(batches).items():
+        np.testing.assert_allclose(rows[f"{KEY}_{name}"], values.mean(axis=1), rtol=1e-12)
+
+
+def test_frames_that_a_number_keeps_stay_as_they_are(
+    run_engine: RunEngine, detector: FrameDetector, source: Source
+) -> None:
+    kept = []
+
+    def keep(frame: Any) -> float:
+        kept.append(frame)
+        return 0.0
+
+    detector.reductions = {"kept": keep}
+    source.start()
+    run_engine(bp.count([detector], 5))
+    source.stop()
+    assert len(kept) == 5
+    for frame in kept:
+        np.testing.assert_array_equal(frame.data, images(frame.batch))
+
+
+def test_what_cannot_be_computed_is_refused(detector: FrameDetector) -> None:
+    for given, error, text in [
+        ({"batch": reductions.total()}, ValueError, "cannot be named 'batch'"),
+        ({"data": reductions.total()}, ValueError, "cannot be named 'data'"),
+        ({"frames": reductions.total()}, ValueError, "cannot be named 'frames'"),
+        ({"a b": reductions.total()}, ValueError, "cannot be named 'a b'"),
+        ({"a": 3}, TypeError, "accepted is a function of the frames"),
+        ({"a": reductions.rate()}, ValueError, r"rate\(\), which is computed from packets"),
+        ({"a": reductions.roi((0, 9), (0, 3))}, ValueError, r"not in frames of shape \(8, 32\)"),
+        ({"a": reductions.centroid(2)}, ValueError, "axis 2; frames of shape"),
+    ]:
+        with pytest.raises(error, match=text):
+            detector.reductions = given
+    assert detector.reductions == {}
+    with pytest.raises(ValueError, match="accepted are first and end"):
+        reductions.roi((3, 3), (0, 1))
