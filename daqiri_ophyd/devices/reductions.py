@@ -272,7 +272,7 @@ def payload_mean(dtype: DTypeLike, offset: int = 0) -> Reduction:
 
 
 def _pixels(frame: Any) -> Any:
-    """Return a frame's pixels, as an array of CuPy if they are in GPU memory; arrays as they are."""
+    """Return a frame's pixels, as an array of CuPy if they are on a GPU; arrays as they are."""
     data = frame.data if isinstance(frame, Frame) else frame
     if isinstance(data, DeviceArray):
         import cupy  # pyright: ignore[reportMissingImports]

@@ -3,10 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
+from waiting import wait_for
 
-from daqiri_ophyd.engine import DeviceArray, Engine
+from daqiri_ophyd.devices import reductions
+from daqiri_ophyd.engine import DeviceArray, Engine, FrameReductions
 
 from .conftest import Config, Run
 from .sent_frames import PAYLOAD, SHAPE, SLOTS, Array, send
@@ -491,3 +494,59 @@ def test_torch_works_on_frames_where_they_lie() -> None:
         np.testing.assert_array_equal(torch.as_tensor(frame, device="cuda").cpu().numpy(), wanted)
         del frame
         np.testing.assert_array_equal(tensor.cpu().numpy(), wanted)
+
+
+def test_own_functions_get_recorded_frames_where_they_are(with_driver: Run, tmp_path: Path) -> None:
+    """A copy to the CPU, which is written, does not change the frame."""
+    said, _ = ran(
+        with_driver,
+        f"""
+from daqiri_ophyd.engine import FrameReductions
+made.close()
+del frame
+kept, sums = [], []
+def read(frame):
+    kept.append(frame)
+    sums.append(int(frame.data.get().sum()))
+    return sums[-1]
+with plan.record({str(tmp_path)!r}, reductions=FrameReductions({{"total": read}})) as recorder:
+    wanted = [send(engine, 1), send(engine, 2)]
+    while recorder.snapshot().frames < 2:
+        time.sleep(0.001)
+print(sums == [int(each.sum()) for each in wanted])
+print([np.array_equal(bytes_at(frame.data.address), each) for frame, each in zip(kept, wanted)])
+engine.close()
+""",
+    )
+    assert said == ["True", "[True, True]"]
+    with h5py.File(tmp_path / "frames_000000.h5") as file:
+        np.testing.assert_array_equal(
+            file["entry/data/total"], np.sum(file["entry/data/data"], axis=(1, 2), dtype=np.int64)
+        )
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("writer", ["buffered", "auto"])
+def test_numbers_of_recorded_frames_are_computed_on_the_gpu(tmp_path: Path, writer: Any) -> None:
+    reduce = {
+        "total": reductions.total(),
+        "mean": reductions.mean(),
+        "top": reductions.maximum(),
+        "roi": reductions.roi((2, 9), (100, 300)),
+        "y": reductions.centroid(0),
+        "x": reductions.centroid(-1),
+    }
+    functions = FrameReductions({name: each.function for name, each in reduce.items()})
+    with Engine.open(on_the_gpu()) as engine:
+        plan = engine.port("port").reorder["images"]
+        with plan.record(tmp_path, writer=writer, reductions=functions) as recorder:
+            sent = []
+            for number in range(20):
+                sent.append(send(engine, number))
+                wait_for(lambda n=number: recorder.snapshot().frames == n + 1)
+        assert functions.error == ""
+    with h5py.File(tmp_path / "frames_000000.h5") as file:
+        np.testing.assert_array_equal(file["entry/data/data"], sent)
+        for name, each in reduce.items():
+            wanted = [each.function(image) for image in sent]
+            np.testing.assert_allclose(file[f"entry/data/{name}"], wanted, rtol=1e-12)
