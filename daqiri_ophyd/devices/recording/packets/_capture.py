@@ -11,7 +11,7 @@ from typing import Any
 
 from ophyd.ophydobj import Kind
 
-from daqiri_ophyd.documents import StreamAsset
+from daqiri_ophyd.documents import StreamAsset, row_counters
 from daqiri_ophyd.engine import (
     QueueRecording,
     RecordedFile,
@@ -31,7 +31,7 @@ from .._work import Work
 from ._columns import CaptureColumns
 from ._outcome import absent_peer
 from ._preparation import Preparation, put
-from ._rows import CaptureRows, counters_of
+from ._rows import CaptureRows
 from ._settings import CaptureSettings
 from ._start import outcome_of, recorder_settings, require_same
 
@@ -474,7 +474,9 @@ class Capture(CaptureSettings, Recorded):
         """Append the row of complete files; return its counters by attribute."""
         rows.require_expected(files)
         now = time.time()
-        row = counters_of(files, flag=self.on_drop.get() == "flag")
+        row = row_counters(files)
+        if self.on_drop.get() != "flag":
+            del row["lossy"]
         for attribute, value in row.items():
             getattr(self, attribute).update(value, now)
         named = {getattr(self, attribute).name: value for attribute, value in row.items()}
