@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from ophyd import Component
 from ophyd.ophydobj import Kind
 
@@ -29,14 +27,7 @@ class Link(CounterDevice):
     speed = counter("Mb/s")
     mtu = counter("byte")
 
-    def take_values(self) -> dict[str, Any]:
-        """Read the link from the kernel; opens the engine if it is closed."""
-        return self._values(self.daq.open().engine)
-
-    def take_copied(self, counters: NDArray[np.void]) -> dict[str, Any]:
+    def values_of(self, engine: Engine) -> dict[str, Any]:
         """Read the link from the kernel; it is not in the engine's periodic copy."""
-        return self._values(self.daq.engine)
-
-    def _values(self, engine: Engine) -> dict[str, Any]:
         link = engine.port(self.port_name).link()
         return {"state": link.state, "speed": link.speed, "mtu": link.mtu}

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from ophyd import Component as Cpt
 from ophyd.ophydobj import Kind
 
-from daqiri_ophyd.engine import PortCounters
+from daqiri_ophyd.engine import Engine, PortCounters
 
 from ..parts._base import CounterDevice, Group
 from ..parts._signals import EngineSignal, counter, fact
@@ -61,9 +61,9 @@ class Port(Group, CounterDevice):
     lost_dropped = counter("packets")
     drop_all_traffic = Cpt(_DropAll, value=False, kind=Kind.omitted)
 
-    def take_values(self) -> dict[str, Any]:
-        """Read the kernel's statistics; opens the engine if it is closed."""
-        return asdict(self.daq.open().engine.port(self.port_name).counters())
+    def values_of(self, engine: Engine) -> dict[str, Any]:
+        """Read the kernel's statistics."""
+        return asdict(engine.port(self.port_name).counters())
 
     def take_copied(self, counters: NDArray[np.void]) -> dict[str, Any]:
         """Return the same values from the engine's periodic copy."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ophyd import Component as Cpt
 from ophyd.ophydobj import Kind
 
-from daqiri_ophyd.engine import FlowCounters, InvalidParameterError, NotReadyError
+from daqiri_ophyd.engine import Engine, FlowCounters, InvalidParameterError, NotReadyError
 
 from ..daq._configuration import find_named, flow_table
 from ..parts._base import CounterDevice, Group
@@ -112,10 +112,9 @@ class Flow(CounterDevice):
                 with contextlib.suppress(LookupError):
                     signal.follow()
 
-    def take_values(self) -> dict[str, Any]:
-        """Read the counters of the flow; opens the engine if it is closed."""
-        flow = self.daq.open().port(self.port_name).flow(self.member_name)
-        return asdict(flow.counters())
+    def values_of(self, engine: Engine) -> dict[str, Any]:
+        """Read the counters of the flow."""
+        return asdict(engine.port(self.port_name).flow(self.member_name).counters())
 
     def take_copied(self, counters: NDArray[np.void]) -> dict[str, Any]:
         """Return the same values from the engine's periodic copy; empty for a removed flow."""
