@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from daqiri_ophyd.engine.frames import udp_frames
+from daqiri_ophyd.engine.ethernet import udp_frames
 
 FILE_HEADER = np.array([0xA1B23C4D, 0x00040002, 0, 0, 262144, 1], np.uint32)
 HEADERS = 42

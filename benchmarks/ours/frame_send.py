@@ -10,7 +10,7 @@ import time
 import numpy as np
 from configurations import Config, queue, region, with_interface
 
-from daqiri_ophyd.engine import Engine, frames
+from daqiri_ophyd.engine import Engine, ethernet
 
 BATCH = 64
 
@@ -30,7 +30,7 @@ def main() -> None:
         print("{}", flush=True)
         for line in sys.stdin:
             count = int(line)
-            packets = frames.udp_frames(
+            packets = ethernet.udp_frames(
                 np.zeros((count, size - 42), np.uint8),
                 src_mac="02:00:00:00:00:01",
                 dst_mac="02:00:00:00:00:02",

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from configurations import Config, queue, region, with_interface
 
-from daqiri_ophyd.engine import DaqiriError, Engine, Frames, NotSupportedError, Recorder, frames
+from daqiri_ophyd.engine import DaqiriError, Engine, Frames, NotSupportedError, Recorder, ethernet
 
 PACKETS, BYTES = 256, 8192
 SHAPE = (1024, 1024)
@@ -83,7 +83,7 @@ def first_packets() -> list[np.ndarray]:
         payloads = np.zeros((PACKETS, 4 + BYTES), np.uint8)
         payloads[:, 4:] = image(number).view(np.uint8).reshape(PACKETS, BYTES)
         made.append(
-            frames.udp_frames(
+            ethernet.udp_frames(
                 payloads,
                 src_mac="02:00:00:00:00:01",
                 dst_mac="02:00:00:00:00:02",

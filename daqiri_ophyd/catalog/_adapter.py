@@ -9,7 +9,7 @@ import numpy as np
 from tiled.adapters.sequence import FileSequenceAdapter
 from tiled.structures.array import ArrayStructure, BuiltinDtype, StructDtype
 
-from daqiri_ophyd.documents import COMPANIONS, NAME_DTYPE, SUMMARY_DTYPE
+from daqiri_ophyd.documents import COMPANIONS, NAME_DTYPE, SUMMARY_DTYPE, row_counters
 
 from ._packet_table import PacketTableAdapter
 from ._summarize import summarize
@@ -138,9 +138,7 @@ class CounterSequenceAdapter(_FilesAdapter):
         return adapter
 
     def _read_one(self, filepath: str) -> np.ndarray:
-        file = summarize(filepath)
-        lossy = self.field == "lossy"
-        value = file.dropped + file.lost_before_engine > 0 if lossy else getattr(file, self.field)
+        value = row_counters([summarize(filepath)])[self.field]
         return np.array(value, self.structure().data_type.to_numpy_dtype())
 
 

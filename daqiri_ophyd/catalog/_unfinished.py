@@ -16,6 +16,7 @@ from daqiri_ophyd.documents import (
     FileSummary,
     SidecarError,
     keep_frames,
+    row_columns,
 )
 from daqiri_ophyd.engine import DaqiriError, examine_frames
 
@@ -33,7 +34,6 @@ Mend: TypeAlias = Callable[[Path], list[str]]
 _NUMBERED = re.compile(r"(.+_)([0-9]{6,})(\.(?:pcap|raw|h5))")
 _FRAMES = {FRAMES_MIMETYPE, FRAME_FILES_MIMETYPE}
 _MIMETYPES = {*CAPTURE_MIMETYPES.values(), COUNTER_MIMETYPE, *_FRAMES}
-_COUNTERS = ("packets", "bytes", "dropped", "t_first_ns", "t_last_ns")
 
 
 def files_beside(files: Sequence[Path]) -> list[Path]:
@@ -340,25 +340,14 @@ class UnfinishedRun:
             return None
 
     def _values(self, stream: Stream, files: list[FileSummary]) -> dict[str, Any]:
-        """Return the columns of a capture for a file of each series, computed as by its device.
+        """Return the columns of a capture for a file of each series.
 
         Other columns are reductions, which only the device can compute.
         """
+        named = dict(zip(stream.series, files, strict=True))
         values: dict[str, Any] = {}
-        stems = [key.removesuffix("_files") for key in stream.series]
-        for stem, file in zip(stems, files, strict=True):
-            values |= {f"{stem}_{name}": getattr(file, name) for name in _COUNTERS}
-        firsts = [file.t_first_ns for file in files if file.t_first_ns >= 0]
         for device in stream.descriptor["object_keys"]:
-            values |= {
-                f"{device}_packets": sum(file.packets for file in files),
-                f"{device}_bytes": sum(file.bytes for file in files),
-                f"{device}_dropped": sum(file.dropped for file in files),
-                f"{device}_t_first_ns": min(firsts, default=-1),
-                f"{device}_t_last_ns": max(file.t_last_ns for file in files),
-                f"{device}_lossy": any(file.dropped + file.lost_before_engine for file in files),
-                f"{device}_lost_before_engine": max(file.lost_before_engine for file in files),
-            }
+            values |= row_columns(device, named)
         return values
 
     def _files(self, stream: Stream, series: Series, rows: range) -> Documents:

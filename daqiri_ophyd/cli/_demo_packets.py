@@ -15,7 +15,7 @@ import daqiri_ophyd.plans as plans
 import daqiri_ophyd.profiles as profiles
 
 from ..catalog import capture_files
-from ..engine import LINKTYPE_ETHERNET, LINKTYPE_RAW, PcapFile, frames, load_config, write_pcap
+from ..engine import LINKTYPE_ETHERNET, LINKTYPE_RAW, PcapFile, ethernet, load_config, write_pcap
 from ..replay import PacketArray, gap_errors
 from ._capture_files import read_arrivals, summarize
 from ._output import print_facts, print_json, print_message
@@ -170,7 +170,7 @@ def _check_content(files: list[Path], count: int) -> None:
     first = 0
     for file in files:
         with PcapFile(file) as pcap:
-            offsets, lengths = frames.udp_payload(pcap)
+            offsets, lengths = ethernet.udp_payload(pcap)
             wanted = expected[first : first + len(pcap)]
             first += len(pcap)
             if np.any(lengths != PAYLOAD_BYTES):

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..documents import sidecar_path
-from ..engine import DeviceArray, Engine, NotSupportedError, frames
+from ..engine import DeviceArray, Engine, NotSupportedError, ethernet
 
 Bytes = NDArray[np.uint8]
 
@@ -118,7 +118,7 @@ class Layout:
                 sent = sent[sent[:, 7] != LOST]
             else:
                 sent = np.concatenate([sent[:9], sent[8:]])
-        return frames.udp_frames(
+        return ethernet.udp_frames(
             sent,
             src_mac="02:00:00:00:00:01",
             dst_mac="02:00:00:00:00:02",

@@ -9,7 +9,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from ..engine import Engine, NetworkConfig, frames
+from ..engine import Engine, NetworkConfig, ethernet
 from ..simulate import Chunk, Instrument
 from ._send_packets import open_to_send
 from ._source import interface_with
@@ -117,7 +117,7 @@ class QueueSender:
         self._packets += count
 
     def _framed(self, chunk: Chunk) -> NDArray[np.uint8]:
-        return frames.udp_frames(
+        return ethernet.udp_frames(
             chunk.packets,
             src_mac="02:00:00:00:00:01",
             dst_mac="ff:ff:ff:ff:ff:ff",

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine import frames
+from ..engine import ethernet
 
 
 def numbered_payloads(count: int, size: int) -> NDArray[np.uint8]:
@@ -16,7 +16,7 @@ def numbered_payloads(count: int, size: int) -> NDArray[np.uint8]:
 def udp_stimulus(count: int, payload_size: int, udp_ports: list[int]) -> NDArray[np.uint8]:
     """Return frames of shape ``(count, 42 + payload_size)``, alternating between the UDP ports."""
     turn = np.resize(np.asarray(udp_ports, np.uint16), count)
-    return frames.udp_frames(
+    return ethernet.udp_frames(
         numbered_payloads(count, payload_size),
         src_mac="02:00:00:00:00:01",
         dst_mac="02:00:00:00:00:02",

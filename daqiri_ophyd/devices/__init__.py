@@ -7,10 +7,9 @@ from .checks._host_readiness import HostReadiness
 from .checks._verification import Verification
 from .daq._daq import Daq
 from .daq._gpu import Gpu
-from .daq._link import Link
 from .daq._memory_region import MemoryRegion
 from .daq._open_devices import open_devices
-from .daq._port import Port
+from .daq._port import Link, Port
 from .parts._base import CounterDevice, EngineDevice, Group
 from .parts._owner import Owner
 from .parts._signals import EngineSignal, EngineSignalRO, Fact, ReadingSignal
@@ -25,8 +24,7 @@ from .recording.frames._settings import FrameSettings
 from .recording.packets._capture import Capture
 from .recording.packets._preparation import CaptureTrigger
 from .recording.packets._settings import CaptureSettings
-from .traffic._flow import EcpriFlow, FlexFlow, Flow, UdpFlow
-from .traffic._flow_key import FlowKey
+from .traffic._flow import EcpriFlow, FlexFlow, Flow, FlowKey, UdpFlow
 from .traffic._rx_queue import RxQueue
 from .traffic._tx_queue import TransmitStoppedError, TxQueue
 from .tree._tree import make_daq

@@ -4,6 +4,7 @@ Nothing here needs a running engine. A device composes its documents from a `Cap
 catalog reads the `Sidecar`, the metadata file that the recorder writes for each capture file.
 """
 
+from ._columns import FILE_COUNTERS, CountedFile, files_column, row_columns, row_counters
 from ._frame_metadata import frame_facts, keep_frames
 from ._frame_stream import (
     FRAME_FILES_MIMETYPE,
@@ -42,6 +43,7 @@ __all__ = [
     "CAPTURE_MIMETYPES",
     "COMPANIONS",
     "COUNTER_MIMETYPE",
+    "FILE_COUNTERS",
     "FRAMES_MIMETYPE",
     "FRAME_FILES_MIMETYPE",
     "NAME_DTYPE",
@@ -49,6 +51,7 @@ __all__ = [
     "CaptureFormat",
     "SUMMARY_DTYPE",
     "CaptureStream",
+    "CountedFile",
     "FileSummary",
     "FrameFiles",
     "FrameStream",
@@ -59,6 +62,7 @@ __all__ = [
     "append_log",
     "capture_data_key",
     "directory_uri",
+    "files_column",
     "frame_facts",
     "frame_files",
     "frame_resource",
@@ -69,6 +73,8 @@ __all__ = [
     "no_link",
     "read_sidecar",
     "require_no_links",
+    "row_columns",
+    "row_counters",
     "sidecar_part",
     "sidecar_path",
     "write_sidecar",

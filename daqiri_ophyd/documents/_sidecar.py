@@ -123,15 +123,8 @@ class Sidecar:
 
     def summary(self, path: Path) -> FileSummary:
         """Return the summary of the pcap file at ``path`` that this metadata describes."""
-        return FileSummary(
-            path,
-            self.packets,
-            self.bytes,
-            self.t_first_ns,
-            self.t_last_ns,
-            self.dropped,
-            self.lost_before_engine,
-        )
+        counters = (each.name for each in fields(FileSummary) if each.name != "path")
+        return FileSummary(path, **{name: getattr(self, name) for name in counters})
 
 
 def sidecar_path(pcap: str | Path) -> Path:

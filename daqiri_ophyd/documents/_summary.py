@@ -1,4 +1,4 @@
-"""Summary of one capture file, in five numbers."""
+"""Summary of one capture file."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,5 +49,5 @@ class FileSummary:
 
     def record(self) -> np.ndarray:
         """Return the summary as an array of shape ``()`` and dtype `SUMMARY_DTYPE`."""
-        fields = (self.packets, self.bytes, self.t_first_ns, self.t_last_ns, self.dropped)
-        return np.array(fields, SUMMARY_DTYPE)
+        values = tuple(getattr(self, name) for name in SUMMARY_DTYPE.names or ())
+        return np.array(values, SUMMARY_DTYPE)

@@ -28,7 +28,7 @@ from daqiri_ophyd._native import (
     VlanActionConfig,
 )
 
-from . import events, frames
+from . import ethernet, events
 from ._burst import Burst
 from ._config import (
     ConfigProblem,
@@ -136,12 +136,12 @@ __all__ = [
     "NullPointerError",
     "Packets",
     "PcapFile",
-    "QueueRecording",
     "Port",
     "PortCounters",
     "PortState",
     "ProcessedPlan",
     "QueueLevels",
+    "QueueRecording",
     "RecordedFile",
     "Recorder",
     "RecorderGroup",
@@ -175,11 +175,11 @@ __all__ = [
     "check_config",
     "cut_frames",
     "default_pump",
+    "ethernet",
     "events",
     "examine_frames",
     "file_prefixes",
     "frame_form",
-    "frames",
     "load_config",
     "queue_names",
     "read_config",

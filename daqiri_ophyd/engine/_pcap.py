@@ -160,7 +160,7 @@ def write_pcap(
     path : str or Path
         File to write; replaced if it exists.
     packets : ndarray of uint8
-        Shape ``(n, length)``, as from `frames.udp_frames`.
+        Shape ``(n, length)``, as from `ethernet.udp_frames`.
     timestamps : ndarray of int
         ns, shape ``(n,)``.
     link_type : int

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from daqiri_ophyd.engine import LINKTYPE_ETHERNET, frames
+from daqiri_ophyd.engine import LINKTYPE_ETHERNET, ethernet
 
 from ._source import Chunk
 
@@ -158,4 +158,4 @@ class NumberedPackets:
         payloads[:, :8] = numbers.astype(">i8").view(np.uint8).reshape(-1, 8)
         if self._link_type != LINKTYPE_ETHERNET:
             return payloads
-        return frames.udp_frames(payloads, **self._addresses)
+        return ethernet.udp_frames(payloads, **self._addresses)

@@ -10,7 +10,7 @@ from daqiri_ophyd.engine import (
     NetworkConfig,
     ReorderBitFieldConfig,
     ReorderConfig,
-    frames,
+    ethernet,
 )
 
 from ._source import ReplayError
@@ -145,7 +145,7 @@ class FrameFormat:
         made = np.empty((len(payloads), _OVERHEAD + payloads.shape[1]), np.uint8)
         for number in np.unique(flow):
             rows = flow == number
-            made[rows] = frames.udp_frames(
+            made[rows] = ethernet.udp_frames(
                 payloads[rows],
                 src_mac=_MAC[0],
                 dst_mac=_MAC[1],

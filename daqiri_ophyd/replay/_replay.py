@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daqiri_ophyd.documents import read_sidecar
-from daqiri_ophyd.engine import LINKTYPE_ETHERNET, LINKTYPE_RAW, Packets, PcapFile, frames
+from daqiri_ophyd.engine import LINKTYPE_ETHERNET, LINKTYPE_RAW, Packets, PcapFile, ethernet
 
 from ._capture_times import CaptureTimes
 from ._pace import ReplayPace
@@ -211,7 +211,7 @@ class Replay:
         if self._segment_size is not None:
             columns = part.to_columns(["payload_offset", "payload_length"])
             return columns["payload_offset"], columns["payload_length"].astype(np.int64)
-        offsets, lengths = frames.udp_payload(part)
+        offsets, lengths = ethernet.udp_payload(part)
         if np.any(lengths < 0):
             at = int(np.argmax(lengths < 0))
             raise ReplayError(

@@ -14,7 +14,7 @@ REFERENCE = ROOT / "docs" / "reference"
 # package describes.
 LEFT_OUT = {
     "documents": {"StreamAsset"},
-    "engine": {"events", "frames"},
+    "engine": {"ethernet", "events"},
     "host": {"Context", "Needs"},
     "plans": {"Packets", "packet_source"},
 }

@@ -21,7 +21,7 @@ from daqiri_ophyd.engine import (
     DaqiriError,
     InvalidParameterError,
     PcapFile,
-    frames,
+    ethernet,
     load_config,
 )
 
@@ -61,7 +61,7 @@ def pcap(data: bytes) -> None:
         assert (file.offsets[1:] == ends[:-1] + 16).all()
         assert (ends[-1] if len(file) else 24) + file.torn_bytes == len(data)
         if file.link_type in (1, 101):
-            at, sizes = frames.udp_payload(file)
+            at, sizes = ethernet.udp_payload(file)
             inside = (at >= file.offsets) & (at + sizes <= ends)
             assert inside[sizes >= 0].all()
         # Lengths are limited to that of the file, so that a matrix of them is small enough.
@@ -128,10 +128,10 @@ def steering(data: bytes) -> None:
         return
     rows = np.frombuffer(data, np.uint8)[None, :]
     for link_type in (1, 101):
-        at, sizes = frames.udp_payload(rows, link_type=link_type)
+        at, sizes = ethernet.udp_payload(rows, link_type=link_type)
         assert sizes[0] == -1 or 0 <= at[0] <= at[0] + sizes[0] <= len(data)
     with pytest.raises(InvalidParameterError):
-        frames.udp_payload(rows, link_type=data[0] + 400)
+        ethernet.udp_payload(rows, link_type=data[0] + 400)
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {

@@ -14,7 +14,7 @@ import numpy as np
 from networks import Network
 from waiting import wait_for, wait_for_command
 
-from daqiri_ophyd.engine import PortCounters, frames
+from daqiri_ophyd.engine import PortCounters, ethernet
 
 __all__ = ["ReceivingProcess", "numbered_frames", "receiving"]
 
@@ -51,7 +51,7 @@ def numbered_frames(
 ) -> list[bytes]:
     """UDP frames to port 5000 whose payloads have their numbers, many times."""
     payloads = np.repeat(np.array(numbers, ">u8")[:, None], COPIES, axis=1).view(np.uint8)
-    made = frames.udp_frames(
+    made = ethernet.udp_frames(
         payloads,
         src_mac="02:00:00:00:00:01",
         dst_mac="02:00:00:00:00:02",

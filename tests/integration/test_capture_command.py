@@ -21,7 +21,7 @@ from preloaded_processes import run_preloaded
 from daqiri_ophyd import profiles
 from daqiri_ophyd.catalog import Catalog, capture_files
 from daqiri_ophyd.cli._stimulus import numbered_payloads, udp_stimulus
-from daqiri_ophyd.engine import PcapFile, frames, write_pcap
+from daqiri_ophyd.engine import PcapFile, ethernet, write_pcap
 
 COMMAND = [sys.executable, "-m", "daqiri_ophyd.cli"]
 PACKETS = 300
@@ -83,7 +83,7 @@ def require_as_sent(files: list[Path]) -> float:
     """Return when the first packet arrived, s."""
     (file,) = files
     with PcapFile(file) as pcap:
-        offsets, lengths = frames.udp_payload(pcap)
+        offsets, lengths = ethernet.udp_payload(pcap)
         assert (len(pcap), set(lengths.tolist())) == (PACKETS, {100})
         for offset, payload in zip(offsets.tolist(), PAYLOADS, strict=True):
             assert pcap.data[offset : offset + 100].tobytes() == payload.tobytes()

@@ -21,7 +21,7 @@ from waiting import wait_for_command
 from daqiri_ophyd.catalog import Catalog
 from daqiri_ophyd.cli._stimulus import udp_stimulus
 from daqiri_ophyd.documents import read_sidecar
-from daqiri_ophyd.engine import LINKTYPE_ETHERNET, LINKTYPE_RAW, frames, write_pcap
+from daqiri_ophyd.engine import LINKTYPE_ETHERNET, LINKTYPE_RAW, ethernet, write_pcap
 
 COMMAND = [sys.executable, "-m", "daqiri_ophyd.cli"]
 # Commands take their time on a busy machine; this ends one that hangs.
@@ -171,7 +171,7 @@ def test_ctrl_c_ends_the_demo_with_its_files_complete(profile: str, tmp_path: Pa
 def test_ctrl_c_ends_a_transmission(tmp_path: Path) -> None:
     # The second packet is due in an hour.
     record = struct.Struct("=IIII")
-    datagram = frames.udp_frames(
+    datagram = ethernet.udp_frames(
         (1, 100), src_mac="02:00:00:00:00:01", dst_mac="02:00:00:00:00:02", src_ip="127.0.0.1",
         dst_ip="127.0.0.1", src_port=4000, dst_port=5000,
     ).tobytes()[14:]  # fmt: skip

@@ -24,7 +24,7 @@ from daqiri_ophyd.engine import (
     PcapFile,
     RxQueue,
 )
-from daqiri_ophyd.engine.frames import udp_frames
+from daqiri_ophyd.engine.ethernet import udp_frames
 
 PACKETS = 3000
 PROFILES = Path(__file__).parents[2] / "profiles"

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from daqiri_ophyd.engine import DaqiriError, Engine, NotReadyError, frames
+from daqiri_ophyd.engine import DaqiriError, Engine, NotReadyError, ethernet
 
 Result = dict[str, Any]
 SIOCSHWTSTAMP, SIOCGHWTSTAMP = 0x89B0, 0x89B1
@@ -94,7 +94,7 @@ def unprivileged_refusal(name: str) -> str:
 
 def receive(name: str, other: str) -> Result:
     """Frames of another interface on the same cable, and the settings meanwhile."""
-    made = frames.udp_frames(
+    made = ethernet.udp_frames(
         (20, 100),
         src_mac="02:00:00:00:00:01",
         dst_mac="02:00:00:00:00:02",

@@ -26,7 +26,7 @@ from daqiri_ophyd.engine import (
 )
 
 from ..parts._base import CounterDevice, EngineDevice, TypedDevice
-from ..parts._stager import Stager
+from ..parts._run_engine import calling_task
 from ..parts._status import StageStatus
 from ..recording.frames._reorder import ReorderPlan
 from ..traffic._flow import Flow, flow_attributes, flow_classes, follow_flows
@@ -62,7 +62,7 @@ class EngineOwner(TypedDevice):
         self._opening = threading.RLock()  # held to open, to close and to change the flows
         self._following = threading.RLock()  # held while devices of flows are added and removed
         self._requests = Requests(self._opening, self._serve, self._follow_flows)
-        self._stager = Stager()
+        self._stager: Callable[[], Any] = _no_task  # task of the plan that staged it last
         # Closes an engine that the user did not close: at garbage collection or interpreter exit.
         self._finalizer: weakref.finalize[Any, Any] | None = None
 
@@ -248,7 +248,8 @@ class EngineOwner(TypedDevice):
         if part._staged != Staged.no:  # noqa: SLF001
             # ophyd's own message has the whole tree.
             raise RedundantStaging(f"{part.name} is already staged. Unstage it first.")
-        self._stager.become_caller()
+        task = calling_task()
+        self._stager = _no_task if task is None else weakref.ref(task)
         if not in_bluesky_event_loop() or (self.is_open and not self._requests.waiting):
             self._requests.settle()
             self.open()
@@ -277,7 +278,11 @@ class EngineOwner(TypedDevice):
         False if the plan that staged it has ended, and in a script. A plan that was refused must
         not unstage what another one uses.
         """
-        parts = [self, *self._parts(EngineDevice)] if self._stager.is_another() else []
+        # RunEngines of a process may share one event loop, but each plan has its own task.
+        task, caller = self._stager(), calling_task()
+        if task is None or caller is None or task is caller or task.done():
+            return False
+        parts = [self, *self._parts(EngineDevice)]
         return any(part._staged != Staged.no for part in parts)  # noqa: SLF001
 
     def change_flows(self, changes: Changes) -> None:
@@ -450,6 +455,10 @@ class EngineOwner(TypedDevice):
         self._configuration = configuration
         self._configuration_dict = configuration.to_dict()
         self._config_sha256 = configuration_hash(self._configuration_dict)
+
+
+def _no_task() -> None:
+    return None
 
 
 def _begin_child() -> None:

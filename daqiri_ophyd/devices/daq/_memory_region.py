@@ -2,9 +2,6 @@
 
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from daqiri_ophyd.engine import Engine
 
 from ..parts._base import CounterDevice
@@ -42,13 +39,6 @@ class MemoryRegion(CounterDevice):
         regions = region_table(self.daq.configuration_dict)
         return next(region for region in regions if region["name"] == self.member_name)
 
-    def take_values(self) -> dict[str, Any]:
-        """Read the level of the region; opens the engine if it is closed."""
-        return self._values(self.daq.open().engine)
-
-    def take_copied(self, counters: NDArray[np.void]) -> dict[str, Any]:
-        """Read the level; it is not in the engine's periodic copy."""
-        return self._values(self.daq.engine)
-
-    def _values(self, engine: Engine) -> dict[str, Any]:
+    def values_of(self, engine: Engine) -> dict[str, Any]:
+        """Read the level of the region; it is not in the engine's periodic copy."""
         return {"free": engine.free_buffers(self.member_name)}

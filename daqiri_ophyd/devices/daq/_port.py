@@ -1,4 +1,4 @@
-"""A port as a device, with its queues, flows and capture."""
+"""A port as a device, with its queues, flows and capture; its network interface."""
 
 from dataclasses import asdict
 from typing import Any
@@ -8,13 +8,12 @@ from numpy.typing import NDArray
 from ophyd import Component as Cpt
 from ophyd.ophydobj import Kind
 
-from daqiri_ophyd.engine import PortCounters
+from daqiri_ophyd.engine import Engine, PortCounters
 
 from ..parts._base import CounterDevice, Group
-from ..parts._signals import EngineSignal, counter, fact
-from ._link import Link
+from ..parts._signals import EngineSignal, EngineSignalRO, counter, fact
 
-__all__ = ["Port"]
+__all__ = ["Link", "Port"]
 
 
 class _DropAll(EngineSignal[bool]):
@@ -35,6 +34,24 @@ class _DropAll(EngineSignal[bool]):
         else:
             port.allow_all_traffic()
         super().put(value, **kwargs)
+
+
+class Link(CounterDevice):
+    """State, speed and MTU of a port's network interface.
+
+    ``state`` is ``up``, ``down`` (switched off, or without a carrier), ``removed``, or ``none``:
+    the port has no separate interface (loopback, sockets). A speed or MTU of 0 is unknown. What the
+    host lost of its packets is in the counters of the `Port`.
+    """
+
+    state: Cpt[EngineSignalRO[str]] = Cpt(EngineSignalRO, value="none", kind=Kind.normal)
+    speed = counter("Mb/s")
+    mtu = counter("byte")
+
+    def values_of(self, engine: Engine) -> dict[str, Any]:
+        """Read the link from the kernel; it is not in the engine's periodic copy."""
+        link = engine.port(self.port_name).link()
+        return {"state": link.state, "speed": link.speed, "mtu": link.mtu}
 
 
 class Port(Group, CounterDevice):
@@ -61,9 +78,9 @@ class Port(Group, CounterDevice):
     lost_dropped = counter("packets")
     drop_all_traffic = Cpt(_DropAll, value=False, kind=Kind.omitted)
 
-    def take_values(self) -> dict[str, Any]:
-        """Read the kernel's statistics; opens the engine if it is closed."""
-        return asdict(self.daq.open().engine.port(self.port_name).counters())
+    def values_of(self, engine: Engine) -> dict[str, Any]:
+        """Read the kernel's statistics."""
+        return asdict(engine.port(self.port_name).counters())
 
     def take_copied(self, counters: NDArray[np.void]) -> dict[str, Any]:
         """Return the same values from the engine's periodic copy."""

@@ -15,7 +15,7 @@ from ophyd import Device
 from ophyd.device import Staged, create_device_from_components
 from ophyd.ophydobj import Kind, OphydObject
 
-from daqiri_ophyd.engine import InterfaceConfig, NotReadyError
+from daqiri_ophyd.engine import Engine, InterfaceConfig, NotReadyError
 
 from ._owner import Owner
 from ._signals import DataKeys, EngineSignalRO, Readings
@@ -236,19 +236,23 @@ class CounterDevice(EngineDevice):
         self._seen = 0
         super().__init__(prefix, **kwargs)
 
-    def take_values(self) -> dict[str, Any]:
-        """Read the engine; return values by attribute name."""
+    def values_of(self, engine: Engine) -> dict[str, Any]:
+        """Read an open engine; return values by attribute name."""
         raise NotImplementedError
 
+    def take_values(self) -> dict[str, Any]:
+        """Read the engine, which is opened if it is closed; return values by attribute name."""
+        return self.values_of(self.daq.open().engine)
+
     def take_copied(self, counters: NDArray[np.void]) -> dict[str, Any]:
-        """Return the same values from the engine's periodic copy.
+        """Return the same values from the engine's periodic copy, those that it has.
 
         Parameters
         ----------
         counters : ndarray
             `Engine.counters`.
         """
-        raise NotImplementedError
+        return self.values_of(self.daq.engine)
 
     def read(self) -> Readings:
         """Return one consistent snapshot of the readings; subscribers are not called."""

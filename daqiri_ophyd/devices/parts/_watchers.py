@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 __all__ = ["Watcher", "Watchers", "default_watchers"]
@@ -16,6 +17,7 @@ _MOST_THREADS = 4
 _MOST_WAITING = 64
 
 
+@dataclass(eq=False)
 class Watcher:
     """A function that shows the progress of an action.
 
@@ -27,10 +29,9 @@ class Watcher:
         Called with the progress as keyword arguments.
     """
 
-    def __init__(self, name: str, function: Callable[..., object]) -> None:
-        self.name = name
-        self.function = function
-        self.dropped = False
+    name: str
+    function: Callable[..., object]
+    dropped: bool = False
 
 
 class Watchers:

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ __all__ = ["Recorded"]
 _log = logging.getLogger(__name__)
 
 
-class Recorded(RecordingSettings):
+class Recorded(RecordingSettings, ABC):
     """States of a device that records to files, for readings and for fly scans.
 
     ``stage`` begins a `Destination`; each ``trigger`` and each ``kickoff`` begins a `Work`, which

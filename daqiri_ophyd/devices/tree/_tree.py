@@ -13,9 +13,8 @@ from daqiri_ophyd.engine import ConfigSource, InterfaceConfig, NetworkConfig, lo
 from ..daq._configuration import find_named, flow_table, gpu_indices, region_table
 from ..daq._daq import Daq
 from ..daq._gpu import Gpu
-from ..daq._link import Link
 from ..daq._memory_region import MemoryRegion
-from ..daq._port import Port
+from ..daq._port import Link, Port
 from ..parts._base import EngineDevice, Group
 from ..recording._paths import PathProvider
 from ..recording.frames._frame_detector import FrameDetector

@@ -18,7 +18,7 @@ import pytest
 from free_ports import free_port
 from numpy.typing import NDArray
 
-from daqiri_ophyd.engine import Burst, Engine, RxCounters, RxQueue, TxCounters, frames
+from daqiri_ophyd.engine import Burst, Engine, RxCounters, RxQueue, TxCounters, ethernet
 
 Config = dict[str, Any]
 
@@ -266,7 +266,7 @@ def made_frames() -> Callable[..., NDArray[np.uint8]]:
     ) -> NDArray[np.uint8]:
         payloads = np.random.default_rng(count).integers(0, 256, (count, size), dtype=np.uint8)
         payloads[:, :4] = np.arange(count, dtype=">u4").view(np.uint8).reshape(-1, 4)
-        return frames.udp_frames(
+        return ethernet.udp_frames(
             payloads,
             src_mac="02:00:00:00:00:01",
             dst_mac="02:00:00:00:00:02",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daqiri_ophyd.engine import Engine, frames
+from daqiri_ophyd.engine import Engine, ethernet
 
 PACKETS, WORDS = 8, 1000
 """Packets of a frame, and their uint16 words."""
@@ -30,7 +30,7 @@ def packets_of(first: int, data: NDArray[np.uint16]) -> NDArray[np.uint8]:
     numbers = np.arange(first * PACKETS, first * PACKETS + count, dtype=">u4")
     payloads[:, :4] = numbers.view(np.uint8).reshape(-1, 4)
     payloads[:, 4:] = data.reshape(count, words).view(np.uint8)
-    return frames.udp_frames(
+    return ethernet.udp_frames(
         payloads,
         src_mac="02:00:00:00:00:01",
         dst_mac="02:00:00:00:00:02",

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from waiting import wait_for
 
-from daqiri_ophyd.engine import Engine, RecordedFile, ReorderPlan, frames
+from daqiri_ophyd.engine import Engine, RecordedFile, ReorderPlan, ethernet
 
 PACKETS, BYTES = 4, 512
 
@@ -72,7 +72,7 @@ def numbered_packets(
     rows[:, :4] = np.array(images, ">u4").view(np.uint8).reshape(-1, 4)
     rows[:, 4:8] = np.array(slots, ">u4").view(np.uint8).reshape(-1, 4)
     mac = "02:00:00:00:00:01"
-    return frames.udp_frames(
+    return ethernet.udp_frames(
         rows,
         src_mac=mac,
         dst_mac=mac,

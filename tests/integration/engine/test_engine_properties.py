@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from daqiri_ophyd.engine import Burst, Engine, NotReadyError, RxQueue, TxQueue, frames
+from daqiri_ophyd.engine import Burst, Engine, NotReadyError, RxQueue, TxQueue, ethernet
 
 Build = Callable[..., dict[str, Any]]
 Watch = Callable[[Engine], AbstractContextManager[None]]
@@ -232,7 +232,7 @@ def payloads(size: int) -> NDArray[np.uint8]:
 
 
 def loopback_example(config: dict[str, Any], traffic: dict[str, Any], watch: Watch) -> None:
-    sent = frames.udp_frames(
+    sent = ethernet.udp_frames(
         payloads(traffic["size"]),
         src_mac="02:00:00:00:00:01",
         dst_mac="02:00:00:00:00:02",

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from waiting import wait_for
 
-from daqiri_ophyd.engine import Engine, InvalidParameterError, frames
+from daqiri_ophyd.engine import Engine, InvalidParameterError, ethernet
 
 SECOND = 1_000_000_000
 
 
 def datagrams(count: int) -> Any:
-    return frames.udp_frames(
+    return ethernet.udp_frames(
         np.zeros((count, 60), np.uint8),
         src_mac="02:00:00:00:00:01",
         dst_mac="02:00:00:00:00:02",

@@ -26,7 +26,7 @@ from daqiri_ophyd.engine import (
     TxCounters,
     UnreadableEngine,
     ask_engines,
-    frames,
+    ethernet,
     running_engines,
 )
 
@@ -38,7 +38,7 @@ def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def udp_frames(count: int) -> NDArray[np.uint8]:
-    return frames.udp_frames(
+    return ethernet.udp_frames(
         np.zeros((count, 60), np.uint8),
         src_mac="02:00:00:00:00:01",
         dst_mac="02:00:00:00:00:02",

@@ -18,7 +18,7 @@ from daqiri_ophyd.engine import (
     InvalidParameterError,
     PcapFile,
     RxQueue,
-    frames,
+    ethernet,
 )
 
 Receive = Callable[[RxQueue, int], list[Burst]]
@@ -162,7 +162,7 @@ def test_a_recording_has_the_payloads_and_the_headers(
         (file,) = recorder.files()
         with PcapFile(file.path) as pcap:
             assert pcap.link_type == LINKTYPE_RAW
-            offsets, lengths = frames.udp_payload(pcap)
+            offsets, lengths = ethernet.udp_payload(pcap)
             assert (lengths == 200).all()
             # Sent again, without unpacking in Python.
             assert tx.send(pcap.data, offsets=offsets, lengths=lengths) == 300

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from daqiri_ophyd.engine import Engine, frames
+from daqiri_ophyd.engine import Engine, ethernet
 
 from .reorder_reference import Made, Reference, bits_of, converted, write
 
@@ -182,7 +182,7 @@ class Maker:
         self.plan, self.packets, self.elements, self.flows = drawn
         self.udp_at = udp_at
         self.reference = Reference(self.plan, udp_at)
-        empty = frames.udp_frames(
+        empty = ethernet.udp_frames(
             np.zeros((1, ROOM), np.uint8),
             src_mac="02:00:00:00:00:01",
             dst_mac="02:00:00:00:00:02",

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from run_documents import until
 
 from daqiri_ophyd.devices import Daq, FrameDetector
-from daqiri_ophyd.engine import frames
+from daqiri_ophyd.engine import ethernet
 
 PACKETS, SHAPE = 8, (8, 32)
 
@@ -104,7 +104,7 @@ class Source:
         for batch in range(self.next, self.next + count):
             numbers = (batch * PACKETS + np.array(kept)).astype(">u4")
             pixels = self.image(batch).view(np.uint8).reshape(PACKETS, -1)[kept]
-            packets = frames.udp_frames(
+            packets = ethernet.udp_frames(
                 np.hstack([numbers.view(np.uint8).reshape(-1, 4), pixels]),
                 src_mac="02:00:00:00:00:01",
                 dst_mac="02:00:00:00:00:02",

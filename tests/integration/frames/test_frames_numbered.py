@@ -12,7 +12,7 @@ from run_documents import Documents, until
 
 from daqiri_ophyd.catalog import Catalog
 from daqiri_ophyd.devices import CaptureError, Daq, FrameDetector
-from daqiri_ophyd.engine import frames
+from daqiri_ophyd.engine import ethernet
 
 from .conftest import PACKETS, Source, fly, image
 
@@ -137,7 +137,7 @@ def test_readings_of_a_camera_that_counts_from_zero(
 
 def send_short_packets(daq: Daq, count: int) -> None:
     """Send packets that have no number."""
-    packets = frames.udp_frames(
+    packets = ethernet.udp_frames(
         np.zeros((count, 2), np.uint8),
         src_mac="02:00:00:00:00:01",
         dst_mac="02:00:00:00:00:02",

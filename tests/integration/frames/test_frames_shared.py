@@ -216,7 +216,7 @@ def test_frames_and_a_detector_of_ophyd_async(
     source: Source,
     tmp_path: Path,
 ) -> None:
-    ophyd_async = pytest.importorskip("ophyd_async.core", reason="needs the extra async")
+    ophyd_async = pytest.importorskip("ophyd_async.core", reason="needs ophyd-async")
     from ophyd_async.sim import SimBlobDetector
 
     provider = ophyd_async.StaticPathProvider(ophyd_async.StaticFilenameProvider("blob"), tmp_path)

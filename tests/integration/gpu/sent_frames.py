@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from daqiri_ophyd.engine import Engine, frames
+from daqiri_ophyd.engine import Engine, ethernet
 
 Array = np.ndarray[Any, Any]
 
@@ -18,7 +18,7 @@ def send(engine: Engine, number: int) -> Array:
     for at in range(4):
         sent[:, at] = number >> 8 * (3 - at) & 255
         sent[:, 4 + at] = np.arange(SLOTS) >> 8 * (3 - at)
-    packets = frames.udp_frames(
+    packets = ethernet.udp_frames(
         sent,
         src_mac="02:00:00:00:00:01",
         dst_mac="02:00:00:00:00:02",

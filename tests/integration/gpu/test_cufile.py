@@ -285,7 +285,7 @@ def test_a_later_file_that_cufile_refuses_is_not_begun(run: Run, disk: Path) -> 
 def test_a_gpu_writes_frames(disk: Path, payload: int) -> None:
     data = made(payload)
     config = with_frames(payload)
-    from daqiri_ophyd.engine import frames
+    from daqiri_ophyd.engine import ethernet
 
     with Engine.open(config) as engine:
         port = engine.port("port")
@@ -297,7 +297,7 @@ def test_a_gpu_writes_frames(disk: Path, payload: int) -> None:
             for batch in range(NUMBER):
                 while recorder.snapshot().frames < batch - 3:
                     recorder.wait(0.001)
-                packets = frames.udp_frames(
+                packets = ethernet.udp_frames(
                     data[batch],
                     src_mac="02:00:00:00:00:01",
                     dst_mac="02:00:00:00:00:02",

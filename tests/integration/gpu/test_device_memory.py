@@ -44,10 +44,10 @@ SEND = """
 import json
 import time
 import numpy as np
-from daqiri_ophyd.engine import DaqiriError, Engine, frames
+from daqiri_ophyd.engine import DaqiriError, Engine, ethernet
 data = np.load(DATA)
 def packets(batch):
-    return frames.udp_frames(
+    return ethernet.udp_frames(
         data[batch], src_mac="02:00:00:00:00:01", dst_mac="02:00:00:00:00:02",
         src_ip="192.0.2.1", dst_ip="192.0.2.2", src_port=4000, dst_port=5000,
     )

@@ -16,7 +16,7 @@ from .conftest import PAGE, Config, Run, loopback
 PRELUDE = """
 import ctypes, gc, os, sys, time
 import numpy as np
-from daqiri_ophyd.engine import DaqiriError, DeviceArray, Engine, frames
+from daqiri_ophyd.engine import DaqiriError, DeviceArray, Engine, ethernet
 
 def asked(word):
     with open(os.environ["DRIVER_LOG"]) as log:

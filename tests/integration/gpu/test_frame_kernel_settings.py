@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from bluesky import RunEngine, plan_stubs as bps, plans as bp
 from daqiri_ophyd.devices import make_daq
-from daqiri_ophyd.engine import frames
+from daqiri_ophyd.engine import ethernet
 folder = Path(FOLDER)
 (folder / "add.cu").write_text(ADD)
 (folder / "wrong.cu").write_text("nonsense")
@@ -44,7 +44,7 @@ def send():
     batch = 0
     while not ended.is_set():
         data[:, 3], data[:, 2] = batch % 256, batch // 256
-        daq.engine.port("camera").tx[0].send(frames.udp_frames(
+        daq.engine.port("camera").tx[0].send(ethernet.udp_frames(
             data, src_mac="02:00:00:00:00:01", dst_mac="02:00:00:00:00:02",
             src_ip="192.0.2.1", dst_ip="192.0.2.2", src_port=4000, dst_port=5000,
         ))

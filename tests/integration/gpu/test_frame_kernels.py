@@ -76,7 +76,7 @@ JUNGFRAU = """
 import json
 import time
 import numpy as np
-from daqiri_ophyd.engine import Engine, frames
+from daqiri_ophyd.engine import Engine, ethernet
 from daqiri_ophyd.simulate import Jungfrau
 detector = Jungfrau(modules=1)
 rng = np.random.default_rng(1)
@@ -92,7 +92,7 @@ wanted /= gain[stage, pixels]
 wanted[bits == 2] = np.nan
 wanted = wanted.reshape(images.shape)
 def packets(number):
-    return frames.udp_frames(
+    return ethernet.udp_frames(
         detector.packets(images[number : number + 1], number),
         src_mac="02:00:00:00:00:01", dst_mac="02:00:00:00:00:02",
         src_ip="192.0.2.1", dst_ip="192.0.2.2", src_port=4000, dst_port=5000,
@@ -219,13 +219,13 @@ SMALL = """
 import threading
 import time
 import numpy as np
-from daqiri_ophyd.engine import DaqiriError, Engine, frames
+from daqiri_ophyd.engine import DaqiriError, Engine, ethernet
 def packets(batch, there=16):
     data = np.zeros((16, 1008), np.uint8)
     for at in range(8):
         data[:, at] = (np.full(16, batch) if at < 4 else np.arange(16)) >> 8 * (3 - at % 4) & 255
     data[:, 8:] = batch % 100
-    return frames.udp_frames(
+    return ethernet.udp_frames(
         data[:there], src_mac="02:00:00:00:00:01", dst_mac="02:00:00:00:00:02",
         src_ip="192.0.2.1", dst_ip="192.0.2.2", src_port=4000, dst_port=5000,
     )

@@ -55,7 +55,7 @@ def with_plan(kind: str = "host_pinned", frames: str = "host_pinned") -> Config:
 # Every seventh packet is lost; frames are compared in the order of arrival.
 MAKE = f"""
 import numpy as np
-from daqiri_ophyd.engine import DaqiriError, Engine, frames
+from daqiri_ophyd.engine import DaqiriError, Engine, ethernet
 rng = np.random.default_rng(1)
 data = rng.integers(0, 256, ({FRAMES}, {SLOTS}, {PAYLOAD + 8}), np.uint8)
 for at in range(8):
@@ -69,7 +69,7 @@ try:
         with plan.frames(timeout=20) as made:
             for batch in range({FRAMES}):
                 sent = rng.permutation(data[batch][there[batch]])
-                packets = frames.udp_frames(
+                packets = ethernet.udp_frames(
                     sent, src_mac="02:00:00:00:00:01", dst_mac="02:00:00:00:00:02",
                     src_ip="192.0.2.1", dst_ip="192.0.2.2", src_port=4000, dst_port=5000,
                 )
@@ -97,9 +97,9 @@ except DaqiriError as error:
 
 LARGE = """
 import numpy as np
-from daqiri_ophyd.engine import Engine, frames
+from daqiri_ophyd.engine import Engine, ethernet
 payload = np.random.default_rng(1).integers(0, 256, {payload}, np.uint8)
-(header,) = frames.udp_frames(
+(header,) = ethernet.udp_frames(
     np.zeros((1, 8), np.uint8), src_mac="02:00:00:00:00:01", dst_mac="02:00:00:00:00:02",
     src_ip="192.0.2.1", dst_ip="192.0.2.2", src_port=4000, dst_port=5000,
 )

@@ -29,7 +29,7 @@ for types in {types!r}:
 MAKE_EACH = """
 import itertools
 import numpy as np
-from daqiri_ophyd.engine import Engine, frames
+from daqiri_ophyd.engine import Engine, ethernet
 rng = np.random.default_rng(1)
 def made(config, packets):
     with Engine.open(config) as engine:
@@ -57,7 +57,7 @@ for types, offset in itertools.product({types!r}, {offsets!r}):
         for at in range(8):
             data[:, at] = (batch if at < 4 else np.arange({slots})) >> 8 * (3 - at % 4)
         packets.append(
-            frames.udp_frames(
+            ethernet.udp_frames(
                 data[1:], src_mac="02:00:00:00:00:01", dst_mac="02:00:00:00:00:02",
                 src_ip="192.0.2.1", dst_ip="192.0.2.2", src_port=4000, dst_port=5000,
             )

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from networks import Network, enlarge_buffer, in_user_namespace, lacks
 
-from daqiri_ophyd.engine import PortCounters, frames
+from daqiri_ophyd.engine import PortCounters, ethernet
 
 Config = dict[str, Any]
 SO_ATTACH_FILTER = 26
@@ -181,7 +181,7 @@ def datagram(link: Link) -> Callable[..., bytes]:
     """Make a UDP packet for 10.9.0.1, as a frame for ``far``."""
 
     def make(size: int = 1000) -> bytes:
-        made = frames.udp_frames(
+        made = ethernet.udp_frames(
             (1, size),
             src_mac="02:00:00:00:00:02",
             dst_mac=link.call(address_of, "far"),

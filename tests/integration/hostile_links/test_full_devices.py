@@ -21,7 +21,7 @@ import pytest
 from networks import Network, enlarge_buffer
 from waiting import wait_for
 
-from daqiri_ophyd.engine import Engine, frames
+from daqiri_ophyd.engine import Engine, ethernet
 
 Config = dict[str, Any]
 pytestmark = pytest.mark.root
@@ -64,7 +64,7 @@ def packets_of(path: str, count: int, size: int) -> np.ndarray:
     payloads = numbered(count, size)
     if path == "udp":
         return payloads
-    return frames.udp_frames(
+    return ethernet.udp_frames(
         payloads,
         src_mac="02:00:00:00:00:01",
         dst_mac=NEIGHBOUR,

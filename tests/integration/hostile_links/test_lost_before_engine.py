@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from waiting import eventually
 
-from daqiri_ophyd.engine import Engine, Port, PortCounters, frames
+from daqiri_ophyd.engine import Engine, Port, PortCounters, ethernet
 
 pytestmark = pytest.mark.root
 Config = dict[str, Any]
@@ -194,7 +194,7 @@ def test_damaged_frames_are_errors(
     network.run("ip link add far type vxlan id 5 dstport 4789 local 127.0.0.1 dev lo")
     network.run("ip address add 10.9.0.1/24 dev far")
     network.run("ip link set far up")
-    inner = frames.udp_frames(
+    inner = ethernet.udp_frames(
         (1, 100),
         src_mac="02:00:00:00:00:02",
         dst_mac="02:00:00:00:00:01",

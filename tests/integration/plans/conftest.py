@@ -13,7 +13,7 @@ from free_ports import free_port
 
 from daqiri_ophyd import plans, profiles
 from daqiri_ophyd.devices import Capture, CaptureTrigger, Daq, TxQueue, make_daq
-from daqiri_ophyd.engine import Engine, NotSupportedError, PcapFile, frames, load_config
+from daqiri_ophyd.engine import Engine, NotSupportedError, PcapFile, ethernet, load_config
 
 
 def prepare(tx: TxQueue, description: dict[str, Any]) -> MsgGenerator[None]:
@@ -188,7 +188,7 @@ def send_to() -> Callable[[Daq, int, int], None]:
     """Send frames to a UDP port, and wait until they have been sent."""
 
     def send_frames(daq: Daq, port: int, count: int) -> None:
-        packets = frames.udp_frames(
+        packets = ethernet.udp_frames(
             (count, 60),
             src_mac="02:00:00:00:00:01",
             dst_mac="02:00:00:00:00:02",

@@ -19,7 +19,7 @@ from waiting import wait_for
 
 from daqiri_ophyd import plans, profiles
 from daqiri_ophyd.devices import TxQueue, make_daq
-from daqiri_ophyd.engine import PcapFile, frames
+from daqiri_ophyd.engine import PcapFile, ethernet
 
 from .pauses import paused_when
 
@@ -31,7 +31,7 @@ def numbers(files: list[Path]) -> list[int]:
     for file in files:
         with PcapFile(file) as pcap:
             assert pcap.torn_bytes == 0
-            offsets, _ = frames.udp_payload(pcap)
+            offsets, _ = ethernet.udp_payload(pcap)
             found += [int.from_bytes(pcap.data[at : at + 8].tobytes(), "big") for at in offsets]
     return found
 

@@ -9,7 +9,7 @@ from run_documents import until
 
 from daqiri_ophyd import plans
 from daqiri_ophyd.devices import CaptureError
-from daqiri_ophyd.engine import PcapFile, frames
+from daqiri_ophyd.engine import PcapFile, ethernet
 from daqiri_ophyd.replay import PacketArray
 
 from .conftest import kick_off
@@ -27,7 +27,7 @@ def both(daq):
 def mixed(count: int, *, interval_ns: int = 0, other: int = 3) -> PacketArray:
     """Frames of which every third, or another fraction, is for the second queue."""
     ports = np.where(np.arange(count) % other == 0, 5001, 5000)
-    packets = frames.udp_frames(
+    packets = ethernet.udp_frames(
         (count, 60),
         src_mac="02:00:00:00:00:01",
         dst_mac="02:00:00:00:00:02",

@@ -9,7 +9,7 @@ from free_ports import free_port
 from daqiri_ophyd import plans
 from daqiri_ophyd.catalog import CaptureNotFoundError, capture_files
 from daqiri_ophyd.devices import make_daq
-from daqiri_ophyd.engine import PcapFile, frames
+from daqiri_ophyd.engine import PcapFile, ethernet
 from daqiri_ophyd.replay import Replay, ReplayError, gap_errors, schedule
 
 BURST = {"count": 400, "size": 120, "rate": 4000}
@@ -51,7 +51,7 @@ def payloads(files: list[Path]) -> list[bytes]:
     found = []
     for file in files:
         with PcapFile(file) as pcap:
-            offsets, lengths = frames.udp_payload(pcap)
+            offsets, lengths = ethernet.udp_payload(pcap)
             found += [
                 pcap.data[at : at + n].tobytes() for at, n in zip(offsets, lengths, strict=True)
             ]

@@ -12,7 +12,7 @@ from ophyd.sim import motor
 
 from daqiri_ophyd import plans
 from daqiri_ophyd.documents import CAPTURE_MIMETYPES
-from daqiri_ophyd.engine import PcapFile, frames, load_config
+from daqiri_ophyd.engine import PcapFile, ethernet, load_config
 from daqiri_ophyd.replay import Replay, ReplayError
 
 BURST = {"count": 300, "size": 100, "interval": 1e-5}
@@ -21,7 +21,7 @@ BURST = {"count": 300, "size": 100, "interval": 1e-5}
 def numbers(path) -> list[int]:
     """Numbers of the packets in a file."""
     with PcapFile(path) as pcap:
-        offsets, _ = frames.udp_payload(pcap)
+        offsets, _ = ethernet.udp_payload(pcap)
         return [int.from_bytes(pcap.data[at : at + 8].tobytes(), "big") for at in offsets]
 
 

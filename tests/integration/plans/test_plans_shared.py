@@ -85,7 +85,7 @@ def test_captures_of_two_engines(make, captures, run_engine, catalog, send_to):
 
 
 def test_a_capture_and_a_detector_of_ophyd_async(daq, run_engine, documents, send_to, tmp_path):
-    ophyd_async = pytest.importorskip("ophyd_async.core", reason="needs the extra async")
+    ophyd_async = pytest.importorskip("ophyd_async.core", reason="needs ophyd-async")
     from ophyd_async.sim import SimBlobDetector
 
     provider = ophyd_async.StaticPathProvider(ophyd_async.StaticFilenameProvider("blob"), tmp_path)

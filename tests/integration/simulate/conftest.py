@@ -10,7 +10,7 @@ from free_ports import free_port
 from numpy.typing import NDArray
 
 from daqiri_ophyd import profiles
-from daqiri_ophyd.engine import Port, ReorderCounters, frames
+from daqiri_ophyd.engine import Port, ReorderCounters, ethernet
 from daqiri_ophyd.simulate import INSTRUMENTS, Chunk, Instrument
 
 Config = dict[str, Any]
@@ -59,7 +59,7 @@ def send(instrument: Instrument) -> Callable[[Port, Chunk], None]:
     """Send packets as Ethernet frames."""
 
     def send(port: Port, chunk: Chunk) -> None:
-        made = frames.udp_frames(
+        made = ethernet.udp_frames(
             chunk.packets,
             src_mac="02:00:00:00:00:01",
             dst_mac="02:00:00:00:00:02",

@@ -13,7 +13,7 @@ from daqiri_ophyd.cli import _capture, _demo, _main, _simulate
 from daqiri_ophyd.cli._picture import draw_capture
 from daqiri_ophyd.cli._stimulus import schedule, udp_stimulus
 from daqiri_ophyd.devices import Capture, FrameDetector
-from daqiri_ophyd.engine import PcapFile, frames, write_pcap
+from daqiri_ophyd.engine import PcapFile, ethernet, write_pcap
 from daqiri_ophyd.simulate import INSTRUMENTS
 
 TEN_MISTAKES = """\
@@ -157,7 +157,7 @@ def test_the_stimulus_file_is_a_pcap_file_of_valid_frames(tmp_path: Path) -> Non
     with PcapFile(file) as pcap:
         assert np.array_equal(pcap.gather(), packets)
         assert np.array_equal(pcap.timestamps, times)
-        offsets, lengths = frames.udp_payload(pcap)
+        offsets, lengths = ethernet.udp_payload(pcap)
         numbers = [int.from_bytes(pcap.data[o : o + 4].tobytes()) for o in offsets]
         assert numbers == list(range(100))
         assert set(lengths.tolist()) == {64}

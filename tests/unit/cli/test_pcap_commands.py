@@ -14,7 +14,7 @@ import pytest
 
 from daqiri_ophyd.cli import _main
 from daqiri_ophyd.documents import read_sidecar, sidecar_path
-from daqiri_ophyd.engine import PcapFile, frames
+from daqiri_ophyd.engine import PcapFile, ethernet
 
 COUNT = 50
 T0 = 1_700_000_000_000_000_000
@@ -24,7 +24,7 @@ END = 24 + COUNT * SIZE
 
 
 def write(path: Path, *, magic: int = 0xA1B23C4D, sidecar: bool = False) -> Path:
-    rows = frames.udp_frames(
+    rows = ethernet.udp_frames(
         np.arange(COUNT * 100, dtype=np.uint32).astype(np.uint8).reshape(COUNT, 100),
         src_mac="02:00:00:00:00:01",
         dst_mac="02:00:00:00:00:02",

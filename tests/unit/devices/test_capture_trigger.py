@@ -101,7 +101,7 @@ def test_what_a_capture_cannot_do_is_refused_by_name(values: dict[str, Any], mes
 
 
 def test_defaults_of_a_real_trigger_info_ask_for_nothing() -> None:
-    ophyd_async = pytest.importorskip("ophyd_async.core", reason="needs the extra async")
+    ophyd_async = pytest.importorskip("ophyd_async.core", reason="needs ophyd-async")
     given = ophyd_async.TriggerInfo(number_of_events=3, deadtime=0.5)
     assert CaptureTrigger.of(given, packets_per_file=50) == CaptureTrigger(
         number_of_files=3, packets_per_file=50, deadtime=0.5

@@ -2,32 +2,25 @@ from types import SimpleNamespace
 from typing import Any
 
 from daqiri_ophyd.devices import PacketLossError
-from daqiri_ophyd.devices.recording._losses import LossWatch, PortLossWatch, lost_by_reason
+from daqiri_ophyd.devices.recording._losses import PortLossWatch, lost_since, queue_error
 from daqiri_ophyd.engine import PortCounters
 
 
 def test_intended_drops_are_no_losses():
     dropped = {"ring_full": 3, "flushed": 5, "filtered": 7, "nic": 0}
-    assert lost_by_reason(dropped) == {"ring_full": 3}
+    assert lost_since(dropped, dict.fromkeys(dropped, 0)) == {"ring_full": 3}
 
 
-def test_only_what_is_lost_from_now_on_counts():
-    counts = {"ring_full": 10, "kernel": 0, "flushed": 0}
-    watch = LossWatch("port0/frames", lambda: dict(counts))
-    assert watch.error() is None
-    counts["flushed"] = 100
-    assert watch.error() is None
-    counts |= {"ring_full": 12, "kernel": 30}
+def test_only_what_is_lost_from_a_moment_on_counts():
+    before = {"ring_full": 10, "kernel": 0, "flushed": 0}
+    assert lost_since(before | {"flushed": 100}, before) == {}
+    assert queue_error("port0/frames", {}) is None
 
-    error = watch.error()
+    lost = lost_since({"ring_full": 12, "kernel": 30, "flushed": 100}, before)
+    error = queue_error("port0/frames", lost)
     assert isinstance(error, PacketLossError)
     assert "port0/frames dropped 32 packets (2 ring_full, 30 kernel)" in str(error)
     assert "on_drop" in str(error)
-
-
-def test_what_is_lost_from_a_given_moment_on_counts():
-    watch = LossWatch("port0/frames", lambda: {"ring_full": 10}, {"ring_full": 7})
-    assert watch.lost() == {"ring_full": 3}
 
 
 def test_what_a_host_lost_before_the_engine_is_explained_by_reason():

@@ -29,7 +29,7 @@ GOOD = {
 def failure(on_drop: str, on_error: str = "resume", **changes: Any) -> Exception | None:
     counters = SimpleNamespace(dropped={"ring_full": 0, "flushed": 0})
     queue: Any = SimpleNamespace(counters=lambda: counters)
-    outcome = Outcome({"port0/q": queue}, 0, flushed=0, on_error=on_error, on_drop=on_drop)
+    outcome = Outcome({"port0/q": queue}, 0, [counters.dropped], 0, on_error, on_drop)
     return outcome.failure(RecorderSnapshot(**(GOOD | changes)))
 
 
@@ -75,9 +75,7 @@ class LostBefore:
 @pytest.mark.parametrize("lost", [0, 9])
 def test_losses_before_the_engine_are_up_to_the_setting(on_drop: str, lost: int) -> None:
     before_engine: Any = LostBefore(lost)
-    outcome = Outcome(
-        {}, 0, flushed=0, on_error="stop", on_drop=on_drop, before_engine=before_engine
-    )
+    outcome = Outcome({}, 0, [], 0, "stop", on_drop, before_engine=before_engine)
     error = outcome.failure(RecorderSnapshot(**GOOD))
     expected = "9 lost before" if lost and on_drop == "fail" else None
     assert (None if error is None else str(error)) == expected
@@ -86,7 +84,7 @@ def test_losses_before_the_engine_are_up_to_the_setting(on_drop: str, lost: int)
 
 
 def test_an_empty_file_is_no_dead_time() -> None:
-    outcome = Outcome({}, 0, flushed=0, on_error="stop", on_drop="fail", files=4, deadtime=1e-6)
+    outcome = Outcome({}, 0, [], 0, "stop", "fail", files=4, deadtime=1e-6)
 
     def gap_error(first: int, last: int) -> CaptureError | None:
         return outcome.gap_error({"t_first_ns": first, "t_last_ns": last})
@@ -105,9 +103,7 @@ def test_an_empty_file_is_no_dead_time() -> None:
 def test_a_prepared_capture_that_ends_without_its_files_fails() -> None:
     counters = SimpleNamespace(dropped={"ring_full": 50, "flushed": 0}, held=0)
     queue: Any = SimpleNamespace(counters=lambda: counters)
-    outcome = Outcome(
-        {"port0/q": queue}, 150, flushed=0, on_error="stop", on_drop="ignore", files=3
-    )
+    outcome = Outcome({"port0/q": queue}, 150, [counters.dropped], 0, "stop", "ignore", files=3)
     assert outcome.missing(RecorderSnapshot(**(GOOD | {"packets": 150, "files": 3}))) is None
     error = outcome.missing(RecorderSnapshot(**(GOOD | {"packets": 100, "files": 2})))
     assert "it ended with 100 of 150 packets, 2 of 3 files: the others were lost" in str(error)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daqiri_ophyd.devices import reductions
-from daqiri_ophyd.engine import LINKTYPE_ETHERNET, Packets, frames
+from daqiri_ophyd.engine import LINKTYPE_ETHERNET, Packets, ethernet
 
 ADDRESSES = {
     "src_mac": "02:00:00:00:00:01",
@@ -22,7 +22,7 @@ ADDRESSES = {
 
 def packets(payloads: list[bytes], times: list[int] | None = None) -> Packets:
     found = [
-        frames.udp_frames(np.frombuffer(payload, np.uint8)[np.newaxis], **ADDRESSES)[0]
+        ethernet.udp_frames(np.frombuffer(payload, np.uint8)[np.newaxis], **ADDRESSES)[0]
         for payload in payloads
     ]
     lengths = np.array([len(frame) for frame in found], np.uint32)
@@ -106,7 +106,7 @@ def test_refused(make):
 
 def test_files_are_read_in_parts():
     numbers = np.arange(70_000, dtype=">u4").view(np.uint8).reshape(-1, 4)
-    rows = frames.udp_frames(numbers, **ADDRESSES)
+    rows = ethernet.udp_frames(numbers, **ADDRESSES)
     lengths = np.full(len(rows), rows.shape[1], np.uint32)
     offsets = np.arange(len(rows), dtype=np.int64) * rows.shape[1]
     many = Packets(rows.reshape(-1), LINKTYPE_ETHERNET, offsets, lengths, lengths, offsets)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daqiri_ophyd.engine import frames
+from daqiri_ophyd.engine import ethernet
 from daqiri_ophyd.replay import Replay, ReplayError, schedule
 
 ETHERNET, RAW_IP = 1, 101
@@ -37,7 +37,7 @@ def sent(source) -> list[bytes]:
 def datagrams(*payloads: bytes) -> list[bytes]:
     """IPv4 packets with these payloads."""
     rows = [
-        frames.udp_frames(
+        ethernet.udp_frames(
             np.frombuffer(payload, np.uint8)[np.newaxis],
             src_mac=b"\2" * 6,
             dst_mac=b"\2" * 6,

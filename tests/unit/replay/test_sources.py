@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from daqiri_ophyd.engine import frames
+from daqiri_ophyd.engine import ethernet
 from daqiri_ophyd.replay import (
     NumberedPackets,
     PacketArray,
@@ -57,8 +57,8 @@ def test_numbered_packets_are_frames_with_running_numbers():
     source = NumberedPackets(1000, 64, 2000, udp_dst=5001)
     sent = rows(source)
 
-    assert sent.shape == (1000, 64 + frames.UDP_OVERHEAD)
-    offsets, lengths = frames.udp_payload(sent)
+    assert sent.shape == (1000, 64 + ethernet.UDP_OVERHEAD)
+    offsets, lengths = ethernet.udp_payload(sent)
     assert set(lengths) == {64}
     payload = sent.reshape(-1)[offsets[:, np.newaxis] + np.arange(64)]
     assert payload[:, :8].copy().view(">i8").reshape(-1).tolist() == list(range(1000))

@@ -10,7 +10,7 @@ from typing import Any
 
 from ophyd.ophydobj import Kind
 
-from daqiri_ophyd.documents import StreamAsset
+from daqiri_ophyd.documents import StreamAsset, row_counters
 from daqiri_ophyd.engine import (
     QueueRecording,
     RecordedFile,
@@ -23,16 +23,16 @@ from ...parts._signals import DataKeys, Readings, reading
 from ...parts._status import EngineStatus
 from ...parts._ticker import default_ticker
 from .._errors import CaptureError, CaptureStoppedError
+from .._losses import PortLossWatch
 from .._paths import PathInfo
 from .._recorded import Recorded
 from .._recording import Recording
 from .._work import Work
 from ._columns import CaptureColumns
-from ._outcome import absent_peer
+from ._outcome import Outcome, absent_peer
 from ._preparation import Preparation, put
-from ._rows import CaptureRows, counters_of
+from ._rows import CaptureRows
 from ._settings import CaptureSettings
-from ._start import outcome_of, recorder_settings, require_same
 
 __all__ = ["Capture"]
 
@@ -371,13 +371,13 @@ class Capture(CaptureSettings, Recorded):
     def _start(self, *, flown: bool) -> EngineStatus:
         names = self.selected_queues
         usual = {} if flown or self.limited else {"max_seconds": _USUAL_TIME}
-        limits, options = recorder_settings(self, rolling=flown)
+        limits, options = self._recorder_settings(rolling=flown)
         limits |= usual
         if self._adopted is not None and not flown:
             raise CaptureError(
                 f"{self.name}: a step scan cannot continue a recording; kick it off instead."
             )
-        recording = self._take_adopted(names, {**limits, **options})
+        recording = self._take_adopted({**limits, **options})
         if recording is None:
             place = self._begin_files()
             recording = QueueRecording.start(
@@ -398,7 +398,7 @@ class Capture(CaptureSettings, Recorded):
         work = Work(
             EngineStatus(self, action="capturing", timeout=timeout, awaited=awaited),
             flown,
-            outcome_of(self, recording, self._prepared.trigger if self._prepared else None),
+            self._outcome_of(recording),
             run=self.daq.runs.latest_uid,
             completing=not flown,
         )
@@ -418,14 +418,27 @@ class Capture(CaptureSettings, Recorded):
             self._check_reductions(work, rows)
         return work.status
 
-    def _take_adopted(
-        self, queues: Sequence[str], settings: dict[str, Any]
-    ) -> QueueRecording | None:
+    def _outcome_of(self, recording: QueueRecording) -> Outcome:
+        port = self.port_name
+        return Outcome(
+            {f"{port}/{name}": self.daq.rx_queue(port, name) for name in recording.queues},
+            self.num_packets.get(),
+            recording.before,
+            recording.flushed,
+            on_error=self.on_error.get(),
+            on_drop=self.on_drop.get(),
+            files=0 if self._prepared is None else self._prepared.trigger.number_of_files,
+            start=self.start_flow.get(),
+            deadtime=self.deadtime.get(),
+            before_engine=PortLossWatch(recording.port, recording.port_before),
+        )
+
+    def _take_adopted(self, settings: dict[str, Any]) -> QueueRecording | None:
         """Return the adopted recording, if any; raise if it is not what the settings ask for."""
         recording = self._adopted
         if recording is None:
             return None
-        require_same(self, recording, queues, settings)
+        self._require_same(recording, settings)
         place = PathInfo(recording.directory, recording.prefix)
         self._rows.begin(place, self.format.get(), is_new=False)
         self._begun().use(place)
@@ -470,7 +483,9 @@ class Capture(CaptureSettings, Recorded):
         """Append the row of complete files; return its counters by attribute."""
         rows.require_expected(files)
         now = time.time()
-        row = counters_of(files, flag=self.on_drop.get() == "flag")
+        row = row_counters(files)
+        if self.on_drop.get() != "flag":
+            del row["lossy"]
         for attribute, value in row.items():
             getattr(self, attribute).update(value, now)
         named = {getattr(self, attribute).name: value for attribute, value in row.items()}

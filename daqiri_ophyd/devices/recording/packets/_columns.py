@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from daqiri_ophyd.documents import FILE_COUNTERS, files_column
 from daqiri_ophyd.engine import PcapFile, RecordedFile, file_prefixes
 
 from ...parts._signals import DataKeys
@@ -10,23 +11,7 @@ from ...reductions import Reduction
 from ...tree._naming import attribute_name, require_column
 from .._errors import CaptureError
 
-__all__ = ["CaptureColumns", "sums"]
-
-_COUNTERS = ("packets", "dropped", "bytes", "t_first_ns", "t_last_ns")
-
-
-def sums(files: Sequence[RecordedFile]) -> dict[str, Any]:
-    """Return the sums of the files' counters, by attribute of a capture."""
-    begins = [file.t_first_ns for file in files if file.t_first_ns >= 0]
-    return {
-        "packets": sum(file.packets for file in files),
-        "dropped": sum(file.dropped for file in files),
-        "bytes": sum(file.bytes for file in files),
-        "t_first_ns": min(begins, default=-1),
-        "t_last_ns": max(file.t_last_ns for file in files),
-        # Of the port that all of them share.
-        "lost_before_engine": max(file.lost_before_engine for file in files),
-    }
+__all__ = ["CaptureColumns"]
 
 
 class CaptureColumns:
@@ -74,7 +59,7 @@ class CaptureColumns:
     @property
     def files(self) -> dict[str, str]:
         """Source of the packets by the name of each column of files."""
-        names = (f"{stem}_files" for stem in self._stems)
+        names = map(files_column, self._stems)
         return dict(zip(names, self._sources, strict=True))
 
     def prefixes(self, prefix: str) -> list[str]:
@@ -154,6 +139,6 @@ class CaptureColumns:
         return [
             (index, counter)
             for index in range(len(self._queues))
-            for counter in _COUNTERS
+            for counter in FILE_COUNTERS
             if f"{self._device}_{counter}" in known
         ]

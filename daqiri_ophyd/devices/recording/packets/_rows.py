@@ -15,10 +15,10 @@ from daqiri_ophyd.engine import RecordedFile
 from ...parts._signals import DataKeys
 from .._errors import CaptureError
 from .._paths import PathInfo, make_directory
-from ._columns import CaptureColumns, sums
+from ._columns import CaptureColumns
 from ._row_worker import RowWorker
 
-__all__ = ["CaptureRows", "counters_of"]
+__all__ = ["CaptureRows"]
 
 
 class CaptureRows:
@@ -171,11 +171,3 @@ class CaptureRows:
         """Return the counters of each queue and the reductions of the latest row."""
         reduced = {name: self.reduced.get(name, math.nan) for name in self.columns.reduced}
         return self.columns.of_queues(self.latest, known) | reduced
-
-
-def counters_of(files: Sequence[RecordedFile], *, flag: bool) -> dict[str, Any]:
-    """Return the sums of the files' counters by attribute, with ``lossy`` if it is a column."""
-    row = sums(files)
-    if flag:
-        row["lossy"] = row["dropped"] + row["lost_before_engine"] > 0
-    return row

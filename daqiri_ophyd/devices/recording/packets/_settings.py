@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from daqiri_ophyd.engine import queue_names
+from daqiri_ophyd.engine import QueueRecording, queue_names
 
 from ...parts._signals import setting
 from ...reductions import Reduction
@@ -13,6 +13,11 @@ from .._settings import LONGEST_S, RecordingSettings
 from ._columns import CaptureColumns
 
 __all__ = ["CaptureSettings"]
+
+# Settings that are parameters of `RxQueue.record`. A step scan writes one file per reading, so it
+# does not use the settings for rolling.
+_RECORD_SETTINGS = ("format", "nanosecond", "packet_data_offset", "writer", "on_error", "durable")
+_ROLL_SETTINGS = ("roll_packets", "roll_bytes", "roll_seconds")
 
 
 class CaptureSettings(RecordingSettings):
@@ -104,3 +109,39 @@ class CaptureSettings(RecordingSettings):
         return PathTemplate(
             device=self.name, port=self.port_name, queue=queues[0] if len(queues) == 1 else "all"
         )
+
+    def _recorder_settings(self, *, rolling: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the limits and the options of recorders, as for `RxQueue.record`.
+
+        Raises
+        ------
+        CaptureError
+            If a setting is not accepted with several queues, or the start flow does not lead there.
+        """
+        if len(self.selected_queues) > 1 and self.on_error.get() == "resume":
+            raise CaptureError(
+                f"{self.name}: with several queues on_error cannot be 'resume', because after an "
+                "error their files would not belong together. Use 'stop', or a capture for each."
+            )
+        options = {name: getattr(self, name).get() for name in _RECORD_SETTINGS}
+        options["start_flow"] = self.start_flow_id()
+        limits = {name: getattr(self, name).get() for name in _ROLL_SETTINGS if rolling}
+        limits |= {"max_packets": self.num_packets.get(), "max_seconds": self.acquire_time.get()}
+        return limits, options
+
+    def _require_same(self, recording: QueueRecording, settings: Mapping[str, Any]) -> None:
+        """Raise `CaptureError` if a recording that runs is not what the settings ask for."""
+        if recording.port is not self.daq.port(self.port_name):
+            raise CaptureError(
+                f"{self.name}: the recording to continue is of port {recording.port.name!r} of an "
+                f"engine; start it on port {self.port_name!r} of the open engine of "
+                f"{self.daq.name}."
+            )
+        found = {"queues": list(recording.queues), **recording.settings}
+        wanted = {"queues": list(self.selected_queues), "first_number": 0, **settings}
+        for name, value in wanted.items():
+            if found.get(name) != value:
+                raise CaptureError(
+                    f"{self.name}: the recording to continue has {name} {found.get(name)!r}, and "
+                    f"the setting is {value!r}. Start it with the settings of the capture."
+                )

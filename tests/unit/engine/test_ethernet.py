@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from daqiri_ophyd.engine import InvalidParameterError, PcapFile, frames
+from daqiri_ophyd.engine import InvalidParameterError, PcapFile, ethernet
 
 ADDRESSES: dict[str, Any] = {
     "src_mac": "02:00:00:00:00:01",
@@ -44,7 +44,7 @@ def write_pcap(path: Path, packets: list[bytes], link_type: int = 1) -> None:
 def payload_of(packet: bytes, link_type: int = 1) -> bytes | None:
     """The payload that `udp_payload` finds in a packet that stands alone."""
     row = np.frombuffer(packet, np.uint8).reshape(1, -1)
-    (offset,), (length,) = frames.udp_payload(row, link_type=link_type)
+    (offset,), (length,) = ethernet.udp_payload(row, link_type=link_type)
     return None if length < 0 else packet[offset : offset + length]
 
 
@@ -59,7 +59,7 @@ def test_headers_are_valid_and_payloads_found(
     count: int, size: int, seed: int, ports: tuple[int, int], addresses: tuple[int, int]
 ) -> None:
     payloads = np.random.default_rng(seed).integers(0, 256, (count, size), dtype=np.uint8)
-    made = frames.udp_frames(
+    made = ethernet.udp_frames(
         payloads,
         src_mac=bytes(range(6)),
         dst_mac=np.arange(6, dtype=np.uint8),
@@ -68,7 +68,7 @@ def test_headers_are_valid_and_payloads_found(
         src_port=ports[0],
         dst_port=ports[1],
     )
-    assert made.shape == (count, size + frames.UDP_OVERHEAD)
+    assert made.shape == (count, size + ethernet.UDP_OVERHEAD)
     for i, row in enumerate(made):
         frame = row.tobytes()
         assert frame[12:14] == b"\x08\0"
@@ -81,7 +81,7 @@ def test_headers_are_valid_and_payloads_found(
         assert udp[6:8] != b"\0\0"
         pseudo = frame[26:34] + bytes([0, 17]) + (8 + size).to_bytes(2, "big")
         assert internet_checksum(pseudo + udp) == 0
-    offsets, lengths = frames.udp_payload(made)
+    offsets, lengths = ethernet.udp_payload(made)
     flat = made.reshape(-1)
     assert (lengths == size).all()
     for i in range(count):
@@ -91,7 +91,7 @@ def test_headers_are_valid_and_payloads_found(
 def test_tshark_finds_no_fault(tmp_path: Path) -> None:
     payloads = np.random.default_rng(1).integers(0, 256, (50, 101), dtype=np.uint8)
     ports = np.arange(50) + 3000
-    made = frames.udp_frames(payloads, **{**ADDRESSES, "dst_port": ports})
+    made = ethernet.udp_frames(payloads, **{**ADDRESSES, "dst_port": ports})
     write_pcap(tmp_path / "frames.pcap", [row.tobytes() for row in made])
     fields = ("udp.dstport", "ip.checksum.status", "udp.checksum.status", "udp.payload", "ip.dst")
     arguments = ["tshark", "-r", str(tmp_path / "frames.pcap"), "-T", "json", "--no-duplicate-keys"]
@@ -108,7 +108,7 @@ def test_tshark_finds_no_fault(tmp_path: Path) -> None:
 
 
 def test_a_shape_stands_for_zeros() -> None:
-    made = frames.udp_frames((3, 8), **ADDRESSES)
+    made = ethernet.udp_frames((3, 8), **ADDRESSES)
     assert made.shape == (3, 50)
     assert not made[:, 42:].any()
     assert made.flags.writeable
@@ -116,9 +116,9 @@ def test_a_shape_stands_for_zeros() -> None:
 
 def test_a_checksum_of_zero_is_sent_as_all_ones() -> None:
     # Whatever the first word sums up to, the second makes it 0xFFFF.
-    plain = frames.udp_frames(np.zeros((1, 2), np.uint8), **ADDRESSES)
+    plain = ethernet.udp_frames(np.zeros((1, 2), np.uint8), **ADDRESSES)
     payload = plain[:, 40:42].copy()
-    made = frames.udp_frames(payload, **ADDRESSES)
+    made = ethernet.udp_frames(payload, **ADDRESSES)
     assert made[0, 40:42].tolist() == [255, 255]
 
 
@@ -144,7 +144,7 @@ def test_a_checksum_of_zero_is_sent_as_all_ones() -> None:
 def test_what_is_refused(change: dict[str, Any], text: str) -> None:
     arguments: dict[str, Any] = {"payloads": (3, 4), **ADDRESSES, **change}
     with pytest.raises(InvalidParameterError, match=text):
-        frames.udp_frames(**arguments)
+        ethernet.udp_frames(**arguments)
 
 
 def udp(payload: bytes) -> bytes:
@@ -164,35 +164,37 @@ def ipv6(payload: bytes, extensions: bytes = b"", following: int = 17) -> bytes:
     return header + bytes(32) + extensions + payload
 
 
-def ethernet(packet: bytes, ether_type: int, tags: bytes = b"") -> bytes:
+def ethernet_frame(packet: bytes, ether_type: int, tags: bytes = b"") -> bytes:
     return bytes(12) + tags + ether_type.to_bytes(2, "big") + packet
 
 
 FOUND = {
-    "ipv4": ethernet(ipv4(udp(b"hello")), 0x0800),
-    "padded to 60": ethernet(ipv4(udp(b"hello")), 0x0800).ljust(60, b"\0"),
-    "options": ethernet(ipv4(udp(b"hello"), options=b"\x01" * 8), 0x0800),
-    "vlan": ethernet(ipv4(udp(b"hello")), 0x0800, b"\x81\0\0\x05"),
-    "two tags": ethernet(ipv4(udp(b"hello")), 0x0800, b"\x88\xa8\0\x05\x81\0\0\x06"),
-    "ipv6": ethernet(ipv6(udp(b"hello")), 0x86DD),
-    "hop by hop": ethernet(ipv6(udp(b"hello"), b"\x11\0" + bytes(6), 0), 0x86DD),
-    "two extensions": ethernet(
+    "ipv4": ethernet_frame(ipv4(udp(b"hello")), 0x0800),
+    "padded to 60": ethernet_frame(ipv4(udp(b"hello")), 0x0800).ljust(60, b"\0"),
+    "options": ethernet_frame(ipv4(udp(b"hello"), options=b"\x01" * 8), 0x0800),
+    "vlan": ethernet_frame(ipv4(udp(b"hello")), 0x0800, b"\x81\0\0\x05"),
+    "two tags": ethernet_frame(ipv4(udp(b"hello")), 0x0800, b"\x88\xa8\0\x05\x81\0\0\x06"),
+    "ipv6": ethernet_frame(ipv6(udp(b"hello")), 0x86DD),
+    "hop by hop": ethernet_frame(ipv6(udp(b"hello"), b"\x11\0" + bytes(6), 0), 0x86DD),
+    "two extensions": ethernet_frame(
         ipv6(udp(b"hello"), b"\x3c\0" + bytes(6) + b"\x11\x01" + bytes(14), 0), 0x86DD
     ),
-    "atomic fragment": ethernet(ipv6(udp(b"hello"), b"\x11\0\0\0" + bytes(4), 44), 0x86DD),
+    "atomic fragment": ethernet_frame(ipv6(udp(b"hello"), b"\x11\0\0\0" + bytes(4), 44), 0x86DD),
 }
 NOT_FOUND = {
-    "tcp": ethernet(ipv4(udp(b"hello"), protocol=6), 0x0800),
-    "first fragment": ethernet(ipv4(udp(b"hello"), fragment=0x2000), 0x0800),
-    "last fragment": ethernet(ipv4(udp(b"hello"), fragment=0x0003), 0x0800),
-    "ipv6 fragment": ethernet(ipv6(udp(b"hello"), b"\x11\0\0\1" + bytes(4), 44), 0x86DD),
-    "arp": ethernet(bytes(28), 0x0806),
-    "cut": ethernet(ipv4(udp(b"hello")), 0x0800)[:-1],
-    "cut in the header": ethernet(ipv4(udp(b"hello")), 0x0800)[:30],
-    "longer than its ip packet": ethernet(ipv4(udp(b"hello")[:4] + b"\0\x40\0\0" + b"x"), 0x0800),
-    "udp length below 8": ethernet(ipv4(b"\0\1\0\2\0\7\0\0"), 0x0800),
-    "wrong version": ethernet(b"\x65" + ipv4(udp(b"hello"))[1:], 0x0800),
-    "short header length": ethernet(b"\x44" + ipv4(udp(b"hello"))[1:], 0x0800),
+    "tcp": ethernet_frame(ipv4(udp(b"hello"), protocol=6), 0x0800),
+    "first fragment": ethernet_frame(ipv4(udp(b"hello"), fragment=0x2000), 0x0800),
+    "last fragment": ethernet_frame(ipv4(udp(b"hello"), fragment=0x0003), 0x0800),
+    "ipv6 fragment": ethernet_frame(ipv6(udp(b"hello"), b"\x11\0\0\1" + bytes(4), 44), 0x86DD),
+    "arp": ethernet_frame(bytes(28), 0x0806),
+    "cut": ethernet_frame(ipv4(udp(b"hello")), 0x0800)[:-1],
+    "cut in the header": ethernet_frame(ipv4(udp(b"hello")), 0x0800)[:30],
+    "longer than its ip packet": ethernet_frame(
+        ipv4(udp(b"hello")[:4] + b"\0\x40\0\0" + b"x"), 0x0800
+    ),
+    "udp length below 8": ethernet_frame(ipv4(b"\0\1\0\2\0\7\0\0"), 0x0800),
+    "wrong version": ethernet_frame(b"\x65" + ipv4(udp(b"hello"))[1:], 0x0800),
+    "short header length": ethernet_frame(b"\x44" + ipv4(udp(b"hello"))[1:], 0x0800),
     "one byte": b"\0",
 }
 
@@ -217,7 +219,7 @@ def test_payloads_of_a_file(tmp_path: Path) -> None:
     packets = [*FOUND.values(), *NOT_FOUND.values()]
     write_pcap(tmp_path / "mixed.pcap", packets)
     with PcapFile(tmp_path / "mixed.pcap") as pcap:
-        offsets, lengths = frames.udp_payload(pcap)
+        offsets, lengths = ethernet.udp_payload(pcap)
         assert (lengths >= 0).tolist() == [True] * len(FOUND) + [False] * len(NOT_FOUND)
         for offset, length in zip(offsets[: len(FOUND)], lengths, strict=False):
             assert pcap.data[offset : offset + length].tobytes() == b"hello"
@@ -241,9 +243,9 @@ def test_neighbours_and_noise_do_not_matter(packets: list[bytes], link_type: int
     rows = np.zeros((len(packets), width), np.uint8)
     for row, packet in zip(rows, packets, strict=True):
         row[: len(packet)] = np.frombuffer(packet, np.uint8)
-    together = frames.udp_payload(rows, link_type=link_type)
+    together = ethernet.udp_payload(rows, link_type=link_type)
     for i, row in enumerate(rows):
-        (offset,), (length,) = frames.udp_payload(row.reshape(1, -1), link_type=link_type)
+        (offset,), (length,) = ethernet.udp_payload(row.reshape(1, -1), link_type=link_type)
         assert together[1][i] == length
         assert together[0][i] == offset + i * width
         assert length < 0 or 0 <= offset <= offset + length <= width
@@ -259,13 +261,13 @@ def test_neighbours_and_noise_do_not_matter(packets: list[bytes], link_type: int
 )
 def test_packets_that_are_refused(packets: NDArray[Any], link_type: int | None) -> None:
     with pytest.raises(InvalidParameterError):
-        frames.udp_payload(packets, link_type=link_type)
+        ethernet.udp_payload(packets, link_type=link_type)
 
 
 def test_no_packets() -> None:
     for rows in (np.zeros((0, 60), np.uint8), np.zeros((0, 0), np.uint8)):
-        offsets, lengths = frames.udp_payload(rows)
+        offsets, lengths = ethernet.udp_payload(rows)
         assert offsets.shape == lengths.shape == (0,)
-    _, lengths = frames.udp_payload(np.zeros((2, 0), np.uint8))
+    _, lengths = ethernet.udp_payload(np.zeros((2, 0), np.uint8))
     assert lengths.tolist() == [-1, -1]
-    assert frames.udp_frames((0, 10), **ADDRESSES).shape == (0, 52)
+    assert ethernet.udp_frames((0, 10), **ADDRESSES).shape == (0, 52)
