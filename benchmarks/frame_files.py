@@ -4,10 +4,11 @@
 without a file. The limits are plain O_DIRECT calls of whole frames, eight at once, from the same
 program; a plain write(2) loop through the page cache; and fio with O_DIRECT. h5py writes the same
 frames from memory. *From packets to the file* adds a loopback stream from Python and the reorder
-plan, on the same cores; `count` is that without a file. The time counts until the disk has
-everything (fdatasync). Before each measurement of what uses the page cache, a file of as many bytes
-is written and removed. `seen` of the reader are frames that it saw, each with the number that it
-must have; `longest` is the longest time without a new one.
+plan, on the same cores; `count` is that without a file, and `maximum` and `total` compute that
+number of each frame as well. The time counts until the disk has everything (fdatasync). Before each
+measurement of what uses the page cache, a file of as many bytes is written and
+removed. `seen` of the reader are frames that it saw, each with the number that it must have;
+`longest` is the longest time without a new one.
 """
 
 from __future__ import annotations
@@ -54,10 +55,12 @@ def h5py_writes(compression: str, count: int, folder: Path) -> Measurement:
     return rate(once([*command, str(folder / "frames0.h5")]))
 
 
-def recorded(compression: str, writer: str, count: int, folder: Path) -> Measurement:
+def recorded(
+    compression: str, writer: str, count: int, folder: Path, *, reductions: tuple[str, ...] = ()
+) -> Measurement:
     """MB/s of a recorder whose frames come from packets."""
     command = [*script("ours/record_frames.py"), "fill", compression, writer, str(count)]
-    done = once([*command, str(folder)])
+    done = once([*command, str(folder), *reductions])
     notes = {"compressed to": done["stored"] / done["bytes"]} if compression != "none" else {}
     return Measurement(done["bytes"] * 1e3 / done["ns"], notes)
 
@@ -120,6 +123,12 @@ def main() -> None:
             "ours, chunked, direct": direct(partial(recorded, "none", "direct", count)),
             "ours, chunked": cached(partial(recorded, "none", "buffered", count)),
             "ours, compressed, direct": direct(partial(recorded, LZ4, "direct", count)),
+            "ours, direct, maximum": direct(
+                partial(recorded, "none", "direct", count, reductions=("maximum",))
+            ),
+            "ours, direct, total": direct(
+                partial(recorded, "none", "direct", count, reductions=("total",))
+            ),
         },
         rounds=min(args.rounds, 3),
     )

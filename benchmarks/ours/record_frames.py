@@ -1,11 +1,12 @@
 """Records frames that it sends itself to HDF5 files.
 
-usage: record_frames fill COMPRESSION WRITER FRAMES DIRECTORY
+usage: record_frames fill COMPRESSION WRITER FRAMES DIRECTORY [REDUCTION...]
        record_frames count FRAMES
        record_frames follow SECONDS DIRECTORY
        record_frames gpu; then lines `fill ...` and `count ...`, each answered with one of JSON
 
-`fill` writes one file of so many frames, until the disk has it, and prints how long that took.
+`fill` writes one file of so many frames, until the disk has it, and prints how long that took; with
+reductions (`total`, `maximum`), numbers of each frame are computed.
 `count` takes as many frames and writes nothing: what the way to the recorder takes. `follow` writes
 files for so long while a process reads along with h5py (SWMR), and prints what both have seen.
 There are never more packets under way than buffers: nothing may be lost. With `gpu`, frames are
@@ -27,7 +28,16 @@ from typing import Any
 import numpy as np
 from configurations import Config, queue, region, with_interface
 
-from daqiri_ophyd.engine import DaqiriError, Engine, Frames, NotSupportedError, Recorder, ethernet
+from daqiri_ophyd.devices import reductions
+from daqiri_ophyd.engine import (
+    DaqiriError,
+    Engine,
+    FrameReductions,
+    Frames,
+    NotSupportedError,
+    Recorder,
+    ethernet,
+)
 
 PACKETS, BYTES = 256, 8192
 SHAPE = (1024, 1024)
@@ -142,16 +152,20 @@ def fill(
     writer: str,
     count: str,
     directory: str,
+    *names: str,
 ) -> dict:
     """One file."""
     options: dict[str, Any] = {"compression": compression, "writer": writer}
+    reduce = FrameReductions({name: getattr(reductions, name)().function for name in names})
     plan = engine.ports[0].reorder["camera"]
     try:  # libraries start before the measurement
         plan.record(directory, "first", max_frames=1, **options).stop()
     except NotSupportedError as error:
         return {"missing": str(error)}
     begun = time.monotonic_ns()
-    with plan.record(directory, durable=True, max_frames=int(count), **options) as recorder:
+    with plan.record(
+        directory, durable=True, max_frames=int(count), reductions=reduce, **options
+    ) as recorder:
         send(engine, stream, partial(taken_by, recorder), int(count))
     took = time.monotonic_ns() - begun
     done = recorder.snapshot()
