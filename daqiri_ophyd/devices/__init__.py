@@ -29,6 +29,7 @@ from .traffic._flow import EcpriFlow, FlexFlow, Flow, UdpFlow
 from .traffic._flow_key import FlowKey
 from .traffic._rx_queue import RxQueue
 from .traffic._tx_queue import TransmitStoppedError, TxQueue
+from .tree._data_keys import shortened_names
 from .tree._tree import make_daq
 from .tree._typed_tree import typed_tree
 
@@ -72,5 +73,6 @@ __all__ = [
     "Verification",
     "make_daq",
     "open_devices",
+    "shortened_names",
     "typed_tree",
 ]
