@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from ..engine import ConfigReport, NetworkConfig
 
-# With names of ports and their parts up to this length, no data key of a device is too long.
+# With names of ports and their parts up to this length, data keys are complete.
 _SHORT = 20
 
 app = typer.Typer(help="Check and show configuration files.", no_args_is_help=True)
@@ -35,21 +35,27 @@ def check(
 
     Example: [bold]daqiri-ophyd config check profiles/*.yaml[/bold]
     """
-    reports = {file: _report(config_path(file)) for file in files}
+    checked = {file: _checked(config_path(file)) for file in files}
     if as_json:
         print_json(
             {
-                file: {"ok": report.ok, "problems": [asdict(p) for p in report.problems]}
-                for file, report in reports.items()
+                file: {
+                    "ok": report.ok,
+                    "problems": [asdict(p) for p in report.problems],
+                    "shortened": shortened,
+                }
+                for file, (report, shortened) in checked.items()
             }
         )
     else:
-        for file, report in reports.items():
+        for file, (report, shortened) in checked.items():
             if report.problems:
                 (print_message if report.ok else print_error)(report.text())
+            if shortened:
+                print_message(_shortened_text(file, shortened))
             if report.ok:
                 print_line(f"{file}: ok")
-    if not all(report.ok for report in reports.values()):
+    if not all(report.ok for report, _ in checked.values()):
         raise typer.Exit(2)
 
 
@@ -88,21 +94,32 @@ def stub(
     out.print(typed_tree(make_daq(config_path(file))), markup=False, soft_wrap=True, end="")
 
 
-def _report(path: "str | Path") -> "ConfigReport":
-    """Return all problems of a file, also those of its devices."""
+def _checked(path: "str | Path") -> "tuple[ConfigReport, dict[str, str]]":
+    """Return all problems of a file, also those of its devices, and what data keys begin with.
+
+    The latter are those in which names are shortened, by the complete ones.
+    """
     from ..engine import ConfigProblem, ConfigReport, read_config
 
     config, report = read_config(path)
     if config is None or not report.ok or not _has_long_names(config):
-        return report
-    from ..devices import make_daq
+        return report, {}
+    from ..devices import make_daq, shortened_names
 
     try:
-        make_daq(config)
+        return report, shortened_names(make_daq(config))
     except ValueError as error:
         problem = ConfigProblem("error", str(path), 0, 0, "", str(error))
-        return ConfigReport([*report.problems, problem])
-    return report
+        return ConfigReport([*report.problems, problem]), {}
+
+
+def _shortened_text(file: str, shortened: dict[str, str]) -> str:
+    """Return a line for the file, and one for each beginning of data keys that is shortened."""
+    longest = max(map(len, shortened))
+    lines = (f"  {complete:<{longest}}  {short}" for complete, short in shortened.items())
+    return "\n".join(
+        [f"{file}: names are shortened in columns, which have up to 60 bytes:", *lines]
+    )
 
 
 def _has_long_names(config: "NetworkConfig") -> bool:

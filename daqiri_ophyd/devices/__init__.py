@@ -27,6 +27,7 @@ from .recording.packets._settings import CaptureSettings
 from .traffic._flow import EcpriFlow, FlexFlow, Flow, FlowKey, UdpFlow
 from .traffic._rx_queue import RxQueue
 from .traffic._tx_queue import TransmitStoppedError, TxQueue
+from .tree._data_keys import shortened_names
 from .tree._tree import make_daq
 from .tree._typed_tree import typed_tree
 
@@ -70,5 +71,6 @@ __all__ = [
     "Verification",
     "make_daq",
     "open_devices",
+    "shortened_names",
     "typed_tree",
 ]

@@ -101,18 +101,15 @@ def daq(make: Callable[..., Daq]) -> Daq:
     return make()
 
 
-@pytest.fixture(params=["port", "queues and plans"])
-def long_names(request: pytest.FixtureRequest) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Give the port of a configuration, or its queues and plans, names of 20 characters.
-
-    Catalogs accept 25 for both, as the columns of some readings have more than their names.
-    """
+@pytest.fixture
+def long_names() -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Give the port, queues and plans of a configuration names of 20 characters."""
 
     def rename(config: dict[str, Any]) -> dict[str, Any]:
         (port,) = config["interfaces"]
-        parts = [*port["rx"]["queues"], *port["tx"]["queues"], *port["rx"]["reorder_configs"]]
-        for named in [port] if request.param == "port" else parts:
-            named["name"] = f"{named['name']:_<20}"[:19] + "x"
+        rx, tx = port["rx"], port["tx"]
+        for named in (port, *rx["queues"], *tx["queues"], *rx.get("reorder_configs", [])):
+            named["name"] = f"{named['name']}_detector_modules"[:16] + "_001"
         return config
 
     return rename

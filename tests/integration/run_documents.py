@@ -34,6 +34,14 @@ def new_run_engine(**options: Any) -> Iterator[RunEngine]:
 class Documents(list):
     """The documents of runs, each validated against its schema on arrival."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.cleared: list[tuple[str, dict[str, Any]]] = []  # earlier in a test
+
+    def clear(self) -> None:
+        self.cleared += self
+        super().clear()
+
     def take(self, name: str, doc: dict[str, Any]) -> None:
         event_model.schema_validators[event_model.DocumentNames[name]].validate(doc)
         json.dumps(doc)  # as sent to a server

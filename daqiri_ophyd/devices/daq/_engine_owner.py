@@ -30,7 +30,7 @@ from ..parts._run_engine import calling_task
 from ..parts._status import StageStatus
 from ..recording.frames._reorder import ReorderPlan
 from ..traffic._flow import Flow, flow_attributes, flow_classes, follow_flows
-from ..tree._naming import require_column
+from ..tree._naming import device_name, require_column, require_own_column
 from ._configuration import configuration_hash, flow_table, require_free_flows, with_flows
 from ._open_devices import all_devices, name_holder
 from ._port import Port as PortDevice
@@ -378,13 +378,16 @@ class EngineOwner(TypedDevice):
     def _require_devices(self, before: NetworkConfig, after: NetworkConfig) -> None:
         """Raise if flows cannot have devices, or the readings of a staged device would change."""
         had, wanted = (flow_table(each.to_dict()) for each in (before, after))
+        owners: dict[str, str] = {}
         for port in self._parts(PortDevice):
             was, will_be = (flow_classes(table[port.port_name]) for table in (had, wanted))
+            for name, attribute in flow_attributes(will_be).items():
+                stem = device_name(port.flows, attribute, will_be[name], port=port.port_name)
+                flow = f"port {port.port_name!r}, flow {name!r}"
+                require_column(f"{stem}_packets", flow, "Give the flow a shorter name.")
+                require_own_column(f"{stem}_packets", flow, owners)
             if was == will_be:
                 continue
-            for name, attribute in flow_attributes(will_be).items():
-                key = f"{port.flows.name}_{attribute}_packets"
-                require_column(key, f"flow {name!r}", "Give the flow a shorter name.")
             parts = [self, port, port.flows]
             parts += [flow for flow in port.flows.members if flow.member_name not in will_be]
             staged = [part.name for part in parts if part._staged != Staged.no]  # noqa: SLF001

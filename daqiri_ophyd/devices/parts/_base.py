@@ -17,6 +17,7 @@ from ophyd.ophydobj import Kind, OphydObject
 
 from daqiri_ophyd.engine import Engine, InterfaceConfig, NotReadyError
 
+from ..tree._naming import device_name
 from ._owner import Owner
 from ._signals import DataKeys, EngineSignalRO, Readings
 from ._status import EngineStatus
@@ -107,10 +108,17 @@ class ThreadedDevice(TypedDevice):
 class EngineDevice(TypedDevice):
     """A part of a `Daq`, which owns the engine.
 
+    Its name is that of the `Daq` and its attributes, joined by ``_``. Where a data key would be
+    longer than catalogs store, the names of the configuration in it are shortened.
+
     Parameters
     ----------
     port : str
         Name of the port in the configuration.
+    parent : Device
+        Device that it is a part of.
+    attr_name : str
+        Its attribute there.
     member : str, optional
         Name of the queue, flow or plan in the configuration.
     """
@@ -118,10 +126,20 @@ class EngineDevice(TypedDevice):
     if TYPE_CHECKING:
         __getattr__: None  # type: ignore[assignment] # every attribute is declared
 
-    def __init__(self, prefix: str = "", *, port: str, member: str = "", **kwargs: Any) -> None:
+    def __init__(
+        self,
+        prefix: str = "",
+        *,
+        port: str,
+        parent: Device,
+        attr_name: str,
+        member: str = "",
+        **kwargs: Any,
+    ) -> None:
         self._port_name = port
         self._member_name = member
-        super().__init__(prefix, **kwargs)
+        kwargs["name"] = device_name(parent, attr_name, type(self), port=port)
+        super().__init__(prefix, parent=parent, attr_name=attr_name, **kwargs)
 
     @property
     def daq(self) -> Owner:

@@ -1,6 +1,6 @@
 """The device tree of a configuration."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +20,11 @@ from ..recording._paths import PathProvider
 from ..recording.frames._frame_detector import FrameDetector
 from ..recording.frames._reorder import ReorderPlan
 from ..recording.packets._capture import Capture
-from ..recording.packets._columns import CaptureColumns
 from ..traffic._flow import flow_class
 from ..traffic._rx_queue import RxQueue
 from ..traffic._tx_queue import TxQueue
-from ._naming import attribute_names, require_column
+from ._data_keys import require_data_keys
+from ._naming import attribute_names
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -66,8 +66,8 @@ def make_daq(
     ConfigError
         If the configuration is not valid; the message is the full report.
     ValueError
-        If two names would have the same attribute, or names are so long that catalogs cannot store
-        a reading.
+        If two names would have the same attribute or, shortened, the same data key, or names are so
+        long that catalogs cannot store a reading.
     """
     read = config if isinstance(config, NetworkConfig) else load_config(config)
     ports = {interface.name: interface for interface in read.interfaces}
@@ -82,45 +82,8 @@ def make_daq(
         components[attribute] = Cpt(_port_class(ports[port], flows[port]), port=port)
     cls = create_device_from_components("Daq", base_class=Daq, **components)
     daq = cls(name=name, configuration=read, directory=directory, **kwargs)
-    key, origin = max(_columns(daq), key=lambda column: len(column[0].encode()))
-    require_column(
-        key,
-        origin,
-        f"Use shorter names in the configuration, or a shorter name of the device than {name!r}.",
-    )
+    require_data_keys(daq)
     return daq
-
-
-def _columns(daq: Daq) -> Iterator[tuple[str, str]]:
-    """Yield the data keys that columns of events may have, and what has them."""
-    for walked in daq.walk_signals(include_lazy=True):
-        # `lossy` is a reading if losses are marked.
-        if walked.item.kind & Kind.normal or walked.item.attr_name == "lossy":
-            yield walked.item.name, _origin(walked.item.parent)
-    for port in daq.config.interfaces:
-        queues = [queue.name for queue in port.rx.queues]
-        if len(queues) > 1:
-            capture = daq.port_device(port.name).capture
-            columns = CaptureColumns(capture.name, port.name, queues, {})
-            keys = columns.counter_keys(capture.describe())
-            for queue, files in zip(queues, columns.files, strict=True):
-                origin = f"{_origin(capture)}, queue {queue!r} of several"
-                stem = files.removesuffix("files")
-                yield from ((key, origin) for key in keys if key.startswith(stem))
-
-
-def _origin(part: Any) -> str:
-    """Return what a device represents in the configuration, such as a queue and its port."""
-    kinds = {"rx": "queue", "tx": "queue", "flows": "flow", "reorder": "plan", "frames": "plan"}
-    kinds |= {"regions": "region", "gpus": "gpu"}
-    named, owner = [], part
-    while isinstance(owner, EngineDevice):
-        if owner.member_name:
-            named.append(f"{kinds[owner.parent.attr_name]} {owner.member_name!r}")
-        owner = owner.parent
-    if part is not owner and part.port_name:
-        named.append(f"port {part.port_name!r}")
-    return ", ".join(reversed(named)) or part.name
 
 
 def _port_class(interface: InterfaceConfig, flows: list[dict[str, Any]]) -> type[EngineDevice]:

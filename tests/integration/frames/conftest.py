@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from bluesky import plan_stubs as bps
+from named_files import names_every_file  # noqa: F401 - a fixture
 from numpy.typing import NDArray
 from run_documents import until
 

@@ -114,6 +114,7 @@ def test_documents_name_the_files_that_are_there(
     assert numbers == list(range(removed, source.next))
 
 
+@pytest.mark.files_in_no_document("the error comes after the run")
 def test_a_file_that_is_removed_behind_the_last_reading_fails_the_run(
     run_engine: RunEngine, documents: Documents, detector: FrameDetector, source: Source
 ) -> None:

@@ -124,6 +124,7 @@ def test_the_next_image_before_the_reading_is_saved(
     assert stored(catalog, uid) == {"primary": [0, 1, 2, 3, 4]}
 
 
+@pytest.mark.files_in_no_document("the plan drops readings")
 def test_readings_that_are_dropped(
     run_engine: RunEngine, detector: FrameDetector, source: Source, catalog: Catalog
 ) -> None:
@@ -140,6 +141,7 @@ def test_readings_that_are_dropped(
     assert stored(catalog, uid) == {"primary": [0, 1, 4, 5]}
 
 
+@pytest.mark.files_in_no_document("an image is not read")
 def test_an_unread_image_is_not_in_a_fly_scan(
     run_engine: RunEngine, detector: FrameDetector, source: Source, catalog: Catalog
 ) -> None:
@@ -176,6 +178,7 @@ def test_beside_another_run_engine(
     assert stored(catalog, uid) == {"dark": [0, 4], "primary": [1, 2, 3, 5, 6, 7, 8]}
 
 
+@pytest.mark.files_in_no_document("the plan continues after a failure")
 def test_rows_of_a_failed_fly_scan_are_no_readings(
     run_engine: RunEngine, detector: FrameDetector, source: Source, catalog: Catalog
 ) -> None:

@@ -1,6 +1,8 @@
 """Runs with long names of ports, queues and plans are in the catalog, with all readings."""
 
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,10 +10,13 @@ import pytest
 from bluesky import RunEngine
 from bluesky import plan_stubs as bps
 from bluesky import plans as bp
+from bluesky import preprocessors as bpp
 from ophyd.sim import SynAxis
+from run_documents import Documents
 
 from daqiri_ophyd import plans
 from daqiri_ophyd.catalog import Catalog, capture_files
+from daqiri_ophyd.catalog._unfinished import UnfinishedRun
 from daqiri_ophyd.devices import Daq
 
 from .conftest import Source, fly, images
@@ -54,10 +59,73 @@ def readable(catalog: Catalog, uid: str, rows: dict[str, int]) -> Any:
     return run
 
 
+def test_every_name_has_20_characters(daq: Daq, port: Any) -> None:
+    parts = [*port.rx.members, *port.tx.members, *port.reorder.members, *port.frames.members]
+    names = [port.port_name, *(part.member_name for part in parts)]
+    assert list(map(len, names)) == [20] * 6
+    assert {part.name for part in (port, port.rx.members[1], port.rx.members[1].capture)} == {
+        "daq_port0_detector_m_001",
+        "daq_po0_de_m_001_rx_m_de_mod_001",
+        "daq_po0_de_m_001_rx_m_de_mod_001_capture",
+    }
+
+
 def test_counters_of_the_engine(catalog: Catalog, run_engine: RunEngine, daq: Daq) -> None:
     (uid,) = run_engine(bp.count([daq], 2))
     run = readable(catalog, uid, {"primary": 2})
     assert set(run["primary"].read().data_vars) == set(daq.describe())
+
+
+def test_baselines_and_monitors(
+    catalog: Catalog, run_engine: RunEngine, daq: Daq, port: Any
+) -> None:
+    """The whole engine before and after a run, and its longest names during it."""
+    capture = port.rx.members[1].capture
+    capture.acquire_time.put(0.05)
+    part = port.rx.members[0]
+    signals = [part.received, part.dropped_no_packet_buffer, capture.lost_before_engine]
+    plan = bpp.monitor_during_wrapper(bp.count([capture], 2), signals)
+    (uid,) = run_engine(bpp.baseline_wrapper(plan, [daq]))
+    run = readable(catalog, uid, {"primary": 2, "baseline": 2})
+    assert set(run["baseline"].read().data_vars) == set(daq.describe())
+    for signal in signals:
+        assert list(run[f"{signal.name}_monitor"].read().data_vars) == [signal.name]
+
+
+@pytest.mark.parametrize("queues", [1, 2])
+def test_captures_of_a_killed_process(
+    run_engine: RunEngine,
+    documents: Documents,
+    daq: Daq,
+    port: Any,
+    captures: Path,
+    tmp_path: Path,
+    empty_catalog: Path,
+    queues: int,
+) -> None:
+    """The columns of recovered rows are those of the device."""
+    capture = port.capture if queues == 2 else port.rx.members[1].capture
+    capture.queues.put("all")
+    options = {"tx": port.tx.members[0], "packets": PACKETS, "timeout": 30.0}
+    run_engine(plans.capture(capture, 20, **options))
+    whole = documents.rows()
+    assert len(whole) == 1 and whole[0][f"{capture.name}_packets"] == 20
+    cut = [name for name, _ in documents].index("stream_datum")
+    run = UnfinishedRun(documents[:cut], [captures], lambda _: [])
+    mended = run.complete()
+    assert (run.rows, run.unlisted, run.mended) == (1, [], [])
+    shutil.copytree(empty_catalog, tmp_path / "catalog")
+    with Catalog.open(tmp_path / "catalog", readable=[captures]) as catalog:
+        writer = catalog.writer()
+        for name, doc in mended:
+            writer(name, doc)
+        stored = catalog.client[-1]
+        assert stored.metadata["stop"]["exit_status"] == "abort"
+        table = stored["primary"].read()
+        assert set(table.data_vars) == set(capture.describe())
+        assert {key: table[key].item() for key in whole[0]} == whole[0]
+        files = [key for key in table.data_vars if key.endswith("_files")]
+        assert [len(capture_files(stored, key=key)) for key in files] == [1] * queues
 
 
 def test_captures(catalog: Catalog, run_engine: RunEngine, daq: Daq, port: Any) -> None:

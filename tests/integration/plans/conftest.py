@@ -10,6 +10,7 @@ import yaml
 from bluesky import plan_stubs as bps
 from bluesky.utils import MsgGenerator
 from free_ports import free_port
+from named_files import names_every_file  # noqa: F401 - a fixture
 
 from daqiri_ophyd import plans, profiles
 from daqiri_ophyd.devices import Capture, CaptureTrigger, Daq, TxQueue, make_daq

@@ -196,6 +196,7 @@ def test_an_abort_drops_what_is_to_leave_later(daq, run_engine, documents):
     assert documents.rows()[0]["daq_port0_tx_out_sent"] == counters.sent
 
 
+@pytest.mark.files_in_no_document("a reading is interrupted and taken again")
 def test_a_reading_whose_packets_nobody_takes_is_taken_again(make, run_engine, documents):
     """The queue next to the captured one is full; its packets are held at the pause."""
     daq = make(tx_buffers=256)

@@ -118,6 +118,7 @@ def check_complete(scan: Scan, documents, captures, before, *, repeated: int) ->
     assert payload_bytes(scan, files) == scan.sent * STEP["size"]
 
 
+@pytest.mark.files_in_no_document("a reading is interrupted and taken again")
 def test_a_suspended_scan_goes_on(scan, ready, run_engine, documents, captures):
     beam_is_off = Signal(name="beam_is_off", value=0)
     suspended = threading.Event()
@@ -142,6 +143,7 @@ def test_a_suspended_scan_goes_on(scan, ready, run_engine, documents, captures):
     check_complete(scan, documents, captures, before, repeated=1 if scan.steps else 0)
 
 
+@pytest.mark.files_in_no_document("a reading is interrupted and taken again")
 @pytest.mark.parametrize("defer", [True, False], ids=["deferred", "at once"])
 def test_a_paused_scan_goes_on(scan, ready, run_engine, documents, captures, defer):
     before = settings_of(scan.daq)
@@ -152,6 +154,7 @@ def test_a_paused_scan_goes_on(scan, ready, run_engine, documents, captures, def
     check_complete(scan, documents, captures, before, repeated=repeated)
 
 
+@pytest.mark.files_in_no_document("the operator stops it in a reading")
 @pytest.mark.parametrize("scan", [step, long_fly], indirect=True)
 @pytest.mark.parametrize("ending", STATUS)
 def test_an_ended_scan_has_its_files_and_another_follows(

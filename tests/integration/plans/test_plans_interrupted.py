@@ -142,6 +142,7 @@ def test_an_ended_fly_scan_leaves_files_and_an_idle_engine(
     assert documents.stop["exit_status"] == "success"
 
 
+@pytest.mark.files_in_no_document("a reading is interrupted and taken again")
 def test_a_paused_reading_is_taken_again(daq, run_engine, documents, captures):
     capture, tx = daq.port0.capture, daq.port0.tx.out
     capture.num_packets.put(400)

@@ -43,12 +43,14 @@ def flown(capture, send):
 LOST = "capture: 1 files are in no document, such as .*_000000.pcap. Collect until the status of"
 
 
+@pytest.mark.files_in_no_document("the error comes after the run")
 def test_a_fly_scan_that_is_never_completed(run_engine, documents, capture, flown):
     with pytest.raises(CaptureError, match=LOST):
         run_engine(flown())
     assert documents.stop["num_events"] == {"primary": 0}
 
 
+@pytest.mark.files_in_no_document("the error comes after the run")
 def test_a_fly_scan_that_is_only_stopped(run_engine, capture, flown):
     with pytest.raises(CaptureError, match=LOST):
         run_engine(flown(lambda: bps.stop(capture)))
@@ -68,6 +70,7 @@ def test_a_reading_after_a_fly_scan_that_was_not_collected(run_engine, capture, 
         run_engine(flown(complete))
 
 
+@pytest.mark.files_in_no_document("the operator stops it before the rows are collected")
 @pytest.mark.parametrize("ending", ["abort", "stop", "halt"])
 def test_a_fly_scan_that_is_ended_hides_nothing(
     run_engine, documents, capture, caplog, ending, flown
@@ -192,6 +195,7 @@ def test_an_earlier_fly_scan_is_not_in_the_next_run(run_engine, documents, captu
     assert [stop["num_events"] for stop in documents.of("stop")] == [{"primary": 0}] * 2
 
 
+@pytest.mark.files_in_no_document("a file is not read")
 def test_an_unread_file_is_not_in_a_fly_scan(run_engine, documents, capture, send):
     capture.num_packets.put(50)
 
@@ -239,6 +243,7 @@ def test_a_motor_that_fails_in_a_run_without_a_wrapper(run_engine, documents, ca
     assert documents.stop["reason"] == "the motor is stuck"
 
 
+@pytest.mark.files_in_no_document("a reading is interrupted and taken again")
 def test_a_pause_during_a_reduction(run_engine, documents, capture):
     """The reading is taken again; its first file has a row without the reduction."""
     begun, release = threading.Event(), threading.Event()

@@ -141,6 +141,7 @@ def test_home_is_expanded(tmp_path, monkeypatch):
     assert daq.port0.capture.directory.get() == str(tmp_path / "other")
 
 
+@pytest.mark.files_in_no_document("its address is that of another host")
 def test_readers_find_the_directory_elsewhere(daq, run_engine, documents, captures):
     daq.port0.capture.uri.put("file://localhost/mnt/daq1/")
     run_engine(shot(daq))

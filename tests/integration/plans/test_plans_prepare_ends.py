@@ -113,6 +113,7 @@ def test_a_pause_of_a_plan_of_bluesky_stubs(daq, run_engine, documents, send):
     assert documents.stop["num_events"] == {"primary": 3}
 
 
+@pytest.mark.files_in_no_document("the error comes after the run")
 def test_a_pause_while_bluesky_collects_is_an_error(daq, run_engine, documents, send):
     """Bluesky's stub then ends before the capture is complete."""
     capture = daq.port0.capture
@@ -140,6 +141,7 @@ def test_a_pause_while_bluesky_collects_is_an_error(daq, run_engine, documents, 
     assert daq.rx_queue("port0", "frames").counters().held == 0
 
 
+@pytest.mark.files_in_no_document("the operator stops it before the rows are collected")
 @pytest.mark.parametrize("end", ["abort", "stop", "halt"])
 def test_the_operator_ends_it_between_kickoff_and_complete(daq, run_engine, send, end):
     capture = daq.port0.capture

@@ -1,6 +1,7 @@
 """Step scans and fly scans of a loopback engine."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from bluesky import plan_stubs as bps
 from bluesky import plans as bp
 from bluesky.callbacks.best_effort import BestEffortCallback
 from bluesky.utils import FailedStatus, ProgressBarManager
+from named_files import files_in_no_document
 from ophyd.sim import motor
 
 from daqiri_ophyd import plans
@@ -321,3 +323,19 @@ def test_the_live_table_shows_rows_of_a_fly_scan(daq, run_engine, capsys):
     table = capsys.readouterr().out
     assert "daq_port0_capture_packets" in table
     assert sum("|                       150 |" in line for line in table.splitlines()) == 2
+
+
+def test_files_in_no_document_are_found(daq, run_engine, documents, captures):
+    """The check after each test of plans and frames."""
+    capture = daq.port0.capture
+    capture.acquire_time.put(0.05)
+    run_engine(bp.count([capture], 2))
+    documents.clear()  # what a test has read is checked, too
+    assert files_in_no_document(documents, captures) == []
+    other = capture.files[0].with_name("port0_000002.pcap")
+    shutil.copy(capture.files[0], other)
+    shutil.copy(capture.files[0], captures)
+    copies = [other, captures / capture.files[0].name]
+    assert files_in_no_document(documents, captures) == sorted(copies)
+    for file in copies:
+        file.unlink()

@@ -154,6 +154,7 @@ def test_rows_come_when_all_have_their_file(both, run_engine, documents, send_to
     assert documents.stop["num_events"] == {"primary": 3}
 
 
+@pytest.mark.files_in_no_document("the error comes after the run")
 def test_different_numbers_of_files_are_an_error(both, run_engine, documents, send_to):
     daq, *captures = both
 

@@ -66,6 +66,7 @@ def test_several_runs_in_a_stage(daq, run_engine, documents):
 # --- A file in no document
 
 
+@pytest.mark.files_in_no_document("a file is not read")
 def test_a_reading_that_is_not_read_is_logged(daq, run_engine, send, caplog):
     capture = daq.port0.capture
     capture.num_packets.put(10)
@@ -81,6 +82,7 @@ def test_a_reading_that_is_not_read_is_logged(daq, run_engine, send, caplog):
     assert "1 files are in no document, such as" in caplog.text
 
 
+@pytest.mark.files_in_no_document("the error comes after the run")
 def test_a_fly_plan_that_forgets_to_collect_is_an_error(daq, run_engine, send):
     capture = daq.port0.capture
 
@@ -128,6 +130,7 @@ def test_another_failure_is_not_hidden_by_files_of_a_fly_scan(daq, run_engine, s
     assert "1 files are in no document, such as" in caplog.text
 
 
+@pytest.mark.files_in_no_document("a file is not read")
 def test_a_second_reading_before_the_first_is_read_is_logged(daq, run_engine, send, caplog):
     capture = daq.port0.capture
     capture.num_packets.put(10)

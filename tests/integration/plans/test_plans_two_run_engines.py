@@ -93,6 +93,7 @@ def test_it_is_refused_and_the_first_scan_ends(
     assert [row[capture.packets.name] for row in documents.rows()] == [0, 0, 0]
 
 
+@pytest.mark.files_in_no_document("documents of the second RunEngine are not kept")
 def test_it_may_use_the_engine_between_plans_and_after_the_first_has_unstaged_it(
     both, run_engine, second, documents, in_background
 ):

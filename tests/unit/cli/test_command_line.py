@@ -221,19 +221,38 @@ def test_long_gaps_are_shortened(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert run("send", "loopback", str(file), "--max-gap", "nan") == 2
 
 
-def test_names_that_catalogs_cannot_store(
+def test_names_that_are_shortened_in_columns(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The devices of a configuration are checked, too, for a device with the name daq."""
+    text = profiles.path("loopback").read_text().replace("port0", "jungfrau_receiver")
+    file = tmp_path / "long.yaml"
+    file.write_text(text.replace("rx_q0", "module_0_queue"))
+    complete, short = "daq_jungfrau_receiver_rx_module_0_queue", "daq_jungf_receiv_rx_modu_0_queue"
+    names = {complete: short, f"{complete}_capture": f"{short}_capture"}
+    assert run("config", "check", str(file)) == 0
+    printed = capsys.readouterr().err.splitlines()
+    assert printed[0] == f"{file}: names are shortened in columns, which have up to 60 bytes:"
+    assert [tuple(line.split()) for line in printed[1:]] == list(names.items())
+    assert run("config", "check", "--json", str(file)) == 0
+    (report,) = json.loads(capsys.readouterr().out).values()
+    assert report == {"ok": True, "problems": [], "shortened": names}
+    file.write_text(text.replace("rx_q0", "module_0"))
+    assert run("config", "check", str(file)) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_names_that_catalogs_cannot_store(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     text = profiles.path("loopback").read_text()
     file = tmp_path / "long.yaml"
-    file.write_text(text.replace("port0", "jungfrau_receiver").replace("rx_q0", "module_0_queue"))
+    file.write_text(text.replace("port0", "_1" * 12).replace("rx_q0", "_2" * 12))
     assert run("config", "check", str(file)) == 2
     printed = " ".join(capsys.readouterr().err.split())
-    assert "'jungfrau_receiver'" in printed and "'module_0_queue'" in printed
     assert "bytes, and catalogs accept up to 60" in printed
     assert run("config", "check", "--json", str(file)) == 2
-    (problem,) = json.loads(capsys.readouterr().out)[str(file)]["problems"]
+    (report,) = json.loads(capsys.readouterr().out).values()
+    (problem,) = report["problems"]
     assert problem["severity"] == "error" and "Use shorter names" in problem["message"]
-    file.write_text(text.replace("port0", "jungfrau_receiver").replace("rx_q0", "module_0"))
-    assert run("config", "check", str(file)) == 0
+    assert report["shortened"] == {}

@@ -8,7 +8,7 @@ from daqiri_ophyd.engine import PcapFile, RecordedFile, file_prefixes
 
 from ...parts._signals import DataKeys
 from ...reductions import Reduction
-from ...tree._naming import attribute_name, require_column
+from ...tree._naming import attribute_name, fitted, require_column
 from .._errors import CaptureError
 
 __all__ = ["CaptureColumns"]
@@ -18,7 +18,7 @@ class CaptureColumns:
     """Names of the columns of a capture, ``<device>_files`` and ``<device>_packets`` and so on.
 
     With several queues, each queue also has its own columns, ``<device>_<queue>_files``,
-    ``<device>_<queue>_packets`` and so on.
+    ``<device>_<queue>_packets`` and so on. A queue's name is shortened if they would be too long.
 
     Parameters
     ----------
@@ -51,7 +51,8 @@ class CaptureColumns:
         self._stems = [device]
         if len(queues) > 1:
             self._stems = [
-                f"{device}_{attribute_name(queue, 'queue', frozenset())}" for queue in queues
+                fitted([device, attribute_name(queue, "queue", frozenset())], ["files", *_COUNTERS])
+                for queue in queues
             ]
         for column in self.reduced:
             require_column(column, device, "Give the reduction a shorter name.")
