@@ -51,7 +51,9 @@ class CaptureColumns:
         self._stems = [device]
         if len(queues) > 1:
             self._stems = [
-                fitted([device, attribute_name(queue, "queue", frozenset())], ["files", *_COUNTERS])
+                fitted(
+                    [device, attribute_name(queue, "queue", frozenset())], ["files", *FILE_COUNTERS]
+                )
                 for queue in queues
             ]
         for column in self.reduced:
