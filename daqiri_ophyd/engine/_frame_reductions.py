@@ -37,6 +37,10 @@ class FrameReductions:
         """Names of the columns."""
         return list(self._functions)
 
+    def __bool__(self) -> bool:
+        """Return whether there are any."""
+        return bool(self._functions)
+
     def begin(self, frames: int = 1) -> None:
         """Forget frames so far; keep the numbers of this many from now on."""
         self._latest = deque(maxlen=max(1, frames))
@@ -44,7 +48,8 @@ class FrameReductions:
 
     def means(self) -> dict[str, float]:
         """Return the mean of the numbers of the kept frames; NaN where no frame has one."""
-        rows = np.array(list(self._latest), np.float64).reshape(-1, len(self._functions))
+        latest = list(self._latest)
+        rows = np.array(latest, np.float64).reshape(len(latest), len(self._functions))
         means = {}
         for name, column in zip(self._functions, rows.T, strict=True):
             known = column[~np.isnan(column)]

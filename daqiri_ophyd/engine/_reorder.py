@@ -451,8 +451,9 @@ class ReorderPlan(ProcessedPlan):
             start_flow=start_flow,
             held=held,
             group=group,
-            reductions=[] if reductions is None else reductions.names,
-            reduce=None if reductions is None else reductions.made_by(self._with_numbers),
+            reductions=reductions.names if reductions else [],
+            # Without numbers to compute, no frame waits for Python.
+            reduce=reductions.made_by(self._with_numbers) if reductions else None,
             **numbers,
         )
         return Recorder(native)
