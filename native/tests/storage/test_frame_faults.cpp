@@ -5,6 +5,7 @@
 #include <array>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "session/loopback_config.h"
@@ -27,7 +28,9 @@ FrameForm camera(std::uint32_t units = 64) {
   config.name_ = "camera";
   config.frame_.shape_ = {32, 64};
   config.frame_.dtype_ = "uint16";
-  return {config, units};
+  FrameForm form(config, units);
+  form.reductions = {"half"};
+  return form;
 }
 
 /// Frames of one packet each, with their metadata.
@@ -75,7 +78,11 @@ std::unique_ptr<FrameWriter> make_writer(WriterKind kind, std::uint32_t units = 
   std::unique_ptr<WriteBackend> backend;
   if (kind == WriterKind::DIRECT) backend = direct_backend();
   if (kind == WriterKind::CUFILE) backend = std::make_unique<DeviceBackend>();
-  return std::make_unique<FrameWriter>(camera(units), nullptr, std::move(backend));
+  auto writer = std::make_unique<FrameWriter>(camera(units), nullptr, std::move(backend));
+  writer->reduce_with([](const Burst& frame, std::span<double> numbers) {
+    numbers[0] = static_cast<double>(frame.reorder.batch_id) / 2;
+  });
+  return writer;
 }
 
 /// A source whose frames come from the test.
@@ -189,6 +196,9 @@ TEST_CASE("A disk error while rows are written costs no row that a file says it 
     CHECK(stored.read<std::uint64_t>(FrameColumn::TIMESTAMP) == times);
     CHECK(stored.read<std::uint64_t>(FrameColumn::LAST_TIMESTAMP) == times);
     CHECK(stored.read<std::uint32_t>(FrameColumn::PACKETS) == std::vector<std::uint32_t>(kept, 1));
+    std::vector<double> halves(numbers.begin(), numbers.end());
+    for (double& half : halves) half /= 2;
+    CHECK(stored.read<double>("half") == halves);
     CHECK(stored.read<std::uint8_t>(FrameColumn::LOSSY).size() == kept);
     CHECK(stored.read<std::uint8_t>(FrameColumn::VALID) ==
           std::vector<std::uint8_t>(8 * kept, 255));
