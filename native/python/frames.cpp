@@ -97,8 +97,6 @@ class PythonReduction {
                           numbers.begin());
     } catch (py::error_already_set& error) {
       error.discard_as_unraisable("a reduction of frames");
-    } catch (const py::cast_error&) {
-      // The numbers are NaN.
     }
   }
 
@@ -112,11 +110,6 @@ class PythonReduction {
   };
   std::shared_ptr<py::object> function_;
 };
-
-ReduceFrame reduce_with(const py::object& function) {
-  if (function.is_none()) return {};
-  return PythonReduction(function);
-}
 
 }  // namespace
 
@@ -132,25 +125,25 @@ void bind_record_frames(py::class_<OpenSession, std::shared_ptr<OpenSession>>& s
          std::shared_ptr<RecorderGroup> group, std::vector<std::string> reductions,
          const py::object& reduce) {
         reorder::RunningPlan& plan = open.session().reorder_plans(port).at(position);
-        const RecorderOptions options{.directory = std::move(directory),
-                                      .prefix = std::move(prefix),
-                                      .first_number = first_number,
-                                      .compression = frame_compression(compression),
-                                      .compression_threads = compression_threads,
-                                      .plugin_folder = std::move(plugin_folder),
-                                      .writer = writer_kind(writer),
-                                      .on_error = on_error(on_error_word),
-                                      .durable = durable,
-                                      .roll_packets = roll_frames,
-                                      .roll_bytes = roll_bytes,
-                                      .roll_seconds = roll_seconds,
-                                      .max_packets = max_frames,
-                                      .max_seconds = max_seconds,
-                                      .start_flow = start_flow,
-                                      .held = held,
-                                      .reductions = std::move(reductions),
-                                      .reduce = reduce_with(reduce),
-                                      .group = std::move(group)};
+        RecorderOptions options{.directory = std::move(directory),
+                                .prefix = std::move(prefix),
+                                .first_number = first_number,
+                                .compression = frame_compression(compression),
+                                .compression_threads = compression_threads,
+                                .plugin_folder = std::move(plugin_folder),
+                                .writer = writer_kind(writer),
+                                .on_error = on_error(on_error_word),
+                                .durable = durable,
+                                .roll_packets = roll_frames,
+                                .roll_bytes = roll_bytes,
+                                .roll_seconds = roll_seconds,
+                                .max_packets = max_frames,
+                                .max_seconds = max_seconds,
+                                .start_flow = start_flow,
+                                .held = held,
+                                .reductions = std::move(reductions),
+                                .group = std::move(group)};
+        if (!reduce.is_none()) options.reduce = PythonReduction(reduce);
         const GilRelease unlocked;
         return RecorderHandle(open.record(plan, options));
       },

@@ -29,7 +29,7 @@ FrameRows::FrameRows(const FrameForm& form)
     widths_[c] = width_of(c, form);
     row += widths_[c];
   }
-  most_ = std::clamp<std::size_t>(MOST_BYTES / row, 1, MOST);
+  most_ = std::clamp<std::size_t>(MOST_BYTES / std::max<std::size_t>(row, 1), 1, MOST);
   for (std::size_t c = 0; c < columns(); ++c) columns_[c].reserve(most_ * widths_[c]);
 }
 
