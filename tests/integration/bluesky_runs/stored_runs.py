@@ -14,23 +14,24 @@ from daqiri_ophyd.engine import PcapFile
 
 from .benches import PACKETS, SIZE, Bench, image
 
-Numbers = Sequence[int]
+Rows = dict[str, Sequence[int]]
 
 
 class StoredRuns:
-    """The runs of one test."""
+    """The runs of one test, which have the triggers of the instrument as rows."""
 
     def __init__(self, documents: Documents, catalog: Catalog) -> None:
         self.documents = documents
         self._catalog = catalog
+        self._images = 0  # of the latest run
 
     def check(
         self,
         bench: Bench,
-        *expected: dict[str, Numbers],
+        *expected: Rows,
         status: str = "success",
         left_out: Iterable[int] = (),
-        rows_of_files: int = 1,
+        per_file: int = 1,
     ) -> None:
         """Check all runs since the last call.
 
@@ -44,53 +45,74 @@ class StoredRuns:
             Exit status of each run.
         left_out : iterable of int
             Triggers whose packets are in files of readings that were interrupted.
-        rows_of_files : int
-            Triggers in each file of packets.
+        per_file : int
+            Triggers in each file of packets; 0: any number.
         """
-        documents = self.documents
-        starts = documents.of("start")
-        assert [doc["exit_status"] for doc in documents.of("stop")] == [status] * len(expected)
-        assert len(starts) == len(expected)
-        named: list[Path] = []
-        for start, streams in zip(starts, expected, strict=True):
-            stop = next(d for d in documents.of("stop") if d["run_start"] == start["uid"])
-            named += self._check_run(bench, stop, streams, rows_of_files)
-        self._check_files(bench, named, list(left_out))
+        assert [doc["exit_status"] for doc in self.documents.of("stop")] == [status] * len(expected)
+        files: list[Path] = []
+        images = 0
+        for start, streams in zip(self.documents.of("start"), expected, strict=True):
+            found = self._check_run(bench, start["uid"], per_file, files)
+            assert found == {stream: list(rows) for stream, rows in streams.items()}
+            images += self._images
+        on_disk = FilesOnDisk(bench)
+        assert on_disk.triggers_beside(files) == list(left_out)
+        assert on_disk.images == images
+        self._end(bench)
+
+    def check_cut_short(self, bench: Bench, recorded: Sequence[int], per_file: int) -> None:
+        """Check an aborted run whose plan could not collect its latest rows; files have them."""
+        (stop,) = self.documents.of("stop")
+        assert stop["exit_status"] == "abort"
+        files: list[Path] = []
+        for rows in self._check_run(bench, stop["run_start"], per_file, files).values():
+            assert rows == list(recorded[: len(rows)])
+        on_disk = FilesOnDisk(bench)
+        in_documents = sorted({n // PACKETS for file in files for n in packet_numbers(file)})
+        assert in_documents + on_disk.triggers_beside(files) == list(recorded)
+        assert on_disk.images == (0 if bench.frames is None else len(recorded))
+        self._end(bench)
+
+    def _end(self, bench: Bench) -> None:
         check_idle(bench.daq)
-        documents.clear()
+        self.documents.clear()
         bench.before = set(bench.data_files())
 
     def _check_run(
-        self, bench: Bench, stop: dict[str, Any], streams: dict[str, Numbers], per_file: int
-    ) -> list[Path]:
-        run = self._catalog.client[stop["run_start"]]
+        self, bench: Bench, uid: str, per_file: int, files: list[Path]
+    ) -> dict[str, list[int]]:
+        """Check a run; return the triggers of each stream, and add its files to the others."""
+        (stop,) = (doc for doc in self.documents.of("stop") if doc["run_start"] == uid)
+        run = self._catalog.client[uid]
         assert run.metadata["stop"]["exit_status"] == stop["exit_status"]
-        assert set(run) == set(stop["num_events"])
-        named = []
-        found = {}
+        # A run may end before the first row of a stream.
+        assert set(stop["num_events"]) <= set(run)
+        found: dict[str, list[int]] = {}
+        self._images = 0
         for stream in run:
             dataset = run[stream].read()
-            rows = stop["num_events"][stream]
-            assert {name: len(dataset[name]) for name in dataset} == dict.fromkeys(dataset, rows)
-            self._check_events(stop["run_start"], stream, dataset)
-            numbers = []
-            if (key := f"{bench.capture.name}_files") in dataset:
-                files = self._files(stop["run_start"], stream, key)
-                assert [file.name for file in files] == dataset[key].values.tolist()
-                numbers.append(self._check_packets(bench, files, dataset, per_file))
-                named += files
+            rows = stop["num_events"].get(stream, 0)
+            assert {len(dataset[name]) for name in dataset} == ({rows} if rows else set())
+            self._check_events(uid, stream, dataset)
+            named = self._files(uid, stream, f"{bench.capture.name}_files")
+            files += named
+            triggers = []
+            if f"{bench.capture.name}_files" in dataset:
+                triggers.append(self._check_packets(bench, named, dataset, per_file))
+            else:
+                assert named == []
             if bench.frames is not None and bench.frames.name in dataset:
-                numbers.append(self._check_images(bench, dataset))
-            if numbers:
-                found[stream] = numbers[0]
-                assert numbers == [numbers[0]] * len(numbers)
+                triggers.append(self._check_images(bench, dataset))
+                self._images += len(triggers[-1])
+            if triggers:
+                found[stream] = triggers[0]
+                assert triggers == [triggers[0]] * len(triggers)
                 if "instrument_number" in dataset:
-                    assert dataset["instrument_number"].values.tolist() == numbers[0]
-        assert found == {stream: list(numbers) for stream, numbers in streams.items()}
-        return named
+                    assert dataset["instrument_number"].values.tolist() == triggers[0]
+        return found
 
     def _files(self, run: str, stream: str, key: str) -> list[Path]:
-        """Files of a stream that documents name, in order of their rows."""
+        """The files of a stream that documents name, in the order of their rows."""
         descriptors = {
             doc["uid"]
             for doc in self.documents.of("descriptor")
@@ -100,12 +122,13 @@ class StoredRuns:
         files = {}
         for datum in self.documents.of("stream_datum"):
             resource = resources[datum["stream_resource"]]
-            if datum["descriptor"] in descriptors and resource["data_key"] == key:
-                folder = Path(resource["uri"].removeprefix("file://localhost"))
-                rows = range(datum["seq_nums"]["start"], datum["seq_nums"]["stop"])
-                indices = range(datum["indices"]["start"], datum["indices"]["stop"])
-                for row, index in zip(rows, indices, strict=True):
-                    files[row] = folder / resource["parameters"]["template"].format(index)
+            if datum["descriptor"] not in descriptors or resource["data_key"] != key:
+                continue
+            folder = Path(resource["uri"].removeprefix("file://localhost"))
+            rows = range(datum["seq_nums"]["start"], datum["seq_nums"]["stop"])
+            indices = range(datum["indices"]["start"], datum["indices"]["stop"])
+            for row, index in zip(rows, indices, strict=True):
+                files[row] = folder / resource["parameters"]["template"].format(index)
         return [files[row] for row in range(1, len(files) + 1)]
 
     def _check_events(self, run: str, stream: str, dataset: Any) -> None:
@@ -114,69 +137,59 @@ class StoredRuns:
             for name, value in event["data"].items():
                 np.testing.assert_array_equal(dataset[name].values[index], value)
 
-    def _check_packets(
-        self, bench: Bench, files: list[Path], dataset: Any, per_file: int
-    ) -> list[int]:
-        """Check the packets of each file; return the triggers, which are those of all files."""
+    @staticmethod
+    def _check_packets(bench: Bench, files: list[Path], dataset: Any, per_file: int) -> list[int]:
+        """Check the file of each row; return the triggers of their packets."""
         name, triggers = bench.capture.name, []
+        assert [file.name for file in files] == dataset[f"{name}_files"].values.tolist()
         for index, file in enumerate(files):
             row = {key: dataset[key].values[index] for key in dataset}
             check_file(file, row, name)
-            numbers = packet_numbers(file)
-            assert len(numbers) == row[f"{name}_packets"]
-            first = numbers[0] // PACKETS
-            last = numbers[-1] // PACKETS + 1
-            assert numbers == list(range(first * PACKETS, last * PACKETS)), file
+            found = packet_numbers(file)
+            assert len(found) == row[f"{name}_packets"]
+            assert not row.get(f"{name}_lossy", False)
+            first, last = found[0] // PACKETS, found[-1] // PACKETS + 1
+            assert found == list(range(first * PACKETS, last * PACKETS))
+            assert per_file in (0, last - first)
             triggers += range(first, last)
-            if per_file:
-                assert last - first == per_file
         return triggers
 
-    def _check_images(self, bench: Bench, dataset: Any) -> list[int]:
+    @staticmethod
+    def _check_images(bench: Bench, dataset: Any) -> list[int]:
         """Check the image of each row; return their triggers."""
+        assert bench.frames is not None
         name = bench.frames.name
         numbers = dataset[f"{name}_batch"].values.ravel().tolist()
         pixels = dataset[name].values
         expected = np.array([image(number) for number in numbers]).reshape(pixels.shape)
         np.testing.assert_array_equal(pixels, expected)
-        assert not dataset[f"{name}_missing"].values.any()
-        stamps = dataset[f"{name}_timestamp"].values.ravel()
-        assert (np.diff(stamps) > 0).all()
+        assert (np.diff(dataset[f"{name}_timestamp"].values.ravel()) > 0).all()
         if f"{name}_frames" in dataset:
             assert dataset[f"{name}_frames"].values.tolist() == [1] * len(numbers)
-        for counter in {f"{name}_dropped", f"{name}_missing_packets"} & set(dataset):
-            assert not dataset[counter].values.any()
+        losses = (f"{name}_{counter}" for counter in ("missing", "dropped", "missing_packets"))
+        for column in {*losses, f"{name}_lossy"} & set(dataset):
+            assert not dataset[column].values.any()
         return numbers
 
-    def _check_files(self, bench: Bench, named: list[Path], left_out: list[int]) -> None:
-        """Check that each new file is in documents, unless its reading was interrupted."""
-        assert len(set(named)) == len(named)
-        on_disk = set(bench.data_files()) - bench.before
-        captures = {file for file in on_disk if file.suffix == ".pcap"}
-        assert set(named) <= captures
-        others = sorted(captures - set(named))
-        found = sorted({n // PACKETS for file in others for n in packet_numbers(file)})
-        assert found == left_out
-        images = {file for file in on_disk if file.suffix == ".h5"}
-        rows = 0
-        for file in images:
-            with h5py.File(file) as opened:
-                rows += len(opened["entry/data/batch"])
-        assert rows == self._image_rows(bench)
 
-    def _image_rows(self, bench: Bench) -> int:
-        """Rows of images in documents."""
-        if bench.frames is None:
-            return 0
-        resources = {
-            doc["uid"] for doc in self.documents.of("stream_resource")
-            if doc["data_key"] == bench.frames.name
-        }  # fmt: skip
-        return sum(
-            doc["indices"]["stop"] - doc["indices"]["start"]
-            for doc in self.documents.of("stream_datum")
-            if doc["stream_resource"] in resources
-        )
+class FilesOnDisk:
+    """The files that were written since the last check."""
+
+    def __init__(self, bench: Bench) -> None:
+        new = set(bench.data_files()) - bench.before
+        self._captures = {file for file in new if file.suffix == ".pcap"}
+        self.images = 0
+        """Images in all files."""
+        for file in new - self._captures:
+            with h5py.File(file) as opened:
+                self.images += len(opened["entry/data/batch"])
+
+    def triggers_beside(self, files: list[Path]) -> list[int]:
+        """Return the triggers whose packets are in other files than these, which exist."""
+        assert len(set(files)) == len(files)
+        assert set(files) <= self._captures
+        others = self._captures - set(files)
+        return sorted({n // PACKETS for file in others for n in packet_numbers(file)})
 
 
 def packet_numbers(file: Path) -> list[int]:

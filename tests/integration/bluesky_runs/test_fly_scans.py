@@ -52,7 +52,7 @@ def test_during_a_motion(
         yield from plans.capture_during(given, motion, flush_period=0.0)
 
     run_engine(plan())
-    runs.check(bench, streams(bench, first, list(given)), rows_of_files=per_file)
+    runs.check(bench, streams(bench, first, list(given)), per_file=per_file)
 
 
 def test_during_a_scan(
@@ -63,7 +63,7 @@ def test_during_a_scan(
     limits = {"num_packets": COUNT * PACKETS} | ({"num_frames": COUNT} if bench.frames else {})
     run_engine(plans.capture_during_wrapper(scan, given, **limits))
     assert runs.documents.stop["num_events"]["primary"] == COUNT
-    runs.check(bench, streams(bench, first, list(given)), rows_of_files=per_file)
+    runs.check(bench, streams(bench, first, list(given)), per_file=per_file)
 
 
 class Slider(SynAxis):
@@ -98,7 +98,7 @@ def test_while_a_motor_moves(
     first = bench.instrument.next
     run_engine(plans.fly_scan(given[what], Slider(bench, given[what]), 0, 1))
     assert "slider_monitor" in runs.documents.stop["num_events"]
-    runs.check(bench, streams(bench, first, ["primary"]), rows_of_files=per_file)
+    runs.check(bench, streams(bench, first, ["primary"]), per_file=per_file)
 
 
 @pytest.mark.parametrize("what", ["packets", "images"])
@@ -116,7 +116,7 @@ def test_a_number_of_packets_and_of_images(
         plan = plans.record(device, size, roll_frames=per_file, flush_period=0.02)
     del limit
     run_engine(sending(plan, bench, device))
-    runs.check(bench, streams(bench, first, ["primary"]), rows_of_files=per_file)
+    runs.check(bench, streams(bench, first, ["primary"]), per_file=per_file)
 
 
 def collected(
@@ -177,7 +177,7 @@ def test_devices_have_a_stream_each(
             yield from collected(bench, [device], stream, period)
 
     run_engine(plan())
-    runs.check(bench, streams(bench, first, list(given)), rows_of_files=per_file)
+    runs.check(bench, streams(bench, first, list(given)), per_file=per_file)
 
 
 Make = Callable[[str], Bench]
