@@ -14,7 +14,8 @@ from .benches import Bench, opened
 from .flights import EACH, roll
 from .stored_runs import StoredRuns
 
-TRANSPORTS = ["loopback", "udp", "tcp", pytest.param("packet", marks=pytest.mark.root)]
+NETWORKS = ["udp", "tcp", pytest.param("packet", marks=pytest.mark.root)]
+TRANSPORTS = ["loopback", *NETWORKS]
 
 
 @pytest.fixture(scope="session")

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import event_model
 import h5py
 import numpy as np
-from checked_runs import check_file, check_idle, events_of
+from checked_runs import check_file, check_idle
 from run_documents import Documents
 
 from daqiri_ophyd.catalog import Catalog
@@ -32,6 +33,7 @@ class StoredRuns:
         status: str = "success",
         left_out: Iterable[int] = (),
         per_file: int = 1,
+        repeated: int = 0,
     ) -> None:
         """Check all runs since the last call.
 
@@ -47,12 +49,14 @@ class StoredRuns:
             Triggers whose packets are in files of readings that were interrupted.
         per_file : int
             Triggers in each file of packets; 0: any number.
+        repeated : int
+            Rows of each stream that the RunEngine repeated after a pause; it keeps both.
         """
         assert [doc["exit_status"] for doc in self.documents.of("stop")] == [status] * len(expected)
         files: list[Path] = []
         images = 0
         for start, streams in zip(self.documents.of("start"), expected, strict=True):
-            found = self._check_run(bench, start["uid"], per_file, files)
+            found = self._check_run(bench, start["uid"], per_file, files, repeated)
             assert found == {stream: list(rows) for stream, rows in streams.items()}
             images += self._images
         on_disk = FilesOnDisk(bench)
@@ -79,7 +83,7 @@ class StoredRuns:
         bench.before = set(bench.data_files())
 
     def _check_run(
-        self, bench: Bench, uid: str, per_file: int, files: list[Path]
+        self, bench: Bench, uid: str, per_file: int, files: list[Path], repeated: int = 0
     ) -> dict[str, list[int]]:
         """Check a run; return the triggers of each stream, and add its files to the others."""
         (stop,) = (doc for doc in self.documents.of("stop") if doc["run_start"] == uid)
@@ -91,9 +95,14 @@ class StoredRuns:
         self._images = 0
         for stream in run:
             dataset = run[stream].read()
-            rows = stop["num_events"].get(stream, 0)
+            events = self._events(uid, stream)
+            # Streams that detectors share have no events. Repeated ones have no new number.
+            rows = len(events) or stop["num_events"].get(stream, 0)
             assert {len(dataset[name]) for name in dataset} == ({rows} if rows else set())
-            self._check_events(uid, stream, dataset)
+            for index, event in enumerate(events):
+                for name, value in event.items():
+                    np.testing.assert_array_equal(dataset[name].values[index], value)
+            assert stop["num_events"].get(stream, 0) == rows - repeated
             named = self._files(uid, stream, f"{bench.capture.name}_files")
             files += named
             triggers = []
@@ -119,23 +128,30 @@ class StoredRuns:
             if (doc["run_start"], doc["name"]) == (run, stream)
         }
         resources = {doc["uid"]: doc for doc in self.documents.of("stream_resource")}
-        files = {}
+        files = []
         for datum in self.documents.of("stream_datum"):
             resource = resources[datum["stream_resource"]]
-            if datum["descriptor"] not in descriptors or resource["data_key"] != key:
-                continue
-            folder = Path(resource["uri"].removeprefix("file://localhost"))
-            rows = range(datum["seq_nums"]["start"], datum["seq_nums"]["stop"])
-            indices = range(datum["indices"]["start"], datum["indices"]["stop"])
-            for row, index in zip(rows, indices, strict=True):
-                files[row] = folder / resource["parameters"]["template"].format(index)
-        return [files[row] for row in range(1, len(files) + 1)]
+            if datum["descriptor"] in descriptors and resource["data_key"] == key:
+                folder = Path(resource["uri"].removeprefix("file://localhost"))
+                indices = range(datum["indices"]["start"], datum["indices"]["stop"])
+                template = resource["parameters"]["template"]
+                files += [folder / template.format(index) for index in indices]
+        return files
 
-    def _check_events(self, run: str, stream: str, dataset: Any) -> None:
-        """Check that the catalog has what the events say."""
-        for index, event in enumerate(events_of(self.documents, run, stream)):
-            for name, value in event["data"].items():
-                np.testing.assert_array_equal(dataset[name].values[index], value)
+    def _events(self, run: str, stream: str) -> list[dict[str, Any]]:
+        """The data of all events of a stream, pages unpacked."""
+        descriptors = {
+            doc["uid"]
+            for doc in self.documents.of("descriptor")
+            if (doc["run_start"], doc["name"]) == (run, stream)
+        }
+        events = []
+        for name, doc in self.documents:
+            if name == "event_page" and doc["descriptor"] in descriptors:
+                events += event_model.unpack_event_page(doc)
+            elif name == "event" and doc["descriptor"] in descriptors:
+                events.append(doc)
+        return [event["data"] for event in events]
 
     @staticmethod
     def _check_packets(bench: Bench, files: list[Path], dataset: Any, per_file: int) -> list[int]:

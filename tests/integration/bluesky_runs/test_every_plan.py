@@ -13,6 +13,7 @@ from cycler import cycler
 from ophyd.sim import SynAxis
 
 from .benches import Bench
+from .conftest import NETWORKS
 
 SIGNAL = "instrument_signal"
 
@@ -183,9 +184,8 @@ def test_a_plan_of_bluesky_records_packets_and_images(name, benches, run_engine,
     runs.check(b, dict.fromkeys(streams, numbers))
 
 
-@pytest.mark.parametrize("bench", ["udp", "tcp", pytest.param("packet", marks=pytest.mark.root)],
-                         indirect=True)  # fmt: skip
-@pytest.mark.parametrize("name", ["count", "scan", "grid_scan", "adaptive_scan"])
+@pytest.mark.parametrize("bench", NETWORKS, indirect=True)
+@pytest.mark.parametrize("name", ["grid_scan", "adaptive_scan"])
 def test_a_plan_of_bluesky_records_from_a_network(name, bench, run_engine, runs):
     first = bench.instrument.next
     run_engine(CASES[name][1](bench))

@@ -116,25 +116,36 @@ def send_when_running(b: Bench) -> None:
     b.instrument.send(COUNT - HALF)
 
 
+HERE = [
+    (during, "suspend", "moving"),
+    (during, "pause", "moving"),
+    (during, "deferred", "completing"),
+    (during, "stop", "completing"),
+    (stock, "suspend", "moving"),
+    (stock, "pause", "completing"),
+    (stock, "abort", "moving"),
+    (stock, "halt", "moving"),
+]
+EVERYWHERE = [
+    (during, "suspend", "completing"),
+    (during, "pause", "completing"),
+    (during, "deferred", "moving"),
+    (during, "abort", "moving"),
+    (during, "halt", "moving"),
+    (stock, "pause", "moving"),
+]
+
+
 @pytest.mark.parametrize("per_file", [EACH], indirect=True)
 @pytest.mark.parametrize(
-    ("make", "how", "where"),
+    ("bench", "make", "how", "where"),
     [
-        (during, "suspend", "moving"),
-        (during, "suspend", "completing"),
-        (during, "pause", "moving"),
-        (during, "pause", "completing"),
-        (during, "deferred", "moving"),
-        (during, "deferred", "completing"),
-        (during, "abort", "moving"),
-        (during, "stop", "completing"),
-        (during, "halt", "moving"),
-        (stock, "suspend", "moving"),
-        (stock, "pause", "moving"),
-        (stock, "pause", "completing"),
-        (stock, "abort", "moving"),
-        (stock, "halt", "moving"),
+        *[("loopback", *case) for case in HERE + EVERYWHERE],
+        *[("udp", *case) for case in EVERYWHERE],
+        *[("tcp", *case) for case in EVERYWHERE],
+        *[pytest.param("packet", *case, marks=pytest.mark.root) for case in EVERYWHERE],
     ],
+    indirect=["bench"],
 )
 def test_an_interrupted_fly_scan(
     bench: Bench,

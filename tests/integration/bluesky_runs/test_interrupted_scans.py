@@ -13,6 +13,7 @@ from bluesky.utils import Msg, MsgGenerator, RunEngineInterrupted
 from waiting import wait_for
 
 from .benches import Bench
+from .conftest import NETWORKS
 from .interrupts import STATUS, Beam
 from .stored_runs import StoredRuns
 
@@ -33,7 +34,9 @@ def at_point(
             key = None
         seen[key] = seen.get(key, 0) + 1
         match point, key, seen[key]:
-            case ("between", "checkpoint", 3) | ("triggered", "wait for 2", 1):
+            case (
+                ("between", "checkpoint", 3) | ("saved", "save", 2) | ("triggered", "wait for 2", 1)
+            ):
                 return None, stub()
             case ("read", "save", 2):
                 return before(msg), None
@@ -108,25 +111,20 @@ def check_interrupted(
     first = b.instrument.next
     interrupted(run_engine, b, how, point)
     check(b, runs, first, how, point)
-    if how in STATUS and point == "recording":  # another one follows
+    if how == "halt" and point == "recording":  # another one follows
         b.instrument.held_at.clear()
         first = b.instrument.next
         run_engine(bp.count(b.detectors, 2))
         runs.check(b, {"primary": [first, first + 1]})
 
 
-@pytest.mark.parametrize(
-    "bench",
-    ["udp", "tcp", pytest.param("packet", marks=pytest.mark.root)],
-    indirect=True,
-)
+@pytest.mark.parametrize("bench", NETWORKS, indirect=True)
 @pytest.mark.parametrize(
     ("how", "point"),
     [
         ("suspend", "recording"),
         ("deferred", "recording"),
         ("pause", "recording"),
-        ("pause", "read"),
         ("abort", "recording"),
         ("stop", "triggered"),
         ("halt", "recording"),
@@ -136,3 +134,14 @@ def test_an_interrupted_scan_of_a_network(
     bench: Bench, run_engine: RunEngine, runs: StoredRuns, how: str, point: str
 ) -> None:
     check_interrupted(bench, run_engine, runs, how, point)
+
+
+def test_a_pause_between_two_readings_repeats_the_first(
+    bench: Bench, run_engine: RunEngine, runs: StoredRuns
+) -> None:
+    """As in the delay of a count: the last checkpoint is before the reading; both are rows."""
+    first = bench.instrument.next
+    with pytest.raises(RunEngineInterrupted):
+        run_engine(at_point(bp.count(bench.detectors, 3), "saved", bench, bps.pause))
+    run_engine.resume()
+    runs.check(bench, {"primary": range(first, first + 4)}, repeated=1)

@@ -18,6 +18,18 @@ from daqiri_ophyd.devices import RxQueue
 from .benches import PACKETS, Bench
 from .stored_runs import StoredRuns
 
+# Whether the frame detector knows the stream of each reading.
+TOLD = pytest.mark.parametrize(
+    ("bench", "told"),
+    [
+        ("loopback", False),
+        ("loopback", True),
+        ("udp", True),
+        ("tcp", True),
+        pytest.param("packet", False, marks=pytest.mark.root),
+    ],
+    indirect=["bench"],
+)
 ORDER = ["dark", "primary", "primary", "dark", "primary"]
 
 
@@ -35,7 +47,7 @@ def test_baselines_and_monitors(bench: Bench, run_engine: RunEngine, runs: Store
     runs.check(bench, {"primary": range(first, first + 3)})
 
 
-@pytest.mark.parametrize("told", [False, True])
+@TOLD
 def test_several_streams(bench: Bench, run_engine: RunEngine, runs: StoredRuns, told: bool) -> None:
     if told:
         run_engine.preprocessors.append(plans.reading_streams_wrapper)
@@ -75,7 +87,7 @@ def test_several_runs_of_one_stage(bench: Bench, run_engine: RunEngine, runs: St
     runs.check(bench, streams_of(first), streams_of(first + len(ORDER)))
 
 
-@pytest.mark.parametrize("told", [False, True])
+@TOLD
 def test_interleaved_runs(
     bench: Bench, run_engine: RunEngine, runs: StoredRuns, told: bool
 ) -> None:
