@@ -1,5 +1,6 @@
 """Engines of each transport, whose instrument sends numbered packets and images."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -11,6 +12,7 @@ from free_ports import free_port
 from networks import Network
 from numpy.typing import NDArray
 from ophyd import Component, Device, DeviceStatus, Kind, Signal
+from ophyd.device import Staged
 from ophyd.sim import SynAxis
 from waiting import wait_for
 
@@ -108,9 +110,10 @@ def loopback() -> dict[str, Any]:
 
 def packet() -> dict[str, Any]:
     """``far`` receives what ``near`` sends, from one core: a cable keeps the order of each core."""
-    receiver = {"name": "receiver", "address": "far", "rx": raw_receiver()}
+    core = str(min(os.sched_getaffinity(0)))
+    receiver: dict[str, Any] = {"name": "receiver", "address": "far", "rx": raw_receiver()}
     receiver["rx"]["flow_isolation"] = True
-    return configuration([receiver, {"name": "sender", "address": "near", "tx": sender("0")}])
+    return configuration([receiver, {"name": "sender", "address": "near", "tx": sender(core)}])
 
 
 def sockets(protocol: Any, server: dict[str, Any], names: tuple[str, str]) -> list[dict[str, Any]]:
@@ -225,7 +228,13 @@ class Bench:
         self._kinds = {signal: signal.kind for signal in signals}
         settings = [signal for signal in signals if isinstance(signal, EngineSignal)]
         self._settings = {signal: signal.get() for signal in settings}
+        self._placed_before = 0
         self.reset()
+
+    @property
+    def is_staged(self) -> bool:
+        """Whether a test that failed left it staged."""
+        return any(one._staged != Staged.no for one in (self.daq, *self.recorded))
 
     def reset(self) -> None:
         """Be as new for the next test."""
@@ -278,6 +287,7 @@ class Bench:
 
     def send_pixels(self, packets: NDArray[np.uint8]) -> None:
         """Send packets to the frame detector."""
+        self._placed_before = self._placed()
         self._send("sensor" if self.name == "udp" else self._sender, packets, self._ports[1])
 
     def _send(self, port: str, packets: NDArray[np.uint8], udp_port: int | None) -> None:
@@ -289,12 +299,21 @@ class Bench:
         assert queue.send(packets) == len(packets)
         assert queue.wait_sent(30.0)
 
+    def _placed(self) -> int:
+        """Packets that are in images."""
+        if self.frames is None:
+            return 0
+        plan = self.daq.port(self.frames.port_name).reorder[self.frames.member_name]
+        return plan.counters().placed
+
     def half_has_arrived(self) -> bool:
         """Whether half of what belongs to a trigger has arrived, and waits for the rest."""
         if not self.instrument.is_held:
             return False
         progress = self.capture.progress
-        return progress is not None and progress.packets % PACKETS == PACKETS // 2
+        if progress is None or progress.packets % PACKETS != PACKETS // 2:
+            return False
+        return self.frames is None or self._placed() == self._placed_before + SLOTS // 2
 
 
 @contextmanager
@@ -316,11 +335,15 @@ def opened(directory: Path) -> Iterator[Callable[[str], Bench]]:
     """Make each bench once; they are closed at the end."""
     made: dict[str, Bench] = {}
     with ExitStack() as stack:
+        networks: dict[str, Network] = {}
 
         def make(name: str) -> Bench:
+            if name in made and made[name].is_staged:
+                made.pop(name).daq.close()
+            if name == "packet" and not networks:
+                networks[name] = stack.enter_context(cabled())
             if name not in made:
-                network = stack.enter_context(cabled()) if name == "packet" else None
-                made[name] = Bench(name, directory / name, network)
+                made[name] = Bench(name, directory / name, networks.get(name))
                 stack.callback(made[name].daq.close)
             made[name].reset()
             return made[name]

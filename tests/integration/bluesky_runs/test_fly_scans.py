@@ -143,7 +143,17 @@ def collected(
         )
 
 
-@pytest.mark.parametrize("period", [None, 0.02])
+@pytest.mark.parametrize(
+    ("bench", "period"),
+    [
+        ("loopback", None),
+        ("loopback", 0.02),
+        ("udp", None),
+        ("tcp", 0.02),
+        pytest.param("packet", 0.02, marks=pytest.mark.root),
+    ],
+    indirect=["bench"],
+)
 def test_prepared_devices_share_a_stream(
     bench: Bench, run_engine: RunEngine, runs: StoredRuns, period: float | None
 ) -> None:
