@@ -17,7 +17,7 @@ from ophyd.sim import SynAxis
 from waiting import wait_for
 
 from daqiri_ophyd.devices import Capture, EngineSignal, FrameDetector, make_daq
-from daqiri_ophyd.engine import frames
+from daqiri_ophyd.engine import ethernet
 
 PACKETS, SIZE = 4, 64  # of a trigger, bytes of a packet
 SLOTS, SHAPE = 8, (8, 32)  # packets of an image
@@ -295,7 +295,7 @@ class Bench:
         if udp_port is not None:
             addresses = {"src_mac": "02:00:00:00:00:01", "dst_mac": "02:00:00:00:00:02"}
             addresses |= {"src_ip": "192.0.2.1", "dst_ip": "192.0.2.2"}
-            packets = frames.udp_frames(packets, src_port=4000, dst_port=udp_port, **addresses)
+            packets = ethernet.udp_frames(packets, src_port=4000, dst_port=udp_port, **addresses)
         assert queue.send(packets) == len(packets)
         assert queue.wait_sent(30.0)
 
