@@ -86,6 +86,8 @@ def frames_dataset(
             Arrival of the first packet, ns since the epoch, int64.
         ``batch``, ``missing``, ``row``
             Number of the batch, missing packets of the frame, row of the stream (from 0).
+        each reduction of the detector
+            The number of the frame, or that of the reading to which it belongs.
         each signal
             Value at that time. Its attribute ``clock_difference_s`` has two numbers: the lowest and
             the highest time, s, that may have to be added to the signal's times to convert them to
@@ -143,6 +145,8 @@ def frames_dataset(
         start["time"] - seconds.min(initial=math.inf),
         float((np.repeat(reported, per_row) - seconds).min(initial=math.inf)),
     )
+    for number, values, attributes in _reduced(source, key, events):
+        variables[number] = ("frame", np.repeat(values, per_row), attributes)
     found = dict(_of_events(source, events, device, rows))
     for signal in found if signals is None else [s for s in signals if s in found]:
         values, attributes = found[signal]
@@ -195,6 +199,20 @@ def _events(stream: Any) -> dict[str, NDArray[Any]]:
         return {}
     table = stream.base["internal"].read()
     return {name: table[name].to_numpy() for name in table.columns}
+
+
+def _reduced(
+    stream: Any, key: str, events: Mapping[str, NDArray[Any]]
+) -> Iterator[tuple[str, NDArray[Any], dict[str, Any]]]:
+    """Yield the numbers of frames: of readings in events, of fly scans in files."""
+    keys = stream.metadata["data_keys"]
+    for name, data_key in keys.items():
+        if data_key["dtype"] != "number":
+            continue
+        if data_key["source"].startswith(f"{keys[key]['source']}/"):
+            values = _array(stream, name) if "external" in data_key else events[name]
+            units = data_key.get("units")
+            yield name, values, {"units": units} if units else {}
 
 
 def _is_number(data_key: Mapping[str, Any]) -> bool:

@@ -123,11 +123,14 @@ def _shortened_text(file: str, shortened: dict[str, str]) -> str:
 
 
 def _has_long_names(config: "NetworkConfig") -> bool:
-    """Whether data keys of devices may be too long; importing the devices takes a second."""
+    """Whether data keys of devices may be refused; importing the devices takes a second."""
     names = [(region.name,) for region in config.memory_regions]
     for port in config.interfaces:
         parts = [*port.rx.queues, *port.tx.queues, *port.rx.flows, *port.rx.reorder_configs]
         names += [(port.name, part.name) for part in parts]
+    # Databases do not tell A from a.
+    if len({tuple(map(str.casefold, path)) for path in names}) < len(set(names)):
+        return True
     return any(
         sum(map(len, path)) > _SHORT or not all(name[:1].isalpha() for name in path)
         for path in names

@@ -12,6 +12,7 @@ appears. Reductions of frames are computed as frames are written, on the GPU if 
 (with CuPy); see `daqiri_ophyd.engine.FrameReductions`.
 """
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -68,9 +69,28 @@ class Reduction:
 
     def __str__(self) -> str:
         """Return its description."""
-        module = getattr(self.function, "__module__", "")
-        name = getattr(self.function, "__qualname__", repr(self.function))
-        return self.text or f"{module}.{name}"
+        # Of an object that can be called: its repr would have an address.
+        named = self.function if hasattr(self.function, "__qualname__") else type(self.function)
+        return self.text or f"{named.__module__}.{named.__qualname__}"
+
+
+def reduction_of(given: Any, origin: str) -> Reduction:
+    """Return a reduction that was given as such, or as a function.
+
+    Raises
+    ------
+    TypeError
+        If it is neither, or a function of this module that has to be called first.
+    """
+    if given in _MAKERS:
+        raise TypeError(f"{origin} is the function {given.__name__}; call it: {given.__name__}().")
+    reduction = given if isinstance(given, Reduction) else Reduction(given)
+    if not callable(reduction.function):
+        raise TypeError(
+            f"{origin} is {given!r}; accepted is a function that returns a number, or one of "
+            "daqiri_ophyd.devices.reductions."
+        )
+    return reduction
 
 
 def total() -> Reduction:
@@ -105,7 +125,13 @@ def centroid(axis: int) -> Reduction:
     -------
     Reduction
         NaN if the sum of the pixels is 0.
+
+    Raises
+    ------
+    TypeError
+        If the axis is not an integer.
     """
+    axis = operator.index(axis)
 
     def reduce(frame: Any) -> float:
         pixels = _pixels(frame)
@@ -126,29 +152,35 @@ def centroid(axis: int) -> Reduction:
     return Reduction(reduce, "pixels", f"centroid({axis})", "frames", require)
 
 
-def roi(y: tuple[int, int], x: tuple[int, int], of: Reduction | None = None) -> Reduction:
+def roi(
+    y: tuple[int, int], x: tuple[int, int], of: Reduction | Callable[..., float] | None = None
+) -> Reduction:
     """Return a reduction of a region of interest: rows and columns of the last two axes.
 
     Parameters
     ----------
     y, x : tuple of int
         First row and the one after the last, and columns likewise.
-    of : Reduction, optional
+    of : Reduction or callable, optional
         Computed from the pixels of the region; a centroid counts from its corner. Default:
-        `total`.
+        `total`. A function of yours gets an array of NumPy or CuPy here, not a `Frame`.
 
     Raises
     ------
     ValueError
-        If the region has no pixels.
+        If the region has no pixels, or `of` is computed from packets.
+    TypeError
+        If a limit is not an integer.
     """
-    (top, bottom), (left, right) = y, x
+    (top, bottom), (left, right) = (map(operator.index, limits) for limits in (y, x))
     if not (0 <= top < bottom and 0 <= left < right):
         raise ValueError(
             f"region y {y}, x {x}; accepted are first and end of rows and of columns, from 0, such "
             "as (10, 20), (40, 60)."
         )
-    inner = total() if of is None else of
+    inner = total() if of is None else reduction_of(of, "the reduction of a region")
+    if inner.of == "packets":
+        raise ValueError(f"{inner} is computed from packets; a region of a frame has pixels.")
 
     def require(shape: tuple[int, ...]) -> None:
         if len(shape) < 2 or bottom > shape[-2] or right > shape[-1]:
@@ -327,3 +359,9 @@ def _payload_total(dtype: DTypeLike, offset: int) -> Callable[[Packets], tuple[f
         return value, count
 
     return summed
+
+
+_MAKERS = (
+    *(total, mean, maximum, centroid, roi),
+    *(rate, mean_gap, longest_gap, lost_numbers, payload_sum, payload_mean),
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,13 +11,19 @@ import numpy as np
 
 __all__ = ["FrameReductions"]
 
+_LONGEST_TEXT = 500
+_BREATH_S = 0.002
+
 
 class FrameReductions:
     """Functions that make a number of each frame of a recorder; see `ReorderPlan.record`.
 
     Each is a column of the files. Functions are called on the recorder's thread, which writes no
     frame meanwhile: what takes longer than frames come makes the plan lose frames for want of
-    buffers. A function that does not return keeps the recorder from ending.
+    buffers. A function that does not return keeps the recorder from ending, and the engine from
+    closing, until the process is killed (SIGKILL). Functions must not use
+    the device, the engine or its recorders, which may wait for them; they raise an exception to
+    fail a reading. One object is for one recorder.
 
     Parameters
     ----------
@@ -28,8 +35,13 @@ class FrameReductions:
 
     def __init__(self, functions: Mapping[str, Callable[[Any], float]]) -> None:
         self._functions = dict(functions)
+        for name, function in self._functions.items():
+            if not callable(function):
+                raise TypeError(f"reduction {name!r} is {function!r}; accepted is a function")
+        self._seconds, self._frames = 0.0, 0
         self._make: Callable[[Any], Any] = lambda burst: burst
         self._latest: deque[list[float]] = deque(maxlen=1)
+        self._running: tuple[str, float] | None = None
         self.error: str = ""
 
     @property
@@ -44,11 +56,12 @@ class FrameReductions:
     def begin(self, frames: int = 1) -> None:
         """Forget frames so far; keep the numbers of this many from now on."""
         self._latest = deque(maxlen=max(1, frames))
+        self._seconds, self._frames = 0.0, 0
         self.error = ""
 
     def means(self) -> dict[str, float]:
         """Return the mean of the numbers of the kept frames; NaN where no frame has one."""
-        latest = list(self._latest)
+        latest = list(self._latest.copy())
         rows = np.array(latest, np.float64).reshape(len(latest), len(self._functions))
         means = {}
         for name, column in zip(self._functions, rows.T, strict=True):
@@ -61,16 +74,55 @@ class FrameReductions:
         self._make = make
         return self
 
+    @property
+    def running(self) -> tuple[str, float]:
+        """What is computed now, and for how long, s; an empty name: nothing."""
+        now = self._running
+        if now is None:
+            return "", 0.0
+        name, begun = now
+        return name, time.monotonic() - begun
+
+    def wait(self, longest: float) -> bool:
+        """Wait for the function that is running; return False if that takes longer, s."""
+        now = self._running
+        while now is not None and self._running is now:
+            if time.monotonic() - now[1] > longest:
+                return False
+            time.sleep(_BREATH_S)
+        return True
+
+    @property
+    def seconds(self) -> float:
+        """How long the numbers of a frame take, s: the mean since `begin`."""
+        return self._seconds / max(1, self._frames)
+
     def __call__(self, burst: Any) -> list[float]:
         """Return the numbers of a frame, NaN for a function that fails; the first error is kept."""
-        frame = self._make(burst)
-        numbers = []
-        for name, function in self._functions.items():
-            try:
-                numbers.append(float(function(frame)))
-            except BaseException as error:  # on the engine's thread: nobody else catches it
-                numbers.append(float("nan"))
-                if not self.error:
-                    self.error = f"reduction {name!r} of frame {frame.batch} failed: {error!r}"
+        numbers = [float("nan")] * len(self._functions)
+        name, begun = "of a frame", time.monotonic()
+        try:
+            frame = self._make(burst)
+            name = f"of frame {frame.batch}"
+            for index, (column, function) in enumerate(self._functions.items()):
+                self._running = column, time.monotonic()
+                try:
+                    numbers[index] = float(function(frame))
+                except BaseException as error:  # on the engine's thread: nobody else catches it
+                    self._fail(f"{column!r} {name}", error)
+        except BaseException as error:
+            self._fail(name, error)
+        self._running = None
+        self._seconds += time.monotonic() - begun
+        self._frames += 1
         self._latest.append(numbers)
         return numbers
+
+    def _fail(self, what: str, error: BaseException) -> None:
+        if self.error:
+            return
+        try:
+            text = repr(error)[:_LONGEST_TEXT]
+        except Exception:  # of a class of the user's
+            text = type(error).__name__
+        self.error = f"reduction {what} failed: {text}"

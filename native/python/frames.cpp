@@ -86,6 +86,8 @@ class PythonReduction {
     std::ranges::fill(numbers, std::numeric_limits<double>::quiet_NaN());
     const GilHold locked;
     if (!locked) return;  // the interpreter exits
+    static thread_local const InterpreterState kept;
+    const Reducing reducing;
     try {
       // Arrays of the function may outlive the call: they keep the buffer in use.
       auto& shared = const_cast<Burst&>(frame);

@@ -65,6 +65,19 @@ class GilHold {
   PyGILState_STATE state_{};
 };
 
+/// Keeps what the interpreter knows of a thread of the engine until the thread ends, such as what
+/// libraries keep for each thread. Made with the lock held.
+class InterpreterState {
+ public:
+  InterpreterState() { static_cast<void>(PyGILState_Ensure()); }
+  InterpreterState(const InterpreterState&) = delete;
+  InterpreterState& operator=(const InterpreterState&) = delete;
+  ~InterpreterState() {
+    const GilHold locked;
+    if (locked) PyGILState_Release(PyGILState_LOCKED);
+  }
+};
+
 /// Runs pending signal handlers and throws what they raise. Needs the lock.
 void check_signals();
 

@@ -38,6 +38,13 @@ Value value_of(const char* option, const std::string& word,
 
 }  // namespace
 
+void require_not_reducing(const char* action) {
+  if (!Reducing::now()) return;
+  throw Error(Status::NOT_READY,
+              std::string("a reduction of frames cannot ") + action +
+                  ", which waits for the reduction; raise an exception in it to fail the reading");
+}
+
 CaptureFormat capture_format(const std::string& word) {
   return value_of<CaptureFormat>("format", word,
                                  {{"pcap", CaptureFormat::PCAP}, {"raw", CaptureFormat::RAW}});
@@ -117,11 +124,13 @@ void bind_recorder(py::module_& m) {
   py::class_<RecorderHandle>(m, "Recorder", "A recording; wrapped by daqiri_ophyd.engine.Recorder.")
       .def("stop",
            [](RecorderHandle& recorder) {
+             require_not_reducing("stop a recorder");
              const GilRelease unlocked;
              recorder.get().stop();
            })
       .def("roll",
            [](RecorderHandle& recorder) {
+             require_not_reducing("complete a recorder's file");
              const GilRelease unlocked;
              recorder.get().roll();
            })
@@ -149,6 +158,7 @@ void bind_recorder(py::module_& m) {
       .def(
           "rewind",
           [](RecorderHandle& recorder, std::uint64_t frames) {
+            require_not_reducing("rewind a recorder");
             const GilRelease unlocked;
             recorder.get().rewind(frames);
           },
@@ -156,6 +166,7 @@ void bind_recorder(py::module_& m) {
       .def(
           "split",
           [](RecorderHandle& recorder, std::uint64_t frames) {
+            require_not_reducing("split a recorder's file");
             const GilRelease unlocked;
             recorder.get().split(frames);
           },

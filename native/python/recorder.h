@@ -54,6 +54,23 @@ class RecorderHandle {
   std::unique_ptr<News> news_{std::make_unique<News>()};
 };
 
+/// Marks that this thread is a recorder's and computes numbers from a frame.
+class Reducing {
+ public:
+  Reducing() noexcept { now() = true; }
+  Reducing(const Reducing&) = delete;
+  Reducing& operator=(const Reducing&) = delete;
+  ~Reducing() { now() = false; }
+
+  static bool& now() noexcept {
+    thread_local bool reducing = false;
+    return reducing;
+  }
+};
+
+/// Throws Error NOT_READY in a reduction of frames: its recorder would wait for itself.
+void require_not_reducing(const char* action);
+
 // Options given as words. Throw Error INVALID_PARAMETER with the accepted words.
 CaptureFormat capture_format(const std::string& word);
 FrameCompression frame_compression(const std::string& word);

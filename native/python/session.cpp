@@ -18,6 +18,7 @@
 #include "gil.h"
 #include "lifecycle.h"
 #include "queues.h"
+#include "recorder.h"
 #include "session/rates.h"
 #include "session/snapshot.h"
 #include "system/log.h"
@@ -34,6 +35,7 @@ std::shared_ptr<OpenSession> open_session(const NetworkConfig& config) {
 }
 
 void close_session(OpenSession& open) {
+  require_not_reducing("close the engine");
   const GilRelease unlocked;
   open.close();
 }

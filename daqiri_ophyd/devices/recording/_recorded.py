@@ -187,16 +187,18 @@ class Recorded(RecordingSettings, ABC):
 
     def _owes_documents(self, work: Work) -> bool:
         """Return whether a fly scan's rows have to be in documents when it is unstaged."""
-        if work.is_excused:
-            return False
         run_engine = calling_run_engine()
+        # After `RE.stop`, the run is a success as well.
+        stopping = run_engine is not None and str(run_engine.state) == "stopping"
+        if work.is_known_to_fail or (work.held and not stopping):
+            return False
         if run_engine is None:
             return work.completing
         runs = self.daq.runs
         # A plan that fails, or ends early, cannot collect. A run that is still open is that of a
         # plan that fails: others close it before.
         plan_fails = work.run in runs.failed or work.run in runs.open
-        return str(run_engine.state) == "running" and not plan_fails
+        return (stopping or str(run_engine.state) == "running") and not plan_fails
 
     def _raise_at_end(self, error: CaptureError) -> None:
         """Raise an error of `unstage`; while the engine is unstaged, after all parts are."""

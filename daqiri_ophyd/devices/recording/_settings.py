@@ -13,7 +13,7 @@ from daqiri_ophyd.documents import directory_uri
 from ..daq._configuration import find_named
 from ..parts._base import EngineDevice
 from ..parts._signals import EngineSignal, fact, setting
-from ..reductions import Reduction
+from ..reductions import Reduction, reduction_of
 from ._errors import CaptureError
 from ._paths import PathTemplate, expand_user
 
@@ -113,20 +113,17 @@ class RecordingSettings(EngineDevice):
     def reductions(self, reductions: Mapping[str, Reduction | Callable[..., float]]) -> None:
         if self._staged != Staged.no:
             raise CaptureError(f"reductions cannot be changed while {self.name} is staged.")
-        taken = {*self.component_names, *self.COLUMNS}
+        # Databases do not tell A from a in names of columns.
+        taken = {name.casefold() for name in (*self.component_names, *self.COLUMNS)}
         found = {}
-        for name, given in reductions.items():
-            if not name.isidentifier() or name in taken:
+        for name, given in dict(reductions).items():
+            if not isinstance(name, str) or not name.isidentifier() or name.casefold() in taken:
                 raise ValueError(
                     f"{self.name}: a reduction cannot be named {name!r}; accepted is an identifier "
-                    "that no other column or setting has."
+                    "that no other column or setting has, in small or capital letters."
                 )
-            reduction = given if isinstance(given, Reduction) else Reduction(given)
-            if not callable(reduction.function):
-                raise TypeError(
-                    f"{self.name}: reduction {name!r} is {given!r}; accepted is a function of the "
-                    f"{self.REDUCED}, or one of daqiri_ophyd.devices.reductions."
-                )
+            taken.add(name.casefold())
+            reduction = reduction_of(given, f"{self.name}: reduction {name!r}")
             if reduction.of not in ("", self.REDUCED):
                 raise ValueError(
                     f"{self.name}: reduction {name!r} is {reduction}, which is computed from "

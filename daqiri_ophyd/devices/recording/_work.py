@@ -49,7 +49,12 @@ class Work:
     @property
     def is_excused(self) -> bool:
         """Whether its rows may stay in no document: paused, or a plan knows that it has failed."""
-        return self.held or self.told or (self.completing and self.status.failed)
+        return self.held or self.is_known_to_fail
+
+    @property
+    def is_known_to_fail(self) -> bool:
+        """Whether a plan knows that it has failed."""
+        return self.told or (self.completing and self.status.failed)
 
     def hold(self) -> bool:
         """Note a pause; return False if it was paused already, or has ended."""

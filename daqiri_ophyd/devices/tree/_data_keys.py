@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from daqiri_ophyd.documents import files_column
+
 from ..daq._daq import Daq
 from ..parts._base import EngineDevice
 from ..recording.packets._columns import CaptureColumns
@@ -82,13 +84,12 @@ def _stems_of_queues(capture: Any, queues: list[str]) -> Iterator[_Stem]:
     columns = CaptureColumns(capture.name, capture.port_name, queues, {})
     counters = columns.counter_keys(capture.describe()).keys() - capture.describe().keys()
     complete = "_".join([capture.root.name, capture.dotted_name.replace(".", "_")])
-    for queue, files in zip(queues, columns.files, strict=True):
-        name = files.removesuffix("_files")
+    for queue, name in zip(queues, columns.stems, strict=True):
         yield _Stem(
             name,
             f"{complete}_{attribute_name(queue, 'queue', frozenset())}",
             f"{_origin(capture)}, queue {queue!r} of several",
-            [files, *(key for key in counters if key.startswith(f"{name}_"))],
+            [files_column(name), *(key for key in counters if key.startswith(f"{name}_"))],
         )
 
 

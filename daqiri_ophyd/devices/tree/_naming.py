@@ -207,17 +207,19 @@ def require_own_column(key: str, origin: str, owners: dict[str, str]) -> None:
     origin : str
         What has it, such as ``port 'port0', queue 'rx_q0'``.
     owners : dict of str to str
-        What has each data key so far.
+        What has each data key so far, by the data key in small letters.
 
     Raises
     ------
     ValueError
         If it is in ``owners``.
     """
-    if key in owners:
+    # Databases do not tell A from a in names of columns.
+    known = owners.setdefault(key.casefold(), origin)
+    if known != origin:
         raise ValueError(
-            f"{owners[key]} and {origin} would both have the data key {key!r}. In names that are "
-            "too long for data keys, words lose their last letters. Rename one in the "
-            "configuration: use another number or other first letters, or a shorter name."
+            f"{known} and {origin} would both have the data key {key!r}, in small or capital "
+            "letters. In names that are too long for data keys, words lose their last letters. "
+            "Rename one in the configuration: use another number or other first letters, or a "
+            "shorter name."
         )
-    owners[key] = origin

@@ -243,6 +243,7 @@ void make_frame_layout(hid_t file, const FrameForm& form, const FrameStorage& st
       set_text(dataset, "units", "ns");
       set_text(dataset, "start", "1970-01-01T00:00:00Z");
     }
+    if (column && *column >= NUM_FRAME_COLUMNS) set_text(dataset, REDUCED_FROM, FRAMES.data());
     require(H5Lcreate_hard(detector, name, plot, name, H5P_DEFAULT, H5P_DEFAULT) >= 0, LAY_OUT);
   };
   for (std::size_t c = 0; c < form.columns(); ++c) {

@@ -63,6 +63,9 @@ const char* name_of(std::size_t column, const FrameForm& form) noexcept;
 /// Throws Error INVALID_PARAMETER if reductions cannot have these names.
 void require_reduction_names(const std::vector<std::string>& names);
 
+/// Attribute of the datasets of reductions, with the name of the dataset that they are made of.
+inline constexpr const char* REDUCED_FROM = "reduced_from";
+
 /// Path of a plan's group of datasets in a file.
 std::string detector_of(const FrameForm& form);
 

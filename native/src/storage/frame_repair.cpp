@@ -143,7 +143,7 @@ class Datasets {
     all.push_back(std::move(found));
   }
 
-  /// Other datasets with a number for each frame.
+  /// Datasets with a number for each frame.
   void add_reductions() {
     H5G_info_t group{};
     hdf5::require(H5Gget_info(detector_, &group) >= 0, READ);
@@ -156,22 +156,17 @@ class Datasets {
                            return column.name == name.data();
                          });
       if (length <= 0 || length >= static_cast<ssize_t>(name.size()) || known) continue;
-      if (grows_by_numbers(name.data())) add(name.data());
+      if (is_reduction(name.data())) add(name.data());
     }
   }
-  [[nodiscard]] bool grows_by_numbers(const char* name) const {
+  /// Whether it is a dataset of a recorder: others may add datasets of their own.
+  [[nodiscard]] bool is_reduction(const char* name) const {
     // A link may lead nowhere, or to a group.
     const hid_t object = H5Oopen(detector_, name, H5P_DEFAULT);
     if (object < 0) return false;
-    const bool is_dataset = H5Iget_type(object) == H5I_DATASET;
+    const bool is_own = H5Iget_type(object) == H5I_DATASET && H5Aexists(object, REDUCED_FROM) > 0;
     H5Oclose(object);
-    if (!is_dataset) return false;
-    const Handle dataset(H5Dopen2(detector_, name, H5P_DEFAULT), H5Dclose, READ);
-    const Handle type(H5Dget_type(dataset), H5Tclose, READ);
-    const Handle space(H5Dget_space(dataset), H5Sclose, READ);
-    if (H5Tget_class(type) != H5T_FLOAT || H5Sget_simple_extent_ndims(space) != 1) return false;
-    hsize_t most = 0;
-    return H5Sget_simple_extent_dims(space, nullptr, &most) == 1 && most == H5S_UNLIMITED;
+    return is_own;
   }
 
   Handle detector_;

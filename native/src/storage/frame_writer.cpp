@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <limits>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -15,7 +16,7 @@ FrameWriter::FrameWriter(FrameForm form, std::unique_ptr<FrameCompressor> compre
     : form_(std::move(form)),
       rows_(form_),
       direct_(backend ? std::make_unique<DirectWrites>(form_.bytes, std::move(backend)) : nullptr),
-      reduced_(form_.reductions.size()),
+      reduced_(form_.reductions.size(), std::numeric_limits<double>::quiet_NaN()),
       compressor_(std::move(compressor)) {}
 
 template <typename Step>

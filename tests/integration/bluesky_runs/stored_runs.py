@@ -64,10 +64,12 @@ class StoredRuns:
         assert on_disk.images == images
         self._end(bench)
 
-    def check_cut_short(self, bench: Bench, recorded: Sequence[int], per_file: int) -> None:
-        """Check an aborted run whose plan could not collect its latest rows; files have them."""
+    def check_cut_short(
+        self, bench: Bench, recorded: Sequence[int], per_file: int, *, status: str = "abort"
+    ) -> None:
+        """Check a run whose plan could not collect its latest rows; files have them."""
         (stop,) = self.documents.of("stop")
-        assert stop["exit_status"] == "abort"
+        assert stop["exit_status"] == status
         files: list[Path] = []
         for rows in self._check_run(bench, stop["run_start"], per_file, files).values():
             assert rows == list(recorded[: len(rows)])

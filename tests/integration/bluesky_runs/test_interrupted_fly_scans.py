@@ -11,6 +11,7 @@ from bluesky.utils import MsgGenerator, RunEngineInterrupted
 from waiting import wait_for
 
 from daqiri_ophyd import plans
+from daqiri_ophyd.devices import CaptureError
 
 from .benches import PACKETS, Bench
 from .flights import COUNT, EACH, by_stream, sent
@@ -169,3 +170,16 @@ def test_an_interrupted_fly_scan(
         status=STATUS.get(how, "success"),
         per_file=per_file,
     )
+
+
+@pytest.mark.parametrize("bench", ["loopback"], indirect=True)
+@pytest.mark.parametrize("per_file", [EACH], indirect=True)
+def test_rows_that_a_stop_leaves_out_are_an_error(
+    bench: Bench, per_file: int, run_engine: RunEngine, runs: StoredRuns
+) -> None:
+    """Bluesky marks the run as a success, before the devices are unstaged."""
+    limited(bench)
+    first = bench.instrument.next
+    with pytest.raises(CaptureError, match=r"are in no document[.,].*Collect until"):
+        interrupted(run_engine, bench, stock, "stop", "moving")
+    runs.check_cut_short(bench, range(first, first + HALF), per_file, status="success")

@@ -306,10 +306,17 @@ def test_numbers_of_frames_are_columns(
             sums = [totals.get(number, np.nan) for number in expected]
             np.testing.assert_array_equal(found["entry/data/total"], sums)
             assert found["entry/data/total"] == found["entry/instrument/images/total"]
+        with h5py.File(file.path, "r+") as found:  # datasets of others are not ours to cut
+            temperature = np.array([20.0])
+            found["entry/instrument/images"].create_dataset(
+                "temperature", data=temperature, maxshape=(None,)
+            )
+        assert examine_frames(file.path).frames == 3
         assert examine_frames(file.path).lengths["total"] == 3
         cut_frames(file.path, 2)
         with h5py.File(file.path) as found:
             np.testing.assert_array_equal(found["entry/data/number"], expected[:2])
+            assert list(found["entry/instrument/images/temperature"]) == [20.0]
 
 
 @pytest.mark.parametrize("name", ["data", "batch", "a/b", "", "."])

@@ -1,6 +1,7 @@
 """Numbers from frames: in events, in rows of fly scans, and in files."""
 
 import math
+import threading
 from typing import Any
 
 import h5py
@@ -10,12 +11,14 @@ from bluesky import RunEngine
 from bluesky import plan_stubs as bps
 from bluesky import plans as bp
 from bluesky import preprocessors as bpp
+from bluesky.callbacks.best_effort import BestEffortCallback
 from bluesky.utils import FailedStatus, RunEngineInterrupted
 from numpy.typing import NDArray
 from ophyd.sim import NullStatus, SynAxis
 from run_documents import Documents, until
 
-from daqiri_ophyd.catalog import Catalog
+from daqiri_ophyd import plans
+from daqiri_ophyd.catalog import Catalog, frames_dataset
 from daqiri_ophyd.devices import Daq, FrameDetector, reductions
 
 from .conftest import SHAPE, Source, fly, images
@@ -81,6 +84,8 @@ def test_readings_have_numbers(
     check({name: [row[f"{KEY}_{name}"] for row in events] for name in NAMES}, batches)
     rows = run["primary"].read()
     check({name: rows[f"{KEY}_{name}"] for name in NAMES}, batches)
+    dataset = frames_dataset(run)
+    check({name: dataset[f"{KEY}_{name}"] for name in NAMES}, batches)
     (descriptor,) = documents.of("descriptor")
     assert descriptor["hints"][KEY]["fields"][-6:] == [f"{KEY}_{name}" for name in NAMES]
     configured = descriptor["configuration"][KEY]["data"][f"{KEY}_reduction_table"]
@@ -132,6 +137,8 @@ def test_rows_of_fly_scans_have_numbers(
     check({name: values[came] for name, values in found.items()}, batches[came])
     assert set(run["primary"].read()) >= {f"{KEY}_{name}" for name in NAMES}
     assert run.validate()
+    dataset = frames_dataset(run)
+    np.testing.assert_array_equal(dataset[f"{KEY}_total"], found["total"])
 
 
 def test_streams_of_a_run_have_their_own_numbers(
@@ -204,10 +211,21 @@ def test_a_number_that_fails_is_an_error_in_words(
     run_engine: RunEngine, documents: Documents, detector: FrameDetector, source: Source
 ) -> None:
     """Readings before have their numbers."""
+
+    class NoTextError(Exception):
+        def __repr__(self) -> str:
+            raise ValueError
+
     calls = iter([1.0, 2.0])
-    detector.reductions = {"good": reductions.total(), "calls": lambda frame: next(calls)}
+
+    def count(frame: Any) -> float:
+        for number in calls:
+            return number
+        raise NoTextError
+
+    detector.reductions = {"good": reductions.total(), "calls": count}
     source.start()
-    with pytest.raises(FailedStatus, match=r"reduction 'calls' of frame \d+ failed: StopIteration"):
+    with pytest.raises(FailedStatus, match=r"reduction 'calls' of frame \d+ failed: NoTextError"):
         run_engine(bp.count([detector], 3))
     assert [doc["data"][f"{KEY}_calls"] for doc in documents.of("event")] == [1.0, 2.0]
     (path,) = detector.files
@@ -289,13 +307,150 @@ def test_frames_that_a_number_keeps_stay_as_they_are(
         np.testing.assert_array_equal(frame.data, images(frame.batch))
 
 
+@pytest.mark.parametrize("action", ["stop", "close", "rewind"])
+def test_a_number_cannot_end_its_recorder(
+    run_engine: RunEngine, detector: FrameDetector, source: Source, daq: Daq, action: str
+) -> None:
+    """It would wait for itself."""
+
+    def end(frame: Any) -> float:
+        recorder, engine = detector._rows.recorder, daq.engine
+        {"stop": recorder.stop, "close": engine.close, "rewind": lambda: recorder.rewind(0)}[
+            action
+        ]()
+        return 0.0
+
+    detector.reductions = {"end": end}
+    source.start()
+    with pytest.raises(FailedStatus, match="a reduction of frames cannot .* raise an exception"):
+        run_engine(bp.count([detector]))
+
+
+def test_a_number_that_takes_too_long_is_named(
+    run_engine: RunEngine, detector: FrameDetector, source: Source
+) -> None:
+    proceed = threading.Event()
+    detector.reductions = {"slow": lambda frame: proceed.wait(60)}
+    detector.timeout.put(0.3)
+    status = []
+
+    def plan() -> Any:
+        status.append((yield from bps.trigger(detector)))
+        source.send()
+        yield from until(lambda: status[0].done)
+
+    try:
+        with pytest.raises(FailedStatus):
+            run_engine(bpp.stage_wrapper(plan(), [detector]))
+    finally:
+        proceed.set()
+    assert "reduction 'slow' has been running for 0." in str(status[0].exception())
+
+
+def test_a_number_that_never_comes_stops_nothing_else(
+    run_engine: RunEngine,
+    documents: Documents,
+    detector: FrameDetector,
+    source: Source,
+    daq: Daq,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The scan ends in words, and other devices go on; the engine closes when it has returned."""
+    proceed = threading.Event()
+    detector.reductions = {"never": lambda frame: proceed.wait(250)}
+    detector.timeout.put(0.3)
+
+    def plan() -> Any:
+        yield from bps.open_run()
+        yield from bps.trigger(detector, group="reading")
+        source.send()
+        yield from bps.wait("reading")
+
+    try:
+        with pytest.raises(FailedStatus, match="reduction 'never' has been running for"):
+            run_engine(bpp.stage_wrapper(plan(), [detector]))
+        assert "reduction 'never' has been running" in caplog.text
+        capture = daq.port0.capture
+        capture.acquire_time.put(0.05)
+        run_engine(bp.count([capture]))
+    finally:
+        proceed.set()
+    assert documents.of("stop")[-1]["exit_status"] == "success"
+
+
+def test_losses_tell_how_long_numbers_take(
+    run_engine: RunEngine, detector: FrameDetector, source: Source
+) -> None:
+    kept = []
+
+    def keep(frame: Any) -> float:
+        kept.append(frame)
+        return 0.0
+
+    detector.reductions = {"kept": keep}
+    source.start(0.001)
+    try:
+        with pytest.raises(
+            FailedStatus, match=r"lost.*\(reductions of frames take .* ms a frame\)"
+        ):
+            run_engine(bp.count([detector], 100))
+    finally:
+        kept.clear()
+
+
+def test_libraries_keep_what_they_have_for_the_thread(
+    run_engine: RunEngine, documents: Documents, detector: FrameDetector, source: Source
+) -> None:
+    kept = threading.local()
+
+    def count(frame: Any) -> float:
+        kept.calls = getattr(kept, "calls", 0) + 1
+        return float(kept.calls)
+
+    detector.reductions = {"calls": count}
+    source.start()
+    run_engine(bp.count([detector], 4))
+    assert [doc["data"][f"{KEY}_calls"] for doc in documents.of("event")] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("fly_scan", [False, True])
+def test_live_plots_of_best_effort(
+    run_engine: RunEngine,
+    documents: Documents,
+    reduced: FrameDetector,
+    source: Source,
+    fly_scan: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rows of fly scans are no events: nothing to plot."""
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    import matplotlib
+
+    matplotlib.use("Agg")
+    best = BestEffortCallback()
+    run_engine.subscribe(best)
+    source.start()
+    if fly_scan:
+        run_engine(plans.record(reduced, 5))
+    else:
+        run_engine(bp.scan([reduced], SynAxis(name="x"), 0, 1, 4))
+    (descriptor,) = [doc for doc in documents.of("descriptor") if KEY in doc["data_keys"]]
+    hinted = descriptor["hints"][KEY].get("fields", [])
+    assert set(hinted) <= set(descriptor["data_keys"])
+    assert (f"{KEY}_total" in hinted) is not fly_scan
+
+
 def test_what_cannot_be_computed_is_refused(detector: FrameDetector) -> None:
     for given, error, text in [
         ({"batch": reductions.total()}, ValueError, "cannot be named 'batch'"),
         ({"data": reductions.total()}, ValueError, "cannot be named 'data'"),
         ({"frames": reductions.total()}, ValueError, "cannot be named 'frames'"),
         ({"a b": reductions.total()}, ValueError, "cannot be named 'a b'"),
-        ({"a": 3}, TypeError, "accepted is a function of the frames"),
+        ({"total": len, "Total": len}, ValueError, "cannot be named 'Total'"),
+        ({"Dropped": len}, ValueError, "cannot be named 'Dropped'"),
+        ({3: len}, ValueError, "cannot be named 3"),
+        ({"a": 3}, TypeError, "accepted is a function that returns a number"),
+        ({"a": reductions.total}, TypeError, r"call it: total\(\)"),
         ({"a": reductions.rate()}, ValueError, r"rate\(\), which is computed from packets"),
         ({"a": reductions.roi((0, 9), (0, 3))}, ValueError, r"not in frames of shape \(8, 32\)"),
         ({"a": reductions.centroid(2)}, ValueError, "axis 2; frames of shape"),
@@ -305,3 +460,10 @@ def test_what_cannot_be_computed_is_refused(detector: FrameDetector) -> None:
     assert detector.reductions == {}
     with pytest.raises(ValueError, match="accepted are first and end"):
         reductions.roi((3, 3), (0, 1))
+    for given, error, text in [
+        (((0, 1), (0.0, 3.0)), TypeError, "float"),
+        (((0, 1), (0, 3), reductions.rate()), ValueError, "computed from packets"),
+    ]:
+        with pytest.raises(error, match=text):
+            reductions.roi(*given)
+    assert reductions.roi((0, 1), (0, 3), lambda pixels: pixels.size).function(np.ones((4, 4))) == 3

@@ -145,24 +145,24 @@ def test_an_ended_fly_scan_leaves_files_and_an_idle_engine(
 @pytest.mark.files_in_no_document("a reading is interrupted and taken again")
 def test_a_paused_reading_is_taken_again(daq, run_engine, documents, captures):
     capture, tx = daq.port0.capture, daq.port0.tx.out
-    capture.num_packets.put(400)
+    capture.num_packets.put(800)
 
     def plan():
-        source = plans.packet_source({**SLOW, "count": 400}, tx.link_type)
+        source = plans.packet_source({**SLOW, "count": 800}, tx.link_type)
         yield from bps.prepare(tx, source, wait=True)
-        yield from bp.count([capture, tx], 3)
+        yield from bp.count([capture, tx], 2)
 
     interrupt(run_engine, plan(), lambda: capture.packets.get() and captured(capture) > 100, tx)
     run_engine.resume()
 
     assert documents.stop["exit_status"] == "success"
-    assert [row["daq_port0_capture_packets"] for row in documents.rows()] == [400] * 3
+    assert [row["daq_port0_capture_packets"] for row in documents.rows()] == [800] * 2
     files = documents.files()
     for file in files:
-        assert numbers([file]) == list(range(400))
+        assert numbers([file]) == list(range(800))
     # The captures of the first attempt are kept.
     (beside,) = set(captures.rglob("*.pcap")) - set(files)
-    assert 100 < len(numbers([beside])) < 400
+    assert 100 < len(numbers([beside])) < 800
 
 
 def test_an_aborted_reading_leaves_its_file(daq, run_engine, documents, captures):

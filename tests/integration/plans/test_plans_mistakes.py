@@ -79,10 +79,12 @@ def test_a_fly_scan_that_is_ended_hides_nothing(
         threading.Timer(0.1, getattr(run_engine, ending)).start()
         yield from bps.sleep(60)
 
-    with pytest.raises(RunEngineInterrupted):
+    # After a stop, the run is a success.
+    expected = CaptureError if ending == "stop" else RunEngineInterrupted
+    with pytest.raises(expected) as error:
         run_engine(flown(end))
     assert documents.stop["exit_status"] == ("success" if ending == "stop" else "abort")
-    assert "files are in no document" in caplog.text
+    assert "files are in no document" in (f"{error.value}" if ending == "stop" else caplog.text)
 
 
 def test_a_motor_that_fails_is_not_hidden(run_engine, documents, capture, flown):

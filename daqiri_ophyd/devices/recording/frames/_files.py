@@ -16,6 +16,10 @@ __all__ = ["DetectorFiles", "FrameRecording"]
 _log = logging.getLogger(__name__)
 
 
+# Recorders that cannot end: dropping one would wait for it.
+_abandoned: list[Any] = []
+
+
 class FrameRecording(Recording):
     """Also reports progress at each event, which means that new frames can be read."""
 
@@ -104,6 +108,12 @@ class DetectorFiles:
         if recording is not None:
             recording.end("finish")
             recording.stop()
+
+    def abandon(self) -> None:
+        """Leave a recorder that cannot end; rows that are in no document are left out."""
+        _abandoned.append((self.recorder, self.recording))
+        self.stream.discard()
+        self.ended()
 
     def ended(self) -> None:
         """Note that the recorder has ended."""

@@ -3,11 +3,12 @@
 import logging
 import math
 import time
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from event_model.documents import DataKey
 from ophyd.ophydobj import Kind
 
 from daqiri_ophyd.documents import FrameStream, StreamAsset
@@ -96,7 +97,9 @@ class FrameDetector(FrameSettings, Recorded):
         self._paths: list[Path] = []  # of the last stage
         self._streams = ReadingStreams()
         self._file_begun = 0.0
-        self._reduced = FrameReductions({})
+        self._reduced = FrameReductions({})  # of the latest recorder
+        self._numbers: dict[str, float] = {}  # of the latest reading
+        self._flown_keys = False  # whether the latest data keys were those of a fly scan
         super().__init__(prefix, **kwargs)
 
     # --- Readings
@@ -108,41 +111,45 @@ class FrameDetector(FrameSettings, Recorded):
         """
         if self._rows is not None and calling_task() is not None:
             self._add_stream(self._rows)
+        self._flown_keys = False
         stream = self._new_stream() if self._rows is None else self._rows.stream
         return {**self._counter_keys(), **self._reduced_keys(), **stream.describe(self._per_row)}
 
     def read(self) -> Readings:
         """Return the counters and the reductions of the latest reading."""
         found = super().read()
-        for name, value in self._reduced_values().items():
-            found[name] = {"value": value, "timestamp": self.frames.timestamp}
+        timestamp = self.frames.timestamp
+        for name in self.reductions:
+            value = self._numbers.get(name, math.nan)
+            found[f"{self.name}_{name}"] = {"value": value, "timestamp": timestamp}
         return found
 
     @property
     def hints(self) -> dict[str, Any]:
-        """Columns to plot: the hinted counters, and reductions."""
+        """Columns to plot: the hinted counters, and reductions. Rows of fly scans are no events."""
+        if self._flown_keys:
+            return {}
         hints = super().hints
         return {**hints, "fields": [*hints.get("fields", ()), *self._reduced_keys()]}
 
     def _reduced_keys(self) -> DataKeys:
-        return {
-            f"{self.name}_{name}": {
+        keys: DataKeys = {}
+        for name, reduction in self.reductions.items():
+            key: DataKey = {
                 "source": f"{self._source}/{name}",
                 "dtype": "number",
                 "shape": [],
                 "dtype_numpy": "<f8",
-                "units": reduction.units,
             }
-            for name, reduction in self.reductions.items()
-        }
-
-    def _reduced_values(self) -> dict[str, float]:
-        means = self._reduced.means()
-        return {f"{self.name}_{name}": means.get(name, math.nan) for name in self.reductions}
+            if reduction.units:
+                key["units"] = reduction.units
+            keys[f"{self.name}_{name}"] = key
+        return keys
 
     def describe_collect(self) -> DataKeys:
         """Return the data keys of a fly scan: the frames."""
         self._require_declared()
+        self._flown_keys = True
         stream = self._new_stream() if self._rows is None else self._rows.stream
         return stream.describe(flown=True)
 
@@ -293,6 +300,11 @@ class FrameDetector(FrameSettings, Recorded):
         if rows is None:
             return
         with self._state:
+            if self._abandon_stuck(rows):
+                if self._work is not None and self._work.running:
+                    self._work.running = False
+                    self._work.fail(CaptureStoppedError(f"stopped while {self._slow_reduction()}"))
+                return
             recording = rows.recording
             if recording is not None:
                 recording.end("finish" if success else "fail")
@@ -319,6 +331,7 @@ class FrameDetector(FrameSettings, Recorded):
     def _begin_stage(self) -> None:
         self._flight = None
         self._streams = ReadingStreams()
+        self._numbers = {}
         # The device may be staged without being used.
         self._rows = DetectorFiles(self.name, self._new_stream()) if self.has_form else None
 
@@ -412,13 +425,18 @@ class FrameDetector(FrameSettings, Recorded):
             self._reduced = reduced
             per_row, per_file = (1, self.frames_per_file) if flown else (self._per_row, None)
             rows.open(recorder, place, flown=flown, per_row=per_row, per_file=per_file)
+
+        def mine(call: Callable[[Any], None]) -> Callable[[Any], None]:
+            """Call it unless the recorder was abandoned."""
+            return lambda value: call(value) if rows.recorder is recorder else None
+
         recording = FrameRecording(
             [recorder],
             resumes=flown and self.on_error.get() == "resume",
-            on_files=lambda files: self._on_files(rows, files[0]),
-            on_progress=lambda _: self._on_progress(rows),
-            on_end=partial(self._on_end, rows),
-            on_error=self._fail,
+            on_files=mine(lambda files: self._on_files(rows, files[0])),
+            on_progress=mine(lambda _: self._on_progress(rows)),
+            on_end=mine(partial(self._on_end, rows)),
+            on_error=mine(self._fail),
         )
         with self._state:
             if rows.recorder is recorder:  # it has not ended meanwhile
@@ -558,7 +576,7 @@ class FrameDetector(FrameSettings, Recorded):
                 if snapshot.path is not None:
                     rows.register(snapshot.path, snapshot.flushed)
         acquisition.report(snapshot, self.start_flow.get())
-        failure = acquisition.loss(self, snapshot, last=bool(complete)) or self._reduction_error()
+        failure = self._failure(acquisition, snapshot, last=bool(complete))
         if failure is not None:
             work.fail(failure)
         if complete and work.flown and recording is not None:
@@ -568,11 +586,32 @@ class FrameDetector(FrameSettings, Recorded):
             self._update(acquisition, snapshot)
             work.status.finish()
         else:
-            work.status.check(partial(acquisition.cause, snapshot))
+            work.status.check(lambda: self._slow_reduction() or acquisition.cause(snapshot))
 
-    def _reduction_error(self) -> CaptureError | None:
-        error = self._reduced.error
-        return CaptureError(f"{self.name}: {error}") if error else None
+    def _failure(
+        self, acquisition: Acquisition, snapshot: RecorderSnapshot, *, last: bool
+    ) -> Exception | None:
+        """Return why an acquisition fails: its losses, or a reduction."""
+        loss = acquisition.loss(self, snapshot, last=last)
+        if loss is None:
+            return CaptureError(self._reduced.error) if self._reduced.error else None
+        if self._reduced:
+            took = f"{self._reduced.seconds * 1e3:.3g} ms a frame"
+            return type(loss)(f"{loss} (reductions of frames take {took})")
+        return loss
+
+    def _slow_reduction(self) -> str:
+        name, seconds = self._reduced.running
+        return f"reduction {name!r} has been running for {seconds:.1f} s" if name else ""
+
+    def _abandon_stuck(self, rows: DetectorFiles) -> bool:
+        """Leave a recorder that a reduction keeps for longer than `timeout`."""
+        # Whoever ends a recorder waits for the function that it runs.
+        stuck = not self._reduced.wait(self.timeout.get())
+        if stuck and rows.recorder is not None:
+            _log.error("%s: %s; its recorder is left.", self.name, self._slow_reduction())
+            rows.abandon()
+        return stuck
 
     def _on_end(self, rows: DetectorFiles, snapshot: RecorderSnapshot) -> None:
         """Finish or fail the open status when the recorder has ended."""
@@ -595,7 +634,7 @@ class FrameDetector(FrameSettings, Recorded):
         acquisition: Acquisition = work.outcome
         progress = acquisition.report(snapshot, self.start_flow.get())
         self._update(acquisition, snapshot)
-        failure = acquisition.loss(self, snapshot, last=True) or self._reduction_error()
+        failure = self._failure(acquisition, snapshot, last=True)
         if snapshot.failing or snapshot.unreported or (snapshot.error and not snapshot.frames):
             work.fail(CaptureError(snapshot.error))
         elif failure is not None:
@@ -642,6 +681,7 @@ class FrameDetector(FrameSettings, Recorded):
     def _update(self, acquisition: Acquisition, snapshot: RecorderSnapshot) -> None:
         """Update the signals with the counters of an acquisition."""
         frames, now = snapshot.frames - acquisition.before.frames, time.time()
+        self._numbers = self._reduced.means()
         dropped, missing = acquisition.lost(snapshot), acquisition.missing(snapshot)
         before_engine = acquisition.lost_before_engine(last=True)
         self.frames.update(frames, now)

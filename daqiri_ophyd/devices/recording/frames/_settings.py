@@ -134,7 +134,14 @@ class FrameSettings(RecordingSettings):
 
     def _require_reductions(self, reductions: Mapping[str, Reduction]) -> None:
         for name, reduction in reductions.items():
-            require_column(f"{self.name}_{name}", self.name, "Give the reduction a shorter name.")
+            key = f"{self.name}_{name}"
+            require_column(key, self.name, "Give the reduction a shorter name.")
+            others = (part.name for part in self.parent.members if part is not self)
+            if other := next((o for o in others if f"{key}_".startswith(f"{o}_")), None):
+                raise ValueError(
+                    f"{self.name}: reduction {name!r} would have a column {key!r}, like those of "
+                    f"{other}; give it another name."
+                )
             if reduction.require is None:
                 continue
             try:

@@ -48,9 +48,9 @@ class CaptureColumns:
         self._device = device
         self._sources = [f"daqiri://{port}/rx/{queue}" for queue in queues]
         self._queues = queues
-        self._stems = [device]
+        self.stems = [device]
         if len(queues) > 1:
-            self._stems = [
+            self.stems = [
                 fitted(
                     [device, attribute_name(queue, "queue", frozenset())], ["files", *FILE_COUNTERS]
                 )
@@ -62,7 +62,7 @@ class CaptureColumns:
     @property
     def files(self) -> dict[str, str]:
         """Source of the packets by the name of each column of files."""
-        names = map(files_column, self._stems)
+        names = map(files_column, self.stems)
         return dict(zip(names, self._sources, strict=True))
 
     def prefixes(self, prefix: str) -> list[str]:
@@ -79,11 +79,11 @@ class CaptureColumns:
         """
         every = dict(keys)
         for index, counter in self._of_queues(keys):
-            every[f"{self._stems[index]}_{counter}"] = {
+            every[f"{self.stems[index]}_{counter}"] = {
                 **keys[f"{self._device}_{counter}"],
                 "source": f"{self._sources[index]}/{counter}",
             }
-        for stem, source in zip(self._stems, self._sources, strict=True):
+        for stem, source in zip(self.stems, self._sources, strict=True):
             for name, reduction in self._reductions.items():
                 every[f"{stem}_{name}"] = {
                     "source": f"{source}/{name}",
@@ -97,7 +97,7 @@ class CaptureColumns:
     @property
     def reduced(self) -> list[str]:
         """Names of the columns of reductions."""
-        return [f"{stem}_{name}" for stem in self._stems for name in self._reductions]
+        return [f"{stem}_{name}" for stem in self.stems for name in self._reductions]
 
     def reduce(self, files: Sequence[RecordedFile]) -> dict[str, float]:
         """Return the reductions of files.
@@ -108,7 +108,7 @@ class CaptureColumns:
             If a reduction raises; the message names the reduction and the file.
         """
         values: dict[str, float] = {}
-        for stem, file in zip(self._stems, files, strict=True):
+        for stem, file in zip(self.stems, files, strict=True):
             if not self._reductions:
                 continue
             with PcapFile(file.path) as pcap:
@@ -132,7 +132,7 @@ class CaptureColumns:
             Names of the device's counters, some of which may be missing.
         """
         return {
-            f"{self._stems[index]}_{counter}": getattr(files[index], counter) if files else 0
+            f"{self.stems[index]}_{counter}": getattr(files[index], counter) if files else 0
             for index, counter in self._of_queues(known)
         }
 
