@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
-#include <string_view>
 
 #include "reorder/plan.h"
 
@@ -16,7 +15,7 @@ using hdf5::require;
 
 constexpr std::array<const char*, NUM_FRAME_COLUMNS> NAMES{
     "batch", "timestamp", "last_timestamp", "packets", "missing", "timed_out", "lossy", "valid"};
-constexpr std::string_view FRAMES = "data";
+constexpr const char* FRAMES = "data";
 
 void set_attribute(hid_t object, const char* name, hid_t type, hid_t space, const void* value) {
   const Handle attribute(H5Acreate2(object, name, type, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose,
@@ -243,7 +242,7 @@ void make_frame_layout(hid_t file, const FrameForm& form, const FrameStorage& st
       set_text(dataset, "units", "ns");
       set_text(dataset, "start", "1970-01-01T00:00:00Z");
     }
-    if (column && *column >= NUM_FRAME_COLUMNS) set_text(dataset, REDUCED_FROM, FRAMES.data());
+    if (column && *column >= NUM_FRAME_COLUMNS) set_text(dataset, REDUCED_FROM, FRAMES);
     require(H5Lcreate_hard(detector, name, plot, name, H5P_DEFAULT, H5P_DEFAULT) >= 0, LAY_OUT);
   };
   for (std::size_t c = 0; c < form.columns(); ++c) {
@@ -258,7 +257,7 @@ void make_frame_layout(hid_t file, const FrameForm& form, const FrameStorage& st
   }
   std::vector<hsize_t> extents{0};
   extents.insert(extents.end(), form.shape.begin(), form.shape.end());
-  make(FRAMES.data(), form.type(), extents, std::nullopt);
+  make(FRAMES, form.type(), extents, std::nullopt);
 }
 
 bool write_start_time(hid_t file, std::uint64_t time) {
