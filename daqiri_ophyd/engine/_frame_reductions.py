@@ -21,9 +21,9 @@ class FrameReductions:
     Each is a column of the files. Functions are called on the recorder's thread, which writes no
     frame meanwhile: what takes longer than frames come makes the plan lose frames for want of
     buffers. A function that does not return keeps the recorder from ending, and the engine from
-    closing, until the process is killed (SIGKILL). Functions must not use
-    the device, the engine or its recorders, which may wait for them; they raise an exception to
-    fail a reading. One object is for one recorder.
+    closing, until the process is killed (SIGKILL). Functions must not use the device, the engine or
+    its recorders, which may wait for them; they raise an exception to fail a reading. One object is
+    for one recorder.
 
     Parameters
     ----------
