@@ -52,7 +52,7 @@ class Server:
     def run(self, command: list[str], **_: Any) -> "subprocess.CompletedProcess[str]":
         to, answers = self._process.stdin, self._process.stdout
         assert to is not None and answers is not None
-        to.write(json.dumps(command[-3:]) + "\n")
+        to.write(json.dumps(command[3:]) + "\n")
         to.flush()
         return subprocess.CompletedProcess(command, *json.loads(answers.readline()))
 

@@ -56,7 +56,7 @@ def test_the_process_imports_the_package_that_started_it(tmp_path: Path) -> None
         Path(_frame_file.__file__).with_name("_frame_process.py"), package / "engine"
     )
     done = subprocess.run(
-        [sys.executable, "-P", "-S", script, "examine", "a.h5", "live"],
+        [sys.executable, "-P", "-S", script, "examine", "a.h5", "live", "plugins"],
         cwd=tmp_path, text=True, capture_output=True, timeout=200,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
