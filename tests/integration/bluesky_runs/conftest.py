@@ -1,4 +1,4 @@
-"""Engines, a RunEngine and a catalog that all tests of a session share."""
+"""Engines, a RunEngine and a catalog that the tests of a module share: others look at what is open in the process."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -18,18 +18,18 @@ NETWORKS = ["udp", "tcp", pytest.param("packet", marks=pytest.mark.root)]
 TRANSPORTS = ["loopback", *NETWORKS]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shared_captures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("bluesky") / "captures"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def benches(shared_captures: Path) -> Iterator[Callable[[str], Bench]]:
     with opened(shared_captures) as make:
         yield make
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shared_catalog(shared_captures: Path, empty_catalog: Path) -> Iterator[Catalog]:
     directory = shared_captures.with_name("catalog")
     shutil.copytree(empty_catalog, directory)

@@ -146,7 +146,7 @@ def test_refused(daq, capture, run_engine):
         capture.reductions = {"packets": len}
     with pytest.raises(ValueError, match="cannot be named 'a b'"):
         capture.reductions = {"a b": len}
-    with pytest.raises(TypeError, match="accepted is a function of the packets"):
+    with pytest.raises(TypeError, match="accepted is a function that returns a number"):
         capture.reductions = {"a": 3}
     assert capture.reductions == {}
     capture.reductions = {"n": len}
