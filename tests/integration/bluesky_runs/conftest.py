@@ -1,4 +1,4 @@
-"""Engines, a RunEngine and a catalog that the tests of a module share: others look at what is open in the process."""
+"""Engines, a RunEngine and a catalog of a module: others look at what is open in the process."""
 
 import shutil
 from collections.abc import Callable, Iterator
