@@ -39,7 +39,6 @@ class FrameReductions:
             if not callable(function):
                 raise TypeError(f"reduction {name!r} is {function!r}; accepted is a function")
         self._seconds, self._frames = 0.0, 0
-        self._make: Callable[[Any], Any] = lambda burst: burst
         self._latest: deque[list[float]] = deque(maxlen=1)
         self._running: tuple[str, float] | None = None
         self.error: str = ""
@@ -69,11 +68,6 @@ class FrameReductions:
             means[name] = float(known.mean()) if len(known) else float("nan")
         return means
 
-    def made_by(self, make: Callable[[Any], Any]) -> FrameReductions:
-        """Set how a frame is made of a burst; return these reductions."""
-        self._make = make
-        return self
-
     @property
     def running(self) -> tuple[str, float]:
         """What is computed now, and for how long, s; an empty name: nothing."""
@@ -97,12 +91,15 @@ class FrameReductions:
         """How long the numbers of a frame take, s: the mean since `begin`."""
         return self._seconds / max(1, self._frames)
 
-    def __call__(self, burst: Any) -> list[float]:
-        """Return the numbers of a frame, NaN for a function that fails; the first error is kept."""
+    def __call__(self, make: Callable[[Any], Any], burst: Any) -> list[float]:
+        """Return the numbers of the frame that is made of a burst; NaN for a function that fails.
+
+        The first error is kept.
+        """
         numbers = [float("nan")] * len(self._functions)
         name, begun = "of a frame", time.monotonic()
         try:
-            frame = self._make(burst)
+            frame = make(burst)
             name = f"of frame {frame.batch}"
             for index, (column, function) in enumerate(self._functions.items()):
                 self._running = column, time.monotonic()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -413,9 +413,8 @@ class ReorderPlan(ProcessedPlan):
         InvalidParameterError
             If the plan has no ``frame``, the directory does not exist, the first file exists,
             ``layout`` is given, a number is negative, a choice is not one of those above, a
-            reduction has the name of another dataset,
-            ``start_flow`` leads to another queue, or there is a limit in addition to those of a
-            group.
+            reduction has the name of another dataset, ``start_flow`` leads to another queue, or
+            there is a limit in addition to those of a group.
         NotReadyError
             If another receiver takes the frames, or the engine is closed.
         NotSupportedError
@@ -453,7 +452,7 @@ class ReorderPlan(ProcessedPlan):
             group=group,
             reductions=reductions.names if reductions else [],
             # Without numbers to compute, no frame waits for Python.
-            reduce=reductions.made_by(self._with_numbers) if reductions else None,
+            reduce=partial(reductions, self._with_numbers) if reductions else None,
             **numbers,
         )
         return Recorder(native)
