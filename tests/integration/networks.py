@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import json
 import os
 import re
 import shutil
@@ -122,6 +123,19 @@ def card(networks: Callable[[], Network]) -> Callable[..., Network]:
 def cable(card: Callable[..., Network]) -> Network:
     """A namespace with a veth pair, ``near`` and ``far``, that only tests send on."""
     return card()
+
+
+def link_counts(network: Network, interface: str) -> dict[str, int]:
+    """The kernel's own counters of an interface: of received frames, and of sent ones."""
+    shown = partial(subprocess.run, check=True, capture_output=True, text=True)
+    command = ["ip", "-json", "-s", "-s", "link", "show", interface]
+    stats = json.loads(network.call(shown, command).stdout)[0]["stats64"]
+    return {
+        "received": stats["rx"]["packets"],
+        "dropped": stats["rx"]["dropped"],
+        "sent": stats["tx"]["packets"],
+        "refused": stats["tx"]["dropped"],
+    }
 
 
 def xdp_frames_by_queue(network: Network) -> dict[int, int]:

@@ -1,7 +1,6 @@
 """Links that lose frames: a veth pair whose receiving core cannot keep up."""
 
 import ctypes
-import json
 import os
 import socket
 import struct
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from networks import Network, enlarge_buffer, in_user_namespace, lacks
+from networks import Network, enlarge_buffer, in_user_namespace, lacks, link_counts
 
 from daqiri_ophyd.engine import PortCounters, ethernet
 
@@ -86,15 +85,7 @@ class Link:
 
     def counts(self, interface: str = "far") -> dict[str, int]:
         """The kernel's own counters of received frames, and of sent ones."""
-        shown = partial(subprocess.run, check=True, capture_output=True, text=True)
-        command = ["ip", "-json", "-s", "-s", "link", "show", interface]
-        stats = json.loads(self.call(shown, command).stdout)[0]["stats64"]
-        return {
-            "received": stats["rx"]["packets"],
-            "dropped": stats["rx"]["dropped"],
-            "sent": stats["tx"]["packets"],
-            "refused": stats["tx"]["dropped"],
-        }
+        return link_counts(self.network, interface)
 
     def receive_on_another_core(self) -> None:
         """Let RPS pass frames to the last core; the sender runs on the first."""

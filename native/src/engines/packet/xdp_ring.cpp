@@ -57,7 +57,8 @@ void XdpRing::open_sockets(const Options& options) {
   latest_ns_.assign(sockets_.size(), monotonic_ns());
   arrived_.assign(sockets_.size(), 0);
   const auto count = static_cast<std::uint32_t>(sockets_.size());
-  shares_ = XdpShares(umem_.chunks(), count);
+  holdings_.resize(sockets_.size());
+  shares_ = XdpShares(umem_.chunks(), count, options_.ring_size);
   for (const auto& socket : sockets_) {
     socket->refill(shares_);
     attachment_->program().set_socket(socket->queue(), socket->fd());
@@ -196,27 +197,13 @@ int XdpRing::balance() noexcept {
   if (sockets_.size() == 1 || stopped_) return -1;
   for (std::size_t at = 0; at < sockets_.size(); ++at) arrived_[at] = sockets_[at]->take_arrived();
   shares_.update(arrived_, monotonic_ns());
-  for (const auto& socket : sockets_) socket->refill(shares_);
-  const std::size_t idle = find_idle();
-  return idle == sockets_.size() ? -1 : exchange(idle);
-}
-
-std::size_t XdpRing::find_idle() const noexcept {
-  const std::size_t none = sockets_.size();
-  if (umem_.available() > shares_.reserve()) return none;
-  if (monotonic_ns() - exchanged_ns_ < EXCHANGE_NS) return none;
-  std::size_t found = none;
-  bool needed = false;
-  for (std::size_t at = 0; at < none; ++at) {
-    const XdpSocket& socket = *sockets_[at];
-    if (!shares_.idle(at)) {
-      needed = needed || socket.held() < std::min(shares_.most(at), shares_.part()) / 2;
-    } else if (socket.held() > 2 * shares_.floor() && socket.waiting() == 0 &&
-               (found == none || socket.held() > sockets_[found]->held())) {
-      found = at;
-    }
+  for (std::size_t at = 0; at < sockets_.size(); ++at) {
+    sockets_[at]->refill(shares_);
+    holdings_[at] = {.held = sockets_[at]->held(), .waiting = sockets_[at]->waiting()};
   }
-  return needed ? found : none;
+  if (monotonic_ns() - exchanged_ns_ < EXCHANGE_NS) return -1;
+  const std::size_t idle = shares_.surplus(holdings_, umem_.available());
+  return idle == sockets_.size() ? -1 : exchange(idle);
 }
 
 int XdpRing::exchange(std::size_t at) noexcept {

@@ -98,8 +98,6 @@ class XdpRing final : public FrameRing {
   }
   /// Throws Error.
   void open_sockets(const Options& options);
-  /// The position of a socket that should give its chunks to another; none: sockets_.size().
-  [[nodiscard]] std::size_t find_idle() const noexcept;
   /// Get the chunks of an idle socket back: only the kernel can, when it closes the socket. Returns
   /// the descriptor of the queue's new socket; -1: it still has the old one.
   int exchange(std::size_t at) noexcept;
@@ -138,6 +136,7 @@ class XdpRing final : public FrameRing {
   XdpShares shares_;
   /// By socket.
   std::vector<std::uint32_t> arrived_;
+  std::vector<XdpShares::Holding> holdings_;
   std::uint64_t exchanged_ns_{0};
   bool stopped_{false};
 };

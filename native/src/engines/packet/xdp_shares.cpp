@@ -20,8 +20,13 @@ std::uint32_t XdpShares::ring_size(std::uint32_t chunks, std::uint32_t chunk_byt
       std::clamp<std::uint64_t>(fits, 1, std::bit_ceil(std::uint64_t{std::max(chunks, 1U)}))));
 }
 
-XdpShares::XdpShares(std::uint32_t chunks, std::uint32_t queues)
-    : chunks_(chunks), floor_(chunks), part_(chunks), most_(queues), filled_(queues) {
+XdpShares::XdpShares(std::uint32_t chunks, std::uint32_t queues, std::uint32_t ring_size)
+    : chunks_(chunks),
+      ring_size_(ring_size),
+      floor_(chunks),
+      part_(chunks),
+      most_(queues),
+      filled_(queues) {
   if (queues > 1) {
     // A quarter of the memory for all queues: for the first burst of a flow, on any of them.
     floor_ = std::max(chunks / (4 * queues), 1U);
@@ -47,6 +52,23 @@ void XdpShares::update(std::span<const std::uint32_t> filled, std::uint64_t now_
   }
   // One part stays for a queue that becomes active next.
   part_ = chunks_ / (active + 1);
+}
+
+std::size_t XdpShares::surplus(std::span<const Holding> queues,
+                               std::uint32_t available) const noexcept {
+  std::size_t found = queues.size();
+  if (available > reserve_) return found;
+  bool lacking = false;
+  for (std::size_t at = 0; at < queues.size(); ++at) {
+    const Holding& queue = queues[at];
+    if (!idle(at)) {
+      lacking = lacking || queue.held < wanted(at);
+    } else if (queue.held > 2 * floor_ && queue.waiting == 0 &&
+               (found == queues.size() || queue.held > queues[found].held)) {
+      found = at;
+    }
+  }
+  return lacking ? found : queues.size();
 }
 
 }  // namespace daqiri::packet

@@ -26,8 +26,15 @@ class XdpShares {
   static std::uint32_t ring_size(std::uint32_t chunks, std::uint32_t chunk_bytes,
                                  std::uint32_t queues) noexcept;
 
+  /// What the kernel has of a queue: chunks, with frames or without, and descriptors not yet read.
+  struct Holding {
+    std::uint32_t held{0};
+    std::uint32_t waiting{0};
+  };
+
   XdpShares() = default;
-  XdpShares(std::uint32_t chunks, std::uint32_t queues);
+  /// `ring_size`: descriptors of each ring, the most chunks without frames that a queue can have.
+  XdpShares(std::uint32_t chunks, std::uint32_t queues, std::uint32_t ring_size);
 
   /// Call every 10 ms or later, with the number of chunks that each queue has filled since the last
   /// call, and the time.
@@ -39,9 +46,17 @@ class XdpShares {
   /// others stay free.
   [[nodiscard]] std::uint32_t part() const noexcept { return part_; }
   [[nodiscard]] std::uint32_t reserve() const noexcept { return reserve_; }
+  /// What a queue should have while others have traffic too.
+  [[nodiscard]] std::uint32_t wanted(std::size_t queue) const noexcept {
+    return std::min({most_[queue], part_, ring_size_});
+  }
   /// Chunks of a queue without traffic.
   [[nodiscard]] std::uint32_t floor() const noexcept { return floor_; }
   [[nodiscard]] bool idle(std::size_t queue) const noexcept { return most_[queue] == floor_; }
+  /// The idle queue with the most chunks above its own, if a queue with traffic lacks some and few
+  /// are free; none: the number of queues.
+  [[nodiscard]] std::size_t surplus(std::span<const Holding> queues,
+                                    std::uint32_t available) const noexcept;
 
  private:
   /// Most chunks that a queue filled between two calls: in this second, and in the one before.
@@ -51,6 +66,7 @@ class XdpShares {
   };
 
   std::uint32_t chunks_{0};
+  std::uint32_t ring_size_{0};
   std::uint32_t floor_{0};
   std::uint32_t reserve_{0};
   std::uint32_t part_{0};

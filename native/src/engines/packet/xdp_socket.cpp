@@ -181,8 +181,7 @@ void XdpSocket::wake() noexcept { recvfrom(fd(), nullptr, 0, MSG_DONTWAIT, nullp
 
 bool XdpSocket::starved(const XdpShares& shares) const noexcept {
   const std::uint32_t empty = filled_ - received_->producer().load(std::memory_order_relaxed);
-  const std::uint32_t most = std::min(shares.most(options_.position), fill_->size());
-  return empty < std::min(most, shares.part()) / 2;
+  return empty < shares.wanted(options_.position) / 2;
 }
 
 std::uint32_t XdpSocket::take_arrived() noexcept {

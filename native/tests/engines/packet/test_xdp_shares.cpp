@@ -1,8 +1,12 @@
 // How AF_XDP memory is divided among the queues of a card.
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "engines/packet/xdp_drops.h"
 #include "engines/packet/xdp_shares.h"
@@ -42,7 +46,7 @@ TEST_CASE("rings are as large as the memory, within a limit for all of them") {
 }
 
 TEST_CASE("a card with one queue uses all memory") {
-  XdpShares shares(16'384, 1);
+  XdpShares shares(16'384, 1, 16'384);
   const std::array<std::uint32_t, 1> none{0};
   shares.update(none, BEGIN);
   CHECK(shares.most(0) == 16'384);
@@ -52,13 +56,13 @@ TEST_CASE("a card with one queue uses all memory") {
 }
 
 TEST_CASE("queues without traffic have a quarter of the memory together") {
-  CHECK(XdpShares(16'384, 16).floor() == 256);
-  CHECK(XdpShares(524'288, 16).floor() == 8192);
-  CHECK(XdpShares(10, 16).floor() == 1);
+  CHECK(XdpShares(16'384, 16, 16'384).floor() == 256);
+  CHECK(XdpShares(524'288, 16, 524'288).floor() == 8192);
+  CHECK(XdpShares(10, 16, 16).floor() == 1);
 }
 
 TEST_CASE("a queue gets the chunks that its frames need") {
-  XdpShares shares(16'384, 4);
+  XdpShares shares(16'384, 4, 16'384);
   std::array<std::uint32_t, 4> filled{0, 20, 3, 0};
   shares.update(filled, BEGIN);
   CHECK(shares.floor() == 1024);
@@ -86,6 +90,109 @@ TEST_CASE("a queue gets the chunks that its frames need") {
     shares.update(filled, BEGIN + 100 * SECOND);
     CHECK(shares.idle(0));
     CHECK(shares.most(1) == 1100);
+  }
+}
+
+namespace {
+
+/// Queues whose chunks go to the kernel as in `XdpSocket::refill`, and come back with a frame.
+class Card {
+ public:
+  explicit Card(std::uint32_t queues)
+      : shares(CHUNKS, queues, CHUNKS), holdings(queues), filled_(queues) {
+    refill();
+  }
+
+  /// A second in which so many frames arrive in each hundredth, on some queues.
+  void second(std::span<const std::size_t> with_traffic, std::uint32_t frames) {
+    for (const std::size_t at : with_traffic) filled_[at] = frames;
+    for (int i = 0; i < 100; ++i) {
+      for (const std::size_t at : with_traffic) take_back(at, frames);
+      now_ += SECOND / 100;
+      shares.update(filled_, now_);
+      refill();
+    }
+    std::ranges::fill(filled_, 0);
+    const std::size_t at = shares.surplus(holdings, free_);
+    if (at == holdings.size()) return;
+    CHECK(shares.idle(at));
+    take_back(at, holdings[at].held);
+    refill();
+    ++exchanges;
+  }
+
+  static constexpr std::uint32_t CHUNKS = 16'384;
+  XdpShares shares;
+  std::vector<XdpShares::Holding> holdings;
+  int exchanges{0};
+
+ private:
+  void take_back(std::size_t at, std::uint32_t chunks) {
+    const std::uint32_t n = std::min(chunks, holdings[at].held);
+    holdings[at].held -= n;
+    free_ += n;
+  }
+  void refill() {
+    for (std::size_t at = 0; at < holdings.size(); ++at) {
+      std::uint32_t& held = holdings[at].held;
+      while (held < shares.most(at) && free_ > (held < shares.part() ? 0 : shares.reserve())) {
+        ++held;
+        --free_;
+      }
+    }
+  }
+
+  std::vector<std::uint32_t> filled_;
+  std::uint32_t free_{CHUNKS};
+  std::uint64_t now_{BEGIN};
+};
+
+}  // namespace
+
+TEST_CASE("a flow that changes queues gets all that it needs on each") {
+  const std::uint32_t queues = GENERATE(2U, 3U, 8U, 16U, 64U);
+  CAPTURE(queues);
+  Card card(queues);
+  for (std::size_t round = 0; round < 3; ++round) {
+    for (std::size_t at = 0; at < queues; ++at) {
+      CAPTURE(round, at);
+      const std::array with_traffic{at};
+      // The queue before is idle after two seconds; then each second one gives its chunks.
+      for (std::uint32_t i = 0; i < queues + 3; ++i) card.second(with_traffic, 200);
+      CHECK(card.shares.wanted(at) == Card::CHUNKS / 2);
+      CHECK(card.holdings[at].held >= card.shares.wanted(at));
+      const int before = card.exchanges;
+      for (int i = 0; i < 5; ++i) card.second(with_traffic, 200);
+      CHECK(card.exchanges == before);
+    }
+  }
+}
+
+TEST_CASE(
+    "sockets are exchanged only for a queue that lacks chunks, and only where some are left") {
+  constexpr std::uint32_t QUEUES = 4;
+  XdpShares shares(16'384, QUEUES, 16'384);
+  std::array<std::uint32_t, QUEUES> filled{200, 0, 0, 0};
+  shares.update(filled, BEGIN);
+  std::array<XdpShares::Holding, QUEUES> queues{{{8191, 0}, {5000, 0}, {2049, 0}, {1024, 0}}};
+  CHECK(shares.surplus(queues, 0) == 1);
+  CHECK(shares.surplus(queues, shares.reserve()) == 1);
+  CHECK(shares.surplus(queues, shares.reserve() + 1) == QUEUES);
+  queues[1].waiting = 1;
+  CHECK(shares.surplus(queues, 0) == 2);
+  queues[2].held = 2048;
+  CHECK(shares.surplus(queues, 0) == QUEUES);
+  queues[1].waiting = 0;
+  queues[0].held = 8192;
+  CHECK(shares.surplus(queues, 0) == QUEUES);
+  SECTION("not for more than its ring has space for") {
+    XdpShares small(16'384, QUEUES, 4096);
+    small.update(filled, BEGIN);
+    CHECK(small.wanted(0) == 4096);
+    queues[0].held = 4096;
+    CHECK(small.surplus(queues, 0) == QUEUES);
+    queues[0].held = 4095;
+    CHECK(small.surplus(queues, 0) == 1);
   }
 }
 
