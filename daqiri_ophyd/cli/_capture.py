@@ -8,7 +8,14 @@ import typer
 
 from . import _limits
 from ._data_directory import DATA, CatalogName, Data, captures_of
-from ._output import print_error, print_facts, print_json, print_message, print_table
+from ._output import (
+    counts_text,
+    print_error,
+    print_facts,
+    print_json,
+    print_line,
+    print_message,
+)
 from ._source import CONFIG_HELP, interface_with, load_source
 
 if TYPE_CHECKING:
@@ -16,6 +23,8 @@ if TYPE_CHECKING:
     from ._early_recording import EarlyRecording
 
 OnDrop = Literal["fail", "flag", "ignore"]
+# Longest time without packets of a file that is sent, s.
+_SENT_S = 60.0
 
 
 def capture(
@@ -67,8 +76,11 @@ def capture(
     on_drop: Annotated[OnDrop, typer.Option(help="Lost packets: fail, flag or ignore.")] = "flag",
     timeout: Annotated[
         float,
-        typer.Option(help="Longest time without packets, in seconds.", callback=_limits.seconds),
-    ] = 60.0,
+        typer.Option(
+            help="Fail after this time without packets, in seconds; 0: wait for them.",
+            callback=_limits.seconds,
+        ),
+    ] = 0.0,
     send: Annotated[
         Path | None,
         typer.Option(
@@ -85,14 +97,15 @@ def capture(
     """
     Capture packets to pcap files, and store the run in a catalog.
 
-    Packets that arrive after the message "listening" are captured. Ctrl-C, SIGTERM and SIGHUP end
-    the capture with all files complete.
+    Packets that arrive after the message "listening" are captured, until Ctrl-C if there is no
+    limit. Ctrl-C, SIGTERM and SIGHUP end the capture with all files and the run complete.
 
-    Example: [bold]daqiri-ophyd capture eth1 --udp-port 4096 --seconds 10[/bold]
+    Exit code 1: no packet arrived, or the run is not in the catalog.
+
+    Example: [bold]daqiri-ophyd capture eth1 --udp-port 4096[/bold]
     """
-    if not packets and not seconds and send is None:
-        raise typer.BadParameter("the capture has no limit; give --packets or --seconds")
-    from ._capture_files import counts_text, has_fragments, read_arrivals, summarize
+    from ._capture_files import has_fragments, read_arrivals, summarize
+    from ._capture_progress import show_counts
     from ._early_recording import begin_recording
 
     loaded = load_source(config, udp_port or (), host or (), packet_filter)
@@ -116,7 +129,8 @@ def capture(
         if not os.access(picture.parent, os.W_OK):
             raise typer.BadParameter(f"--picture: {picture.parent} cannot be written")
     with begin_recording(loaded, interface, queue, captures_of(data), limits) as early:
-        uid, is_stored = _store(early, loaded, interface, settings, send, data, catalog)
+        with show_counts(early.recording):
+            uid, is_stored = _store(early, loaded, interface, settings, send, data, catalog)
         files = [file.path for file in early.recording.files()]
     result = summarize(files, uid)
     if picture is not None:
@@ -137,15 +151,21 @@ def capture(
             lost = counts_text(result["lost_before_engine"], before_engine)
             facts.append(("lost before the engine", lost))
         print_facts(facts)
-        print_table(["file"], [[file] for file in result["files"]])
+        for file in result["files"]:
+            print_line(file)
         if result["left_out_by_reason"].get("filtered") and has_fragments(files):
             print_message(
                 "datagrams arrived in fragments: only the first fragment has ports, so flows, "
                 "--udp-port and --host leave out the others (filtered); --filter 'ip host ADDRESS' "
                 "captures all"
             )
+    if not result["received"]:
+        left_out = result["left_out"]
+        others = f"; {left_out:,} that did were left out" if left_out else ""
+        print_error(f"no packet arrived that the queue captures{others}")
     if not is_stored:
         print_error("the run is not in the catalog; the captured files are complete")
+    if not is_stored or not result["received"]:
         raise typer.Exit(1)
 
 
@@ -161,21 +181,21 @@ def _store(
     """Continue a recording in a run; return the run's uid, and whether it is in the catalog."""
     import daqiri_ophyd.plans as plans
 
+    from ._capture_plan import capture_until_stopped
     from ._workspace import open_workspace
 
     with open_workspace(config, data, catalog, early.engine, early.interrupts) as workspace:
         receiver = workspace.daq.port_device(interface)
         receiver.capture.queues.put(",".join(early.recording.queues))
         receiver.capture.adopt(early.recording)
+        if send is None:
+            plan = capture_until_stopped(receiver.capture, early.recording, **settings)
+        else:
+            settings["timeout"] = settings["timeout"] or _SENT_S
+            sent = {"tx": receiver.tx.members[0], "packets": str(send)}
+            plan = plans.capture(receiver.capture, **settings, **sent)
         try:
-            uid = workspace.run(
-                plans.capture(
-                    receiver.capture,
-                    tx=None if send is None else receiver.tx.members[0],
-                    packets=None if send is None else str(send),
-                    **settings,
-                )
-            )
+            uid = workspace.run(plan)
         finally:
             # A plan may fail before it begins, for example because of the file to send.
             early.in_run.update(receiver.capture.files)

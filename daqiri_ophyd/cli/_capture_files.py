@@ -1,7 +1,6 @@
 """Contents of the files of a capture."""
 
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +51,6 @@ def summarize(files: list[Path], run: str) -> dict[str, Any]:
         "lost_before_engine_by_reason": dict(lost),
         "files": [str(file) for file in files],
     }
-
-
-def counts_text(total: int, reasons: Mapping[str, int]) -> str:
-    """Return a number of packets with its reasons."""
-    named = ", ".join(f"{reason} {count:,}" for reason, count in reasons.items() if count)
-    return f"{total:,}" + (f" ({named})" if named else "")
 
 
 def has_fragments(files: list[Path]) -> bool:

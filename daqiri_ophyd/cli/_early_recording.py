@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ _OPTIONS = {
     "durable": False,
     "start_flow": None,
 }
+_LINGER_S = 0.1
 
 
 @dataclass(slots=True)
@@ -101,7 +103,7 @@ def begin_recording(
             with suppress(OSError):
                 directory.rmdir()
             raise
-        early = EarlyRecording(engine, recording, HeldInterrupts())
+        early = EarlyRecording(engine, recording, HeldInterrupts(partial(_end, recording)))
         try:
             with early.interrupts:
                 _say(f"listening on {interface}{where}, queue {', '.join(names)}")
@@ -110,6 +112,11 @@ def begin_recording(
             with completing_files():
                 recording.stop()
                 _tidy(early)
+
+
+def _end(recording: QueueRecording) -> None:
+    for recorder in recording.recorders:
+        recorder.end_in(_LINGER_S)
 
 
 def _say(text: str) -> None:

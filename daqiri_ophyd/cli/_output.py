@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -98,6 +98,12 @@ def print_table(
 
 def _cell(value: Any) -> Text:
     return Text(f"{value:,}" if isinstance(value, int) else printable(str(value)))
+
+
+def counts_text(total: int, reasons: Mapping[str, int]) -> str:
+    """Return a number of packets with its reasons."""
+    named = ", ".join(f"{reason} {count:,}" for reason, count in reasons.items() if count)
+    return f"{total:,}" + (f" ({named})" if named else "")
 
 
 def print_facts(rows: Iterable[tuple[str, Any]]) -> None:

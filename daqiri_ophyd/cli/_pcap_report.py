@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from ..documents import read_sidecar
 from ..engine import Packets, PcapFile
-from ._capture_files import counts_text
-from ._output import print_facts, print_json, print_line, print_message, print_table
+from ._output import counts_text, print_facts, print_json, print_line, print_message, print_table
 from ._pcap_file import examine, facts, repair
 from ._recorded_file import arrival_rows, repair_files, show_files
 

@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, Self
@@ -26,9 +26,15 @@ class HeldInterrupts:
     """Notes the first Ctrl-C, SIGTERM or SIGHUP in a ``with`` block, for a command to act on.
 
     A later one, or 60 s, raises `KeyboardInterrupt`.
+
+    Parameters
+    ----------
+    on_first : callable
+        Called with the first one, in its handler.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_first: Callable[[], None]) -> None:
+        self._on_first = on_first
         self.noted = False
         self._before: dict[int, Any] = {}
 
@@ -55,9 +61,10 @@ class HeldInterrupts:
         if self.noted:
             raise KeyboardInterrupt
         self.noted = True
+        self._on_first()
         signal.setitimer(signal.ITIMER_REAL, _LONGEST_HELD_S)
         with suppress(OSError):
-            os.write(2, b"ends as soon as the run is stored; another signal ends it at once\n")
+            os.write(2, b"\nends as soon as the run is stored; another signal ends it at once\n")
 
     def _give_up(self, number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

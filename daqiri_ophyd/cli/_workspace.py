@@ -2,7 +2,7 @@
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -38,7 +38,8 @@ class Workspace:
     def run(self, plan: MsgGenerator[Any]) -> str:
         """Run a plan that has one run; return its uid.
 
-        Ctrl-C, SIGTERM and SIGHUP abort it, with files and run complete.
+        Ctrl-C, SIGTERM and SIGHUP end its captures, if it has held interrupts, and a later one
+        aborts it; otherwise the first aborts it. Files and run are complete.
         """
         try:
             uids: Any = self.engine(plan)
@@ -70,44 +71,46 @@ class WaitForPlan(DuringTask):
             pass
 
 
-class _PauseOnInterrupt:
-    """The first Ctrl-C pauses at once; by default a RunEngine waits for a checkpoint first.
+class _EndOnInterrupt:
+    """Ctrl-C pauses at once; by default a RunEngine waits for a checkpoint first.
 
-    One that came earlier, and was held, pauses once packets are recorded for the run.
+    If interrupts were held for a recording that began earlier, the first one, which may be one of
+    those, stops its capture once it belongs to the run, so that the plan ends as with a limit.
     """
 
     def __init__(self, engine: RunEngine, daq: Daq, interrupts: HeldInterrupts | None) -> None:
         self._engine = engine
         self._captures = [part for _, part in daq.walk_subdevices() if isinstance(part, Capture)]
         self._interrupts = interrupts
+        self._stopping = False
         self._before: Any = None
         self._left = threading.Event()
 
     def __enter__(self) -> None:
         self._left.clear()
-        self._before = signal.signal(signal.SIGINT, self._pause)
+        self._before = signal.signal(signal.SIGINT, self._interrupt)
         if self._interrupts is not None and self._interrupts.noted:
-            self._on_thread(self._request_once_recording)
+            self._interrupt()
 
     def __exit__(self, *_: object) -> None:
         self._left.set()
         signal.signal(signal.SIGINT, self._before)
 
-    def _pause(self, *_: object) -> None:
+    def _interrupt(self, *_: object) -> None:
+        stops = self._interrupts is not None and not self._stopping
+        self._stopping = True
         # In a thread: the request waits for the RunEngine, which may wait for this handler.
-        self._on_thread(self._request)
-
-    @staticmethod
-    def _on_thread(request: Callable[[], None]) -> None:
+        request = self._stop_captures if stops else self._request_pause
         threading.Thread(target=request, name="ctrl-c", daemon=True).start()
 
-    def _request_once_recording(self) -> None:
+    def _stop_captures(self) -> None:
         while not any(capture.is_recording for capture in self._captures):
             if self._left.wait(_RETRY_S):
                 return
-        self._request()
+        for capture in self._captures:
+            capture.stop(success=True)
 
-    def _request(self) -> None:
+    def _request_pause(self) -> None:
         # It may not be running yet, or may have paused or ended meanwhile.
         while not self._left.wait(_RETRY_S):
             with suppress(NotRunningError):
@@ -146,12 +149,12 @@ def open_workspace(
     engine : Engine, optional
         An open engine for the device.
     interrupts : HeldInterrupts, optional
-        Interrupts to act on as soon as packets are recorded.
+        Interrupts of a recording that a capture of the run continues.
     """
     with open_catalog(data, catalog) as opened:
         daq = make_daq(config, directory=captures_of(data))
         with daq.open(engine):
-            pause = partial(_PauseOnInterrupt, daq=daq, interrupts=interrupts)
+            pause = partial(_EndOnInterrupt, daq=daq, interrupts=interrupts)
             run_engine = RunEngine(context_managers=[pause], during_task=WaitForPlan())
             writer = opened.writer()
             run_engine.subscribe(writer)

@@ -17,6 +17,7 @@ import pytest
 import yaml
 from free_ports import free_port
 from preloaded_processes import run_preloaded
+from waiting import wait_for
 
 from daqiri_ophyd import profiles
 from daqiri_ophyd.catalog import Catalog, capture_files
@@ -119,13 +120,83 @@ def test_a_capture_that_is_ended_before_its_run_begins_is_stored(
     process = start(config, "--seconds", "1000")
     send(port)
     process.send_signal(number)
-    _, messages = process.communicate(timeout=200)
-    assert process.returncode == (1 if number == signal.SIGINT else 128 + number), messages
-    assert "the captured files are complete" in messages
+    output, messages = process.communicate(timeout=200)
+    assert process.returncode == (0 if number == signal.SIGINT else 128 + number), messages
+    result = json.loads(output)
+    assert (result["received"], result["dropped"]) == (PACKETS, 0)
     data = tmp_path / "daqiri-data"
     with Catalog.open(data / "catalog", readable=[data / "captures"]) as catalog:
         run = catalog.client[-1]
-        assert run.metadata["stop"]["exit_status"] == "abort"
+        assert run.metadata["stop"]["exit_status"] == "success"
+        require_as_sent(capture_files(run))
+
+
+@pytest.mark.usefixtures("made_catalog")
+def test_a_capture_without_limit_ends_with_ctrl_c(
+    tmp_path: Path, start: Start, config: Path, port: int
+) -> None:
+    """Once Bluesky runs the plan, and then what arrives after Ctrl-C is not captured."""
+    process = start(config)
+    send(port)
+    data = tmp_path / "daqiri-data"
+    with Catalog.open(data / "catalog", readable=[data / "captures"]) as catalog:
+        # The plan runs.
+        wait_for(lambda: len(catalog.client) == 1)
+        process.send_signal(signal.SIGINT)
+        output, messages = process.communicate(timeout=200)
+        assert process.returncode == 0, messages
+        result = json.loads(output)
+        assert result["received"] == PACKETS
+        run = catalog.client[result["run"]]
+        assert run.metadata["stop"]["exit_status"] == "success"
+        assert run.metadata["start"]["plan_name"] == "capture"
+        require_as_sent(capture_files(run))
+        assert run["primary"].read()["daq_receiver_capture_packets"].sum() == PACKETS
+
+
+@pytest.mark.usefixtures("made_catalog")
+def test_packets_after_ctrl_c_are_not_captured(
+    tmp_path: Path, start: Start, config: Path, port: int
+) -> None:
+    process = start(config)
+    send(port)
+    process.send_signal(signal.SIGINT)
+    assert process.stderr is not None
+    assert process.stderr.readline() == "\n"
+    assert process.stderr.readline().startswith("ends as soon as")
+    # The file is complete.
+    wait_for(lambda: list((tmp_path / "daqiri-data" / "captures").rglob("*.pcap.json")))
+    send(port)
+    output, _ = process.communicate(timeout=200)
+    assert json.loads(output)["received"] == PACKETS
+
+
+@pytest.mark.usefixtures("made_catalog")
+def test_a_capture_without_packets_is_a_failure(tmp_path: Path, start: Start, config: Path) -> None:
+    process = start(config, "--seconds", "0.1")
+    output, messages = process.communicate(timeout=200)
+    assert process.returncode == 1
+    assert json.loads(output)["received"] == 0
+    assert messages.endswith("no packet arrived that the queue captures\n")
+    data = tmp_path / "daqiri-data"
+    with Catalog.open(data / "catalog", readable=[data / "captures"]) as catalog:
+        assert catalog.client[-1].metadata["stop"]["exit_status"] == "success"
+
+
+@pytest.mark.usefixtures("made_catalog")
+@pytest.mark.parametrize("limit", [[], ["--seconds", "1000"], ["--packets", "1000"]])
+def test_a_capture_fails_after_the_time_without_packets(
+    tmp_path: Path, start: Start, config: Path, port: int, limit: list[str]
+) -> None:
+    process = start(config, "--timeout", "0.5", *limit)
+    send(port)
+    _, messages = process.communicate(timeout=200)
+    assert process.returncode == 1
+    assert f"no packet for 0.5 s, after {PACKETS} packets" in messages
+    data = tmp_path / "daqiri-data"
+    with Catalog.open(data / "catalog", readable=[data / "captures"]) as catalog:
+        run = catalog.client[-1]
+        assert run.metadata["stop"]["exit_status"] == "fail"
         require_as_sent(capture_files(run))
 
 
@@ -171,6 +242,7 @@ def test_messages_that_cannot_be_written_end_no_capture(tmp_path: Path, config: 
             [*COMMAND, "capture", config, "--seconds", "0.1", "--json"],
             cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=full, timeout=200,
         )  # fmt: skip
+    assert done.returncode == 1
     assert len(json.loads(done.stdout)["files"]) == 1
 
 
@@ -231,10 +303,10 @@ def test_a_capture_whose_output_is_closed_is_stored(tmp_path: Path, config: Path
         [*command, "capture", config, "--seconds", "0.1"],
         cwd=tmp_path, text=True, stderr=subprocess.PIPE, timeout=200,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 1
     # On a busy machine it says that it waits for the catalog.
-    first, *others = (line.split()[0] for line in done.stderr.splitlines())
-    assert first == "listening"
+    first, *others, last = (line.split()[0] for line in done.stderr.splitlines())
+    assert (first, last) == ("listening", "no")
     assert set(others) <= {"Waiting"}
 
 
@@ -257,7 +329,7 @@ def test_a_picture_is_a_png_in_a_new_directory(tmp_path: Path, config: Path) -> 
         *COMMAND[1:], "capture", config, "--seconds", "0.1", "--picture", "new/rate.svg",
         cwd=tmp_path,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    assert done.stderr.endswith("no packet arrived that the queue captures\n")
     assert (tmp_path / "new" / "rate.svg").read_bytes().startswith(b"\x89PNG")
 
 
