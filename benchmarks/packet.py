@@ -294,7 +294,7 @@ def compare_replay(comparison: Comparison, name: str, gaps_ns: np.ndarray) -> No
     """Compare with tcpreplay and each of its timers."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         with Replay(Path(folder), gaps_ns) as replay:
-            ours = [sys.executable, "-m", "daqiri_ophyd.cli", "send", SENDER]
+            ours = [sys.executable, "-m", "daqiri_ophyd", "send", SENDER]
             commands = {"ours": [*ours, f"{replay.file}"]}
             for timer in TIMERS:
                 theirs = ["tcpreplay", "-q", "-K", "-i", SENDER, "-T", timer]

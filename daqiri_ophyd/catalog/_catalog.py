@@ -12,7 +12,7 @@ from tiled.client.context import CannotPrompt, Context
 from tiled.structures.core import Spec
 from tiled.utils import OneShotCachedMap
 
-from ._address import CatalogError, find_server, lock_directory, require_server
+from ._address import DATABASE, CatalogError, find_server, lock_directory, require_server
 from ._backlog import abandon, flush
 from ._confine import set_readable
 from ._register import register
@@ -61,6 +61,7 @@ class Catalog:
         readable: Iterable[str | Path] = (),
         *,
         backup_directory: str | Path | None = None,
+        create: bool = True,
     ) -> Self:
         """Open the catalog in a directory.
 
@@ -71,19 +72,20 @@ class Catalog:
         Parameters
         ----------
         directory : str or Path
-            Directory of the databases, SQLite for runs and DuckDB for event tables. Created if
-            missing.
+            Directory of the databases, SQLite for runs and DuckDB for event tables.
         readable : iterable of str or Path
             Directories that contain captures. The server uses those of the first process.
         backup_directory : str or Path, optional
             Directory for runs that cannot be stored, preferably on another disk. Default:
             ``backup`` in ``directory``.
+        create : bool
+            Whether to create the catalog if the directory has none.
 
         Raises
         ------
         CatalogError
-            If the Tiled server is not installed, the directory cannot be written, or the server
-            does not start. Once the server's process has closed it or ended, every later use of the
+            If the Tiled server is not installed, the directory cannot be written or, with
+            ``create=False``, has no catalog, or the server does not start. Once the server's process has closed it or ended, every later use of the
             catalog in another process also raises it.
         """
         register()
@@ -95,6 +97,8 @@ class Catalog:
                 f"The catalog directory {str(directory)!r} is not UTF-8, which databases need. "
                 "Rename it, or choose another."
             ) from None
+        if not create and not (directory / DATABASE).is_file():
+            raise CatalogError(f"There is no catalog in {directory}.")
         given = [Path(path).absolute() for path in readable]
         # Documents may name captures in either form.
         both = list(dict.fromkeys([*given, *(path.resolve() for path in given)]))

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
-from ._address import CatalogError, ServerAddress
+from ._address import DATABASE, CatalogError, ServerAddress
 
 __all__ = ["EmbeddedServer"]
 
@@ -146,7 +146,7 @@ def _build_app(directory: Path, readable: list[str], api_key: str) -> Any:
         ) from error
     # Below this level, it prints its version to the terminal.
     logging.getLogger("tiled.server.app").setLevel(logging.WARNING)
-    database = directory / "catalog.db"
+    database = directory / DATABASE
     try:
         if not database.exists():
             create_database(database)

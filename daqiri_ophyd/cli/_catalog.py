@@ -32,7 +32,7 @@ def recover(
 
     failed = False
     found = []
-    with open_catalog(data, catalog) as opened:
+    with open_catalog(data, catalog, create=False) as opened:
         for run in recover_runs(opened, _mend):
             found.append(run)
             failed = failed or bool(run.problem)

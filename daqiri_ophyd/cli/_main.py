@@ -2,14 +2,15 @@
 
 import gc
 import logging
+import os
 import sys
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.exceptions import TyperException
 
-from ._output import open_closed_streams, print_error
+from ._output import open_closed_streams, print_error, print_line, print_message
 from ._signals import end_on_signals, ended_by
 
 EXIT_FAILED = 1
@@ -18,25 +19,70 @@ EXIT_USAGE = 2
 _INTERRUPTED = 130
 
 # Each command has a module of the same name, with a function of that name or an app. The list of
-# commands imports none of them, so the first lines of their help stand here, too.
-COMMANDS = {
-    "demo": "Send packets on a schedule, capture them, store the run, read it back, and replay it.",
-    "info": "Show the version, the engines of this build, and the included profiles.",
-    "config": "Check and show configuration files.",
-    "pcap": "Show, check and repair pcap files.",
-    "host": "Check whether this host can receive the stream.",
-    "capture": "Capture packets to pcap files, and store the run in a catalog.",
-    "send": "Send the packets of a pcap file with their original gaps; gaps over 10 s are "
-    "announced.",
-    "replay": "Send the packets of a stored run again, with their original gaps.",
-    "catalog": "Maintain a catalog.",
-    "stats": "Show rates, drops, pool levels and lateness of running engines, updated in place.",
-    "run": "Run a script written for DAQIRI's Python bindings, like python SCRIPT.",
-    "simulate": "Send the packets of a simulated instrument. The profile of the same name "
-    "assembles frames.",
-    "frames": "Show, check and repair files of frames.",
-    "gpu": "Check whether a GPU assembles correct frames.",
+# commands imports none of them, so the first lines of their help stand here, too, by task.
+TASKS = {
+    "Begin": {
+        "demo": "Send packets on a schedule, capture them, store the run, read it back, and replay "
+        "it.",
+    },
+    "Acquire and send": {
+        "capture": "Capture packets to pcap files, and store the run in a catalog.",
+        "send": "Send the packets of a pcap file with their original gaps; gaps over 10 s are "
+        "announced.",
+        "replay": "Send the packets of a stored run again, with their original gaps.",
+        "simulate": "Send the packets of a simulated instrument. The profile of the same name "
+        "assembles frames.",
+        "stats": "Show rates, drops, pool levels and lateness of running engines, updated in "
+        "place.",
+        "run": "Run a script written for DAQIRI's Python bindings, like python SCRIPT.",
+    },
+    "Read runs and files": {
+        "runs": "List, show and export the runs of a catalog.",
+        "catalog": "Browse and maintain a catalog.",
+        "pcap": "Show, check and repair pcap files.",
+        "frames": "Show, check and repair files of frames.",
+    },
+    "Set up": {
+        "config": "Check and show configuration files.",
+        "host": "Check whether this host can receive the stream.",
+        "gpu": "Check whether a GPU assembles correct frames.",
+        "info": "Show the version, the engines of this build, and the included profiles.",
+        "completion": "Print a script that completes commands and options in a shell.",
+    },
 }
+COMMANDS = {name: summary for commands in TASKS.values() for name, summary in commands.items()}
+_COMPLETE = "_DAQIRI_OPHYD_COMPLETE"
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        from .. import __version__
+
+        print_line(f"daqiri-ophyd {__version__}")
+        raise typer.Exit
+
+
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            "-V",
+            help="Show the version and exit.",
+            callback=_show_version,
+            is_eager=True,
+        ),
+    ] = False,
+) -> None:
+    """Packet acquisition for Bluesky."""
+
+
+def _words_to_complete() -> list[str]:
+    """Return the complete words on a shell's command line, without the program and the last one."""
+    if words := os.environ.get("COMP_WORDS"):
+        return words.split()[1 : int(os.environ.get("COMP_CWORD", "1"))]
+    words = os.environ.get("_TYPER_COMPLETE_ARGS", "")
+    return words.split()[1:] if words.endswith(" ") else words.split()[1:-1]
 
 
 def _app(argv: list[str]) -> typer.Typer:
@@ -45,21 +91,24 @@ def _app(argv: list[str]) -> typer.Typer:
     Numpy takes a tenth of a second to import, Bluesky and Tiled seconds; only commands that need
     them import them.
     """
+    completes = _COMPLETE in os.environ
     app = typer.Typer(
         name="daqiri-ophyd",
-        help="Packet acquisition for Bluesky.",
         no_args_is_help=True,
         rich_markup_mode="rich",
         pretty_exceptions_enable=False,
-        add_completion=False,
+        # Only `completion` and the shells that use its script need what this adds.
+        add_completion=completes,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     # Without a callback, Typer turns a single command into the whole program.
-    app.callback()(lambda: None)
-    asked = next((word for word in argv if word != "--"), "")
+    app.callback()(_options)
+    words = _words_to_complete() if completes else argv
+    asked = next((word for word in words if word != "--"), "")
     if asked not in COMMANDS:
-        for name, summary in COMMANDS.items():
-            app.command(name, help=summary)(lambda: None)
+        for task, commands in TASKS.items():
+            for name, summary in commands.items():
+                app.command(name, help=summary, rich_help_panel=task)(lambda: None)
         return app
     module: Any = import_module(f"{__package__}._{asked}")
     if hasattr(module, "app"):
@@ -94,13 +143,15 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _run(argv: list[str] | None) -> int:
+    arguments = sys.argv[1:] if argv is None else argv
     try:
         # With standalone_mode=False, the code of `typer.Exit` is returned.
-        arguments = sys.argv[1:] if argv is None else argv
         code = _app(arguments)(args=arguments, prog_name="daqiri-ophyd", standalone_mode=False)
     except TyperException as error:
         # All of these are usage errors.
         print_error(error.format_message())
+        asked = next((word for word in arguments if word in COMMANDS), None)
+        print_message(f"See daqiri-ophyd {asked + ' ' if asked else ''}--help.")
         return EXIT_USAGE
     except (typer.Abort, KeyboardInterrupt):
         code = _INTERRUPTED

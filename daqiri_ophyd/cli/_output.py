@@ -66,7 +66,8 @@ def print_line(text: str) -> None:
 
 def print_error(text: str) -> None:
     """Print an error to stderr."""
-    messages.print(printable(text), style="red", markup=False, soft_wrap=True)
+    shown = Text("error: ", style="bold red").append(printable(text), style="not bold")
+    messages.print(shown, soft_wrap=True)
 
 
 def print_message(text: str) -> None:

@@ -45,7 +45,7 @@ def replay(
         from ..catalog import capture_files, find_run
         from ._workspace import open_catalog
 
-        with open_catalog(data, catalog) as runs:
+        with open_catalog(data, catalog, create=False) as runs:
             stored = find_run(runs.client, run)
             files = capture_files(stored)
             uid = stored.metadata["start"]["uid"]

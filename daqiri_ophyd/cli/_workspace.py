@@ -117,14 +117,23 @@ class _EndOnInterrupt:
                 return self._engine.request_pause(defer=False)
 
 
-def open_catalog(data: Path, name: str | None = None) -> Catalog:
-    """Open the catalog at an address or in a directory; None: that of the data directory."""
+def open_catalog(data: Path, name: str | None = None, *, create: bool = True) -> Catalog:
+    """
+    Open the catalog at an address or in a directory; None: that of the data directory.
+
+    Raises
+    ------
+    CatalogError
+        If it cannot be opened, or is in a directory that has none and ``create`` is false.
+    """
     data = data.resolve()
     captures = captures_of(data)
-    captures.mkdir(parents=True, exist_ok=True)
+    if create:
+        captures.mkdir(parents=True, exist_ok=True)
     if name is not None and "://" in name:
         return Catalog.connect(name, readable=[captures], backup_directory=data / "backup")
-    return Catalog.open(data / "catalog" if name is None else name, readable=[captures])
+    directory = data / "catalog" if name is None else name
+    return Catalog.open(directory, readable=[captures], create=create)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from daqiri_ophyd.catalog import Catalog, capture_files
 from daqiri_ophyd.cli._stimulus import numbered_payloads, udp_stimulus
 from daqiri_ophyd.engine import PcapFile, ethernet, write_pcap
 
-COMMAND = [sys.executable, "-m", "daqiri_ophyd.cli"]
+COMMAND = [sys.executable, "-m", "daqiri_ophyd"]
 PACKETS = 300
 PAYLOADS = numbered_payloads(PACKETS, 100)
 
@@ -272,7 +272,7 @@ def test_all_queues_are_captured_in_files_of_their_own(tmp_path: Path) -> None:
     stimulus = tmp_path / "stimulus.pcap"
     packets = udp_stimulus(200, 100, [5500, 5501])
     write_pcap(stimulus, packets, np.arange(200) * 1000, link_type=1)
-    command = ["-m", "daqiri_ophyd.cli", "capture", "loopback", "--queue", "all"]
+    command = ["-m", "daqiri_ophyd", "capture", "loopback", "--queue", "all"]
     done = run_preloaded(*command, "--send", stimulus, "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stderr.startswith("listening on ")

@@ -23,7 +23,7 @@ from daqiri_ophyd.cli._stimulus import udp_stimulus
 from daqiri_ophyd.documents import read_sidecar
 from daqiri_ophyd.engine import LINKTYPE_ETHERNET, LINKTYPE_RAW, ethernet, write_pcap
 
-COMMAND = [sys.executable, "-m", "daqiri_ophyd.cli"]
+COMMAND = [sys.executable, "-m", "daqiri_ophyd"]
 # Commands take their time on a busy machine; this ends one that hangs.
 pytestmark = pytest.mark.timeout(900)
 PACKETS = 4_000
@@ -45,7 +45,7 @@ interfaces:
 
 def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run the command in a separate process."""
-    return run_preloaded("-m", "daqiri_ophyd.cli", *arguments, cwd=cwd)
+    return run_preloaded("-m", "daqiri_ophyd", *arguments, cwd=cwd)
 
 
 def packets_seen_by(tool: list[str], file: str) -> int:

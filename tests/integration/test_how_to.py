@@ -39,7 +39,7 @@ def test_the_programs_of_a_guide_run(tmp_path: Path, guide: str) -> None:
 def test_the_run_of_the_demonstration_is_read_and_replayed_as_a_guide_says(
     tmp_path: Path, guide: str
 ) -> None:
-    done = run_preloaded("-m", "daqiri_ophyd.cli", "demo", "--packets", 2000, cwd=tmp_path)
+    done = run_preloaded("-m", "daqiri_ophyd", "demo", "--packets", 2000, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     run_guide(guide, tmp_path)
 

@@ -23,7 +23,7 @@ from daqiri_ophyd.cli._stimulus import udp_stimulus
 from daqiri_ophyd.documents import read_sidecar
 from daqiri_ophyd.engine import PcapFile, write_pcap
 
-COMMAND = [sys.executable, "-m", "daqiri_ophyd.cli"]
+COMMAND = [sys.executable, "-m", "daqiri_ophyd"]
 NOT_BEFORE = 100  # packets
 # Commands take their time on a busy machine; this ends one that hangs.
 pytestmark = pytest.mark.timeout(900)
@@ -152,7 +152,7 @@ def test_a_second_ctrl_c_ends_the_wait_for_a_server_that_does_not_answer(
         uid = journal.name.partition(".")[0]
         assert f"Run {uid} is not stored in the catalog" in messages
         server.process.send_signal(signal.SIGCONT)
-        command = ["-m", "daqiri_ophyd.cli", "catalog", "recover", *there, "--json"]
+        command = ["-m", "daqiri_ophyd", "catalog", "recover", *there, "--json"]
         done = run_preloaded(*command, cwd=tmp_path, env=environment)
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)[uid]["reason"] == "it had ended, and is stored now"

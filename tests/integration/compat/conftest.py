@@ -71,7 +71,7 @@ def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
     started = []
 
     def popen(script: str | Path, *arguments: object, **options: Any) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "daqiri_ophyd.cli", "run", script, *arguments]
+        command = [sys.executable, "-m", "daqiri_ophyd", "run", script, *arguments]
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         process = subprocess.Popen(
             [str(part) for part in command], text=True, **{**pipes, **options}

@@ -34,7 +34,7 @@ def test_both_forms_of_each_step_do_the_same(run: Run, tmp_path: Path) -> None:
     command = "daqiri-ophyd config show loopback > loopback.yaml"
     assert f"$ {command}" in page
     shown = subprocess.check_output(
-        [sys.executable, "-m", "daqiri_ophyd.cli", *command.split()[1:4]], text=True
+        [sys.executable, "-m", "daqiri_ophyd", *command.split()[1:4]], text=True
     )
     (tmp_path / "loopback.yaml").write_text(shown)
     (sockets,) = re.findall(r"```yaml\n(.*?)```", page, re.S)

@@ -25,7 +25,7 @@ def captured(
     cable: Any, folder: Path, choice: list[str], sent: list[bytes], *options: str
 ) -> tuple[str, str]:
     """Capture what is sent while it runs; return stdout and stderr."""
-    command = [sys.executable, "-m", "daqiri_ophyd.cli", "capture", "far", *choice, *options]
+    command = [sys.executable, "-m", "daqiri_ophyd", "capture", "far", *choice, *options]
     pipes = partial(subprocess.Popen, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     process = cable.call(pipes, [*command, "-o", str(folder)])
     try:
@@ -84,7 +84,7 @@ def test_filtered_packets_and_fragments_are_printed(
     with PcapFile(file) as pcap:
         assert [bytes(packet) for packet in pcap] == [*cut[::2], *wanted]
     shown = subprocess.run(
-        [sys.executable, "-m", "daqiri_ophyd.cli", "pcap", "info", str(file)],
+        [sys.executable, "-m", "daqiri_ophyd", "pcap", "info", str(file)],
         check=True,
         capture_output=True,
         text=True,

@@ -688,7 +688,7 @@ def test_a_capture_and_a_replay_from_the_command_line(
     sent = made_frames(300, 1000)
     file = tmp_path / "sent.pcap"
     write_pcap(file, sent, link_type=1, timestamps=np.arange(300) * 1_000_000)
-    command = [sys.executable, "-m", "daqiri_ophyd.cli"]
+    command = [sys.executable, "-m", "daqiri_ophyd"]
     start = partial(subprocess.Popen, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     limits = [*chosen, "--packets", "300"]
     capturing = cable.call(

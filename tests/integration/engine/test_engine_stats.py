@@ -50,7 +50,7 @@ def udp_frames(count: int) -> NDArray[np.uint8]:
 
 
 def stats(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "daqiri_ophyd.cli", "stats", *arguments]
+    command = [sys.executable, "-m", "daqiri_ophyd", "stats", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
 
 

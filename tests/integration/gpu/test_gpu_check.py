@@ -11,7 +11,7 @@ from .conftest import Run
 
 CHECK = """
 import subprocess, sys
-command = [sys.executable, "-m", "daqiri_ophyd.cli", "gpu", "check", *{options!r}]
+command = [sys.executable, "-m", "daqiri_ophyd", "gpu", "check", *{options!r}]
 done = subprocess.run(command, capture_output=True, text=True)
 print(done.returncode)
 print(done.stdout + done.stderr)

@@ -14,7 +14,7 @@ sys.argv = ["daqiri-ophyd", "demo", "--profile", "gpu", "--json"]
 sys.argv += ["--writer", WRITER, "--output", FOLDER]
 with contextlib.redirect_stderr(io.StringIO()) as messages:
     try:
-        runpy.run_module("daqiri_ophyd.cli", run_name="__main__")
+        runpy.run_module("daqiri_ophyd", run_name="__main__")
     except SystemExit as end:
         if end.code:
             print(messages.getvalue())

@@ -37,7 +37,8 @@ COMMANDS: list[tuple[Sequence[str], set[str]]] = [
     (["simulate", "nonsense"], set()),
     (["simulate", "jungfrau", "127.0.0.1:9", "--frames", "1"], OF_ENGINE),
     (["send", "loopback", "{pcap}"], OF_ENGINE),
-    (["capture", "loopback"], set()),  # without a limit: bad usage
+    (["capture", "loopback", "--send", "nonsense"], set()),
+    (["--version"], set()),
 ]
 PROGRAM = """
 import atexit, json, sys

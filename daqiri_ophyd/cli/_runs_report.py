@@ -1,0 +1,158 @@
+"""Lists and descriptions of stored runs."""
+
+import json
+from collections.abc import Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from ..catalog import find_run, run_files
+from ..documents import sidecar_path
+from ._data_directory import moved_folders
+from ._output import print_facts, print_json, print_line, print_message, print_table
+from ._workspace import open_catalog
+
+_COUNTS = ("packets", "frames", "dropped")
+
+__all__ = ["facts_of", "files_of", "list_runs", "opened_run", "show_run"]
+
+
+def facts_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    Return what a list of runs shows of a run.
+
+    Parameters
+    ----------
+    metadata : dict
+        Its documents: ``start``, and ``stop`` if it has ended.
+    """
+    start, stop = metadata["start"], metadata.get("stop") or {}
+    return {
+        "scan_id": start.get("scan_id"),
+        "started": datetime.fromtimestamp(start["time"]).isoformat(" ", "seconds"),
+        "plan": start.get("plan_name", ""),
+        "seconds": round(stop["time"] - start["time"], 3) if stop else None,
+        "status": stop.get("exit_status", "no end yet"),
+        "detectors": list(start.get("detectors", ())),
+        "sample": _text(start.get("sample", start.get("sample_name", ""))),
+        "run": start["uid"],
+    }
+
+
+def _text(value: Any) -> str:
+    """Return a sample's name: of a text, or of metadata that have one."""
+    return str(value.get("name", "")) if isinstance(value, Mapping) else str(value)
+
+
+def list_runs(count: int, data: Path, catalog: str | None, as_json: bool) -> None:
+    """Print the latest runs, the latest last."""
+    with open_catalog(data, catalog, create=False) as opened:
+        total = len(opened.client)
+        found = [facts_of(run.metadata) for run in opened.client.values().tail(count)]
+    if as_json:
+        print_json({"total": total, "runs": found})
+        return
+    if not found:
+        print_message("the catalog has no runs")
+        return
+    columns = ("scan id", "started", "plan", "seconds", "status", "detectors", "sample", "run")
+    rows = [
+        [
+            "" if facts["scan_id"] is None else facts["scan_id"],
+            facts["started"],
+            facts["plan"],
+            "" if facts["seconds"] is None else f"{facts['seconds']:.1f}",
+            facts["status"],
+            ", ".join(facts["detectors"]),
+            facts["sample"],
+            facts["run"][:8],
+        ]
+        for facts in found
+    ]
+    has_samples = any(facts["sample"] for facts in found)
+    kept = [i for i, name in enumerate(columns) if name != "sample" or has_samples]
+    print_table([columns[i] for i in kept], [[row[i] for i in kept] for row in rows])
+    if total > len(found):
+        print_message(f"{total - len(found):,} earlier runs; --count lists more")
+
+
+@contextmanager
+def opened_run(run: str, data: Path, catalog: str | None, moved: list[str] | None):
+    """Yield a run of a catalog that exists."""
+    with open_catalog(data, catalog, moved_folders(moved), create=False) as opened:
+        yield find_run(opened.client, run)
+
+
+def show_run(
+    run: str, data: Path, catalog: str | None, moved: list[str] | None, as_json: bool
+) -> None:
+    """Print what a run has: facts, streams and files."""
+    with opened_run(run, data, catalog, moved) as stored:
+        start, stop = stored.metadata["start"], stored.metadata.get("stop") or {}
+        facts = facts_of(stored.metadata)
+        streams = {
+            name: {
+                "rows": (stop.get("num_events") or {}).get(name),
+                "columns": {
+                    key: description.get("units") or ""
+                    for key, description in stream.metadata["data_keys"].items()
+                },
+            }
+            for name, stream in stored.base.items()
+        }
+        files = files_of(stored)
+    engines = {name: engine for name, engine in (start.get("daqiri") or {}).items()}
+    if as_json:
+        known = {"motors": list(start.get("motors", ())), "reason": stop.get("reason", "")}
+        print_json({**facts, **known, "streams": streams, "files": files, "start": dict(start)})
+        return
+    rows = [
+        ("run", facts["run"]),
+        ("scan id", facts["scan_id"]),
+        ("plan", facts["plan"]),
+        ("started", facts["started"]),
+        ("seconds", facts["seconds"]),
+        ("status", " ".join(filter(None, [facts["status"], stop.get("reason", "")]))),
+        ("sample", facts["sample"]),
+        ("detectors", ", ".join(facts["detectors"])),
+        ("motors", ", ".join(start.get("motors", ()))),
+        *((f"engine of {name}", _engine_text(engine)) for name, engine in engines.items()),
+    ]
+    print_facts([(name, value) for name, value in rows if value not in ("", None)])
+    for name, stream in streams.items():
+        print_line("")
+        count = "" if stream["rows"] is None else f", {stream['rows']:,} rows"
+        print_table(["column", "unit"], list(stream["columns"].items()), f"stream {name}{count}")
+    if files:
+        print_line("")
+        print_table(
+            [*_COUNTS, "bytes", "file"],
+            [
+                ["" if value is None else value for value in map(file.get, (*_COUNTS, "bytes", "path"))]
+                for file in files
+            ],
+        )
+
+
+def _engine_text(engine: Mapping[str, Any]) -> str:
+    return f"{engine.get('engine', '')}, configuration {str(engine.get('config_sha256', ''))[:12]}"
+
+
+def files_of(run: Any) -> list[dict[str, Any]]:
+    """Return path, stream, key, size and counts of each file of a run, in the order of its rows."""
+    found: list[dict[str, Any]] = []
+    for (stream, key), paths in run_files(run).items():
+        for path in paths:
+            facts = {"path": str(path), "stream": stream, "key": key}
+            found.append({**facts, "bytes": path.stat().st_size, **_counts(path)})
+    return found
+
+
+def _counts(path: Path) -> dict[str, Any]:
+    """Return the counts in the metadata file of a recorded file; None: not known."""
+    try:
+        content = json.loads(sidecar_path(path).read_bytes())
+        return {name: content.get(name) for name in _COUNTS}
+    except (OSError, ValueError, AttributeError):
+        return dict.fromkeys(_COUNTS)
