@@ -2,7 +2,7 @@
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -114,14 +114,22 @@ class _PauseOnInterrupt:
                 return self._engine.request_pause(defer=False)
 
 
-def open_catalog(data: Path, name: str | None = None) -> Catalog:
-    """Open the catalog at an address or in a directory; None: that of the data directory."""
+def open_catalog(
+    data: Path, name: str | None = None, moved: Mapping[str | Path, str | Path] | None = None
+) -> Catalog:
+    """Open the catalog at an address or in a directory; None: that of the data directory.
+
+    Folders that were moved are read in their new places.
+    """
     data = data.resolve()
     captures = captures_of(data)
     captures.mkdir(parents=True, exist_ok=True)
+    readable = [captures, *(moved or {}).values()]
     if name is not None and "://" in name:
-        return Catalog.connect(name, readable=[captures], backup_directory=data / "backup")
-    return Catalog.open(data / "catalog" if name is None else name, readable=[captures])
+        return Catalog.connect(
+            name, readable=readable, moved=moved, backup_directory=data / "backup"
+        )
+    return Catalog.open(data / "catalog" if name is None else name, readable, moved=moved)
 
 
 @contextmanager
