@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._address import CatalogError
 from ._backup import BackupError
-from ._captures import CaptureNotFoundError, capture_files
+from ._captures import CaptureNotFoundError, capture_files, run_files
 from ._catalog import Catalog
 from ._confine import UnreadableFileError
 from ._find import RunNotFoundError, find_run
@@ -48,6 +48,7 @@ __all__ = [
     "ingest_backup",
     "recover_runs",
     "register",
+    "run_files",
     "summarize",
 ]
 

@@ -10,7 +10,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO
 
-__all__ = ["DATABASE", "CatalogError", "ServerAddress", "find_server", "lock_directory", "require_server"]
+__all__ = [
+    "DATABASE",
+    "CatalogError",
+    "ServerAddress",
+    "find_server",
+    "lock_directory",
+    "require_server",
+]
 
 DATABASE = "catalog.db"
 _LOCK = "lock"

@@ -8,7 +8,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["BackupError", "Documents", "Journal", "read_backup", "read_documents", "write_backup"]
+from ._moved import MovedFolders
+
+__all__ = [
+    "BackupError",
+    "Documents",
+    "Journal",
+    "moved_documents",
+    "read_backup",
+    "read_documents",
+    "write_backup",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -148,6 +158,16 @@ def read_documents(path: Path, *, unfinished: bool = False) -> list[tuple[str, d
                 "run had not ended, or the disk was full."
             ) from error
     return documents
+
+
+def moved_documents(documents: Documents, moved: MovedFolders) -> Documents:
+    """Return documents that name files of moved folders in their new places."""
+    if not moved:
+        return documents
+    return [
+        (name, {**doc, "uri": moved.uri(doc["uri"])} if name == "stream_resource" else doc)
+        for name, doc in documents
+    ]
 
 
 def read_backup(path: Path) -> list[tuple[str, dict[str, Any]]]:

@@ -6,10 +6,11 @@ from typing import Any
 
 from daqiri_ophyd.documents import CAPTURE_MIMETYPES, FRAMES_MIMETYPE
 
-from ._confine import UnreadableFileError, confined_path, readable_of
+from ._confine import UnreadableFileError, confined_path, folders_of, whereabouts
 from ._find import why_incomplete
+from ._moved import MovedFolders
 
-__all__ = ["CaptureNotFoundError", "capture_files", "captures_of"]
+__all__ = ["CaptureNotFoundError", "capture_files", "captures_of", "run_files"]
 
 
 class CaptureNotFoundError(LookupError):
@@ -35,7 +36,7 @@ def capture_files(
         Stream and data key of the capture; needed only if the run has several.
     readable : iterable of str or Path, optional
         Directories of captures on this host; files elsewhere are rejected. Default: those given to
-        `Catalog.open` or `Catalog.connect`.
+        `Catalog.open` or `Catalog.connect`, whose ``moved`` applies, too.
 
     Returns
     -------
@@ -73,11 +74,14 @@ def capture_files(
             f"{why_incomplete(run)}"
         )
     (uris,) = wanted.values()
-    directories = readable_of(run.context) if readable is None else list(map(Path, readable))
+    directories = (
+        folders_of(run.context).readable if readable is None else list(map(Path, readable))
+    )
     if not directories:
         raise UnreadableFileError(
             f"Run {uid}: the directories of captures are not known, and the catalog could name any "
-            "file: Catalog.connect(..., readable=[directory]), or capture_files(run, readable=...)."
+            "file: Catalog.open or Catalog.connect(..., readable=[directory]), or "
+            "capture_files(run, readable=...)."
         )
     try:
         files = [confined_path(uri, directories) for uri in uris]
@@ -87,14 +91,49 @@ def capture_files(
     if missing:
         raise FileNotFoundError(
             f"Run {uid}: {len(missing)} of {len(files)} capture files are not on this host, "
-            f"the first is {missing[0]}. If they were moved, put them back; if they are on the "
-            "catalog's host, download them with raw_export."
+            f"the first is {missing[0]}. {whereabouts(missing[0])} If they are on the catalog's "
+            "host, download them with raw_export."
         )
     return files
 
 
+def run_files(
+    run: Any, *, readable: Iterable[str | Path] | None = None
+) -> dict[tuple[str, str], list[Path]]:
+    """Return the files of all captures and frame detectors of a run.
+
+    Parameters
+    ----------
+    run : bluesky_tiled_plugins.BlueskyRun
+        The run.
+    readable : iterable of str or Path, optional
+        As for `capture_files`.
+
+    Returns
+    -------
+    dict
+        Paths on this host in the order of the rows, by stream and data key; they may be missing.
+
+    Raises
+    ------
+    UnreadableFileError
+        If a file is on another host or not below a readable directory.
+    """
+    directories = (
+        folders_of(run.context).readable if readable is None else list(map(Path, readable))
+    )
+    return {
+        name: [confined_path(uri, directories) for uri in uris] for name, uris in captures_of(run)
+    }
+
+
 def captures_of(run: Any) -> Iterator[tuple[tuple[str, str], list[str]]]:
-    """Yield ``(stream, key), addresses of the files`` for each capture in a run."""
+    """Yield ``(stream, key), addresses of the files`` for each capture in a run.
+
+    Files of folders that were moved have the new addresses.
+    """
+    folders = folders_of(run.context)
+    moved = MovedFolders() if folders.is_applied else folders.moved
     # Read the plain container: runs from databroker have another interface to streams.
     for stream_name, stream in run.base.items():
         parts = set(stream.base)
@@ -111,5 +150,5 @@ def captures_of(run: Any) -> Iterator[tuple[tuple[str, str], list[str]]]:
                     assets = sorted(source.assets, key=lambda asset: asset.num or 0)
                     yield (
                         (stream_name, name),
-                        [asset.data_uri for asset in assets if asset.parameter == "data_uris"],
+                        [moved.uri(a.data_uri) for a in assets if a.parameter == "data_uris"],
                     )

@@ -1,6 +1,6 @@
 """A catalog of runs: embedded in this process, or on a server."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,7 +14,9 @@ from tiled.utils import OneShotCachedMap
 
 from ._address import DATABASE, CatalogError, find_server, lock_directory, require_server
 from ._backlog import abandon, flush
-from ._confine import set_readable
+from ._confine import Folders, set_folders
+from ._moved import MovedFolders
+from ._places import moved_readable
 from ._register import register
 from ._server import EmbeddedServer
 from ._writer import RunWriter, ingest_backup
@@ -22,6 +24,7 @@ from ._writer import RunWriter, ingest_backup
 __all__ = ["Catalog"]
 
 _RUNS = "runs"
+_ANSWER_S = 2.0
 _RUNS_SPEC = Spec("CatalogOfBlueskyRuns", "3.0")
 
 
@@ -42,11 +45,13 @@ class Catalog:
         self,
         client: CatalogOfBlueskyRuns,
         *,
+        directory: Path | None = None,
         backup_directory: Path | None = None,
         server: EmbeddedServer | None = None,
         served: Iterable[Path] | None = None,
     ) -> None:
         self._client = client
+        self._directory = directory
         self._backup_directory = backup_directory
         self._server = server
         self._served = served
@@ -60,6 +65,7 @@ class Catalog:
         directory: str | Path,
         readable: Iterable[str | Path] = (),
         *,
+        moved: Mapping[str | Path, str | Path] | None = None,
         backup_directory: str | Path | None = None,
         create: bool = True,
     ) -> Self:
@@ -74,7 +80,14 @@ class Catalog:
         directory : str or Path
             Directory of the databases, SQLite for runs and DuckDB for event tables.
         readable : iterable of str or Path
-            Directories that contain captures. The server uses those of the first process.
+            Directories that contain captures. The server uses those of the first process. The
+            directory remembers them: in a copy of it, or after a move, files of such a folder are
+            read at the same path relative to the catalog's directory, if a readable directory has
+            that path.
+        moved : mapping of path to path, optional
+            New paths of folders by the old ones, which the catalog names: ``{"/old": "/new"}``. For
+            folders whose new place the directory cannot know. New paths must be readable, too. The
+            server uses those of the first process.
         backup_directory : str or Path, optional
             Directory for runs that cannot be stored, preferably on another disk. Default:
             ``backup`` in ``directory``.
@@ -87,7 +100,10 @@ class Catalog:
             If the Tiled server is not installed, the directory cannot be written or, with
             ``create=False``, has no catalog, or the server does not start. Once the server's process has closed it or ended, every later use of the
             catalog in another process also raises it.
+        ValueError
+            If an old path of `moved` is not absolute.
         """
+        MovedFolders(moved)
         register()
         directory = Path(directory).resolve()
         try:
@@ -107,7 +123,12 @@ class Catalog:
         server = None
         while True:
             if lock := lock_directory(directory):
-                server = EmbeddedServer(directory, lock, both)
+                server = EmbeddedServer(
+                    directory,
+                    lock,
+                    both,
+                    lambda: MovedFolders(moved, moved_readable(directory, both)),
+                )
                 address = server.address
                 break
             if address := find_server(directory):
@@ -122,8 +143,12 @@ class Catalog:
         if server is None:
             _before_requests(client, lambda: require_server(directory, address))
         served = [Path(path) for path in address.readable]
-        set_readable(client.context, dict.fromkeys([*served, *both]))
-        return cls(client, backup_directory=backup, server=server, served=served)
+        known = tuple(dict.fromkeys([*served, *both]))
+        places = MovedFolders(moved, moved_readable(directory, known))
+        set_folders(client.context, Folders(known, places, is_applied=server is not None))
+        return cls(
+            client, directory=directory, backup_directory=backup, server=server, served=served
+        )
 
     @classmethod
     def connect(
@@ -132,6 +157,7 @@ class Catalog:
         api_key: str | None = None,
         *,
         readable: Iterable[str | Path] = (),
+        moved: Mapping[str | Path, str | Path] | None = None,
         backup_directory: str | Path | None = None,
     ) -> Self:
         """Connect to a catalog on a Tiled server.
@@ -146,6 +172,9 @@ class Catalog:
         readable : iterable of str or Path
             Directories of captures on this host, for `capture_files` and replays. Files that the
             server names as captures are not read elsewhere.
+        moved : mapping of path to path, optional
+            Paths of folders on this host by those that the server names, for the same purposes.
+            What the server itself reads is set there, with ``moved`` of `confined_tree`.
         backup_directory : str or Path, optional
             Directory for runs that cannot be stored; required by `writer`.
 
@@ -153,11 +182,15 @@ class Catalog:
         ------
         CatalogError
             If there is no Tiled server, or it denies access.
+        ValueError
+            If an old path of `moved` is not absolute.
         """
         register()
+        places = MovedFolders(moved)
         backup = Path(backup_directory).resolve() if backup_directory is not None else None
         client = _runs(uri, api_key)
-        set_readable(client.context, [Path(path).absolute() for path in readable])
+        known = tuple(Path(path).absolute() for path in readable)
+        set_folders(client.context, Folders(known, places))
         return cls(client, backup_directory=backup)
 
     @property
@@ -220,10 +253,13 @@ class Catalog:
             raise CatalogError(f"The catalog at {self.uri} does not answer: {error}") from error
 
     def databroker(self) -> Any:
-        """Return a `databroker.Broker` for this catalog: ``db[-1].table()``."""
-        from databroker.v1 import Broker
+        """Return a `databroker.Broker` for this catalog: ``db[-1].table()``.
 
-        return Broker(_independent(self._client))
+        Tables of fly scans of frames have a row for each frame.
+        """
+        from ._broker import CatalogBroker
+
+        return CatalogBroker(_independent(self._client))
 
     def ingest_backup(self, path: str | Path) -> str:
         """Store the run of a backup file; returns its uid. See `ingest_backup`."""
@@ -250,6 +286,27 @@ class Catalog:
             self._client.context.close()
             if self._server is not None:
                 self._server.close()
+
+    def __repr__(self) -> str:
+        """Return the directory or address, and the number of runs."""
+        place = self.uri if self._directory is None else self._directory
+        return f"<Catalog {place}: {self._runs_text()}>"
+
+    def _runs_text(self) -> str:
+        context = self._client.context
+        if context.http_client.is_closed:
+            return "closed"
+        try:
+            # The plain httpx client: Tiled's repeats failing requests for long.
+            answer = context.http_client.get(
+                self._client.item["links"]["search"],
+                params={"fields": "count"},
+                timeout=_ANSWER_S,
+            )
+            runs = int(answer.raise_for_status().json()["meta"]["count"])
+        except (httpx.HTTPError, CatalogError, ValueError, LookupError, TypeError) as error:
+            return f"does not answer ({type(error).__name__})"
+        return f"{runs} run{'' if runs == 1 else 's'}"
 
     def __enter__(self) -> Self:
         return self

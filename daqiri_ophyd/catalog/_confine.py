@@ -3,6 +3,7 @@
 import os
 import socket
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
@@ -10,23 +11,47 @@ from weakref import WeakKeyDictionary
 
 from tiled.utils import path_from_uri
 
+from ._moved import MovedFolders
+
 __all__ = [
+    "Folders",
     "UnreadableFileError",
     "confined_path",
-    "readable_of",
+    "folders_of",
     "require_confined",
-    "set_readable",
+    "set_folders",
+    "whereabouts",
 ]
 
-# Directories by connection of a `Catalog`: a run refers to its connection, not its catalog.
-_READABLE: WeakKeyDictionary[Any, tuple[Path, ...]] = WeakKeyDictionary()
+
+@dataclass(frozen=True)
+class Folders:
+    """Folders of captures of a Tiled connection.
+
+    Parameters
+    ----------
+    readable : tuple of Path
+        Directories that may be read; empty: not known.
+    moved : MovedFolders
+        New places of folders that documents name.
+    is_applied : bool
+        Whether the server's addresses have the new places already.
+    """
+
+    readable: tuple[Path, ...] = ()
+    moved: MovedFolders = field(default_factory=MovedFolders)
+    is_applied: bool = False
+
+
+# By connection of a `Catalog`: a run refers to its connection, not its catalog.
+_FOLDERS: WeakKeyDictionary[Any, Folders] = WeakKeyDictionary()
 
 
 class UnreadableFileError(PermissionError):
     """A catalog names a file that is not below one of its readable directories."""
 
 
-def confined_path(uri: str, directories: Iterable[Path]) -> Path:
+def confined_path(uri: str, directories: Iterable[Path], *, explain: bool = True) -> Path:
     """Return the path of a file URI, if the file may be read.
 
     Parameters
@@ -36,6 +61,8 @@ def confined_path(uri: str, directories: Iterable[Path]) -> Path:
     directories : iterable of Path
         Readable directories. The real path of the file, without ``..`` and links, must be below
         the real path of one of them.
+    explain : bool
+        Whether an error may say if the file exists.
 
     Raises
     ------
@@ -58,11 +85,28 @@ def confined_path(uri: str, directories: Iterable[Path]) -> Path:
         raise UnreadableFileError(
             f"{found} is not below a readable directory. Readable: "
             f"{', '.join(map(str, directories)) or 'none'}."
+            f"{f' {whereabouts(path)}' if explain else ''}"
         )
     return path
 
 
-def require_confined(paths: Iterable[Path], directories: Iterable[Path]) -> None:
+def whereabouts(path: Path) -> str:
+    """Return whether a file exists and how to read it, for the end of a message."""
+    folder = path.parent
+    if path.exists():
+        return f"The file exists; to read it: readable=[{str(folder)!r}]."
+    if folder.is_dir():
+        return "The file does not exist; its folder does."
+    missing = next((p for p in (*folder.parents,)[::-1] if not p.exists()), folder)
+    return (
+        f"The file does not exist, nor does {missing}: was the folder moved? Name its new place, "
+        f"NEW: Catalog.open(..., readable=['NEW'], moved={{{str(missing)!r}: 'NEW'}})."
+    )
+
+
+def require_confined(
+    paths: Iterable[Path], directories: Iterable[Path], *, explain: bool = True
+) -> None:
     """Raise if a file may not be read; as `confined_path`, but fast for files of one directory.
 
     Raises
@@ -79,14 +123,14 @@ def require_confined(paths: Iterable[Path], directories: Iterable[Path]) -> None
             found = Path(os.path.realpath(folder))
             confined[folder] = any(found.is_relative_to(directory) for directory in real)
         if not confined[folder] or path.name == ".." or path.is_symlink():
-            confined_path(f"file://localhost{path}", directories)
+            confined_path(f"file://localhost{path}", directories, explain=explain)
 
 
-def set_readable(context: Any, directories: Iterable[Path]) -> None:
-    """Store the readable directories of a Tiled connection."""
-    _READABLE[context] = tuple(directories)
+def set_folders(context: Any, folders: Folders) -> None:
+    """Store the folders of captures of a Tiled connection."""
+    _FOLDERS[context] = folders
 
 
-def readable_of(context: Any) -> tuple[Path, ...] | None:
-    """Return the readable directories of a Tiled connection; None if not known."""
-    return _READABLE.get(context)
+def folders_of(context: Any) -> Folders:
+    """Return the folders of captures of a Tiled connection; none if not known."""
+    return _FOLDERS.get(context, Folders())

@@ -16,9 +16,10 @@ from ._find import why_incomplete
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["FramesNotFoundError", "frames_dataset"]
+__all__ = ["OF_FRAMES", "FramesNotFoundError", "frames_dataset"]
 
-_OF_FRAMES = ("timestamp", "batch", "missing")
+OF_FRAMES = ("timestamp", "batch", "missing")
+"""Numbers of each frame, which end the data keys of a detector of frames."""
 
 Seconds = NDArray[np.float64]
 
@@ -78,12 +79,12 @@ def frames_dataset(
     Returns
     -------
     xarray.Dataset
-        With the dimension ``frame``:
+        With the dimension ``frame``, whose coordinate is the number of the frame (from 0):
 
         ``frames``
             The frames, shape ``(n, *shape)``: a dask array, which is read on demand.
         ``timestamp``
-            Arrival of the first packet, ns since the epoch, int64.
+            Coordinate: arrival of the first packet, ``datetime64[ns]``, UTC.
         ``batch``, ``missing``, ``row``
             Number of the batch, missing packets of the frame, row of the stream (from 0).
         each reduction of the detector
@@ -93,6 +94,8 @@ def frames_dataset(
             the highest time, s, that may have to be added to the signal's times to convert them to
             the clock of the frames, as limited by the run's documents (see Notes). With monitors,
             ``gap_s`` is the longest time between two readings with frames in between.
+
+        Variables have the attribute ``units``, if their data keys have units.
 
     Raises
     ------
@@ -119,7 +122,7 @@ def frames_dataset(
 
     import xarray
 
-    arrays = {field: _array(source, f"{key}_{field}") for field in _OF_FRAMES}
+    arrays = {field: _array(source, f"{key}_{field}") for field in OF_FRAMES}
     row_shape = arrays["timestamp"].shape
     count, rows = math.prod(row_shape), row_shape[0]
     frames = _lazy(source.base[key])
@@ -130,10 +133,15 @@ def frames_dataset(
     per_row = count // rows if rows else 1
     variables: dict[str, Any] = {
         "frames": (dims, frames),
-        "timestamp": ("frame", stamps, {"units": "ns"}),
-        "batch": ("frame", arrays["batch"].ravel()),
-        "missing": ("frame", arrays["missing"].ravel()),
+        **{
+            field: ("frame", arrays[field].ravel(), _units(source, f"{key}_{field}"))
+            for field in ("batch", "missing")
+        },
         "row": ("frame", np.repeat(np.arange(rows), per_row)),
+    }
+    coordinates = {
+        "frame": np.arange(count),
+        "timestamp": ("frame", stamps.astype("datetime64[ns]")),
     }
     start, stop = run.metadata["start"], run.metadata.get("stop") or {}
     events = _events(source)
@@ -161,7 +169,8 @@ def frames_dataset(
             raise FramesNotFoundError(
                 f"Run {start['uid']}: no readings of {signal!r}. Found: {known}."
             )
-    return xarray.Dataset(variables, attrs={"run": start["uid"], "stream": name, "key": key})
+    attributes = {"run": start["uid"], "stream": name, "key": key}
+    return xarray.Dataset(variables, coordinates, attributes)
 
 
 def _the_frames(
@@ -171,7 +180,7 @@ def _the_frames(
         (name, data_key)
         for name, container in streams.items()
         for data_key in container.metadata["data_keys"]
-        if all(f"{data_key}_{field}" in container.metadata["data_keys"] for field in _OF_FRAMES)
+        if all(f"{data_key}_{field}" in container.metadata["data_keys"] for field in OF_FRAMES)
     ]
     wanted = [(s, k) for s, k in found if stream in (None, s) and key in (None, k)]
     if len(wanted) == 1:
@@ -186,6 +195,11 @@ def _the_frames(
 
 def _array(stream: Any, key: str) -> NDArray[Any]:
     return np.asarray(stream.base[key].read())
+
+
+def _units(stream: Any, key: str) -> dict[str, Any]:
+    units = stream.metadata["data_keys"][key].get("units")
+    return {"units": units} if units else {}
 
 
 def _lazy(array: Any) -> Any:
@@ -211,8 +225,7 @@ def _reduced(
             continue
         if data_key["source"].startswith(f"{keys[key]['source']}/"):
             values = _array(stream, name) if "external" in data_key else events[name]
-            units = data_key.get("units")
-            yield name, values, {"units": units} if units else {}
+            yield name, values, _units(stream, name)
 
 
 def _is_number(data_key: Mapping[str, Any]) -> bool:
@@ -228,8 +241,7 @@ def _of_events(
         if values is None or len(values) != rows or not _is_number(data_key):
             continue
         if data_key.get("object_name") != device:
-            units = data_key.get("units")
-            yield signal, (values, {"units": units} if units else {})
+            yield signal, (values, _units(stream, signal))
 
 
 def _monitored(

@@ -12,12 +12,20 @@ from typing import Any
 from daqiri_ophyd.engine import DaqiriError
 
 from ._address import CatalogError
-from ._backup import BackupError, Documents, Journal, read_documents, write_backup
+from ._backup import (
+    BackupError,
+    Documents,
+    Journal,
+    moved_documents,
+    read_backup,
+    read_documents,
+    write_backup,
+)
 from ._captures import captures_of
 from ._catalog import Catalog
-from ._confine import UnreadableFileError, confined_path, readable_of
+from ._confine import UnreadableFileError, confined_path, folders_of
 from ._unfinished import Mend, UnfinishedRun, files_beside
-from ._writer import ingest_backup
+from ._writer import ingest_backup, store_documents
 
 __all__ = ["Recovery", "recover_runs"]
 
@@ -74,7 +82,7 @@ def recover_runs(catalog: Catalog, mend: Mend) -> Iterator[Recovery]:
         Result for each unfinished run.
     """
     catalog.flush()
-    readable = list(readable_of(catalog.client.context) or ())
+    readable = list(folders_of(catalog.client.context).readable)
     folder = catalog.backup_directory
     seen: set[str] = set()
     if folder is not None and folder.is_dir():
@@ -121,7 +129,8 @@ def _recover(catalog: Catalog, path: Path, readable: list[Path], mend: Mend) -> 
     is_journal = path.name.endswith(Journal.SUFFIX)
     partial = path.name.endswith(Journal.PARTIAL)
     try:
-        documents = read_documents(path, unfinished=True)
+        moved = folders_of(catalog.client.context).moved
+        documents = moved_documents(read_documents(path, unfinished=True), moved)
         if not documents or documents[0][0] != "start":
             raise BackupError(f"{path} does not begin with a start document.")
         found.uid = documents[0][1]["uid"]
@@ -136,7 +145,9 @@ def _recover(catalog: Catalog, path: Path, readable: list[Path], mend: Mend) -> 
                 path_of_backup = path.with_name(f"{found.uid.split('-')[0]}.jsonl")
                 if complete is not documents or is_journal:
                     write_backup(path_of_backup, complete)
-                ingest_backup(catalog.client, path_of_backup)
+                    store_documents(catalog.client, read_backup(path_of_backup))
+                else:
+                    ingest_backup(catalog.client, path_of_backup)
         elif not is_journal:
             return
         if is_journal:

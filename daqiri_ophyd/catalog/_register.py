@@ -30,7 +30,9 @@ from daqiri_ophyd.documents import (
     sidecar_path,
 )
 
-__all__ = ["CaptureConsolidator", "register"]
+from ._moved import MovedFolders
+
+__all__ = ["CaptureConsolidator", "moved_parts", "register"]
 
 
 class CaptureConsolidator(MultipartRelatedConsolidator):
@@ -189,6 +191,24 @@ def _normalized(stream_resource: Any) -> Any:
 def _joined(uri: str, folder: str) -> str:
     scheme, _, path = uri.partition("://")
     return f"{scheme}://{normpath(path + folder)}/"
+
+
+def moved_parts(source: Any, moved: MovedFolders) -> dict[str, Any]:
+    """Return the parameters of a data source whose files are in moved folders.
+
+    Folders of captures are stored relative to the first, and may have moved differently.
+    """
+    parameters: dict[str, Any] = source.parameters
+    first = min(source.assets, key=lambda asset: asset.num or 0, default=None)
+    if first is None or not parameters.get("parts"):
+        return parameters
+    before = first.data_uri.rpartition("/")[0] + "/"
+    after = moved.uri(before)
+    parts = [
+        [relpath(moved.uri(_joined(before, folder)), after), *rest]
+        for folder, *rest in parameters["parts"]
+    ]
+    return {**parameters, "parts": parts}
 
 
 def _adapter() -> type:

@@ -9,13 +9,15 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
 from ._address import DATABASE, CatalogError, ServerAddress
+from ._moved import MovedFolders
+from ._places import settle
 
 __all__ = ["EmbeddedServer"]
 
@@ -45,7 +47,9 @@ class EmbeddedServer:
     lock : file
         Lock of the directory; it is released by `close`, or at once if the server does not start.
     readable : iterable of Path
-        Directories of captures that the server may read.
+        Directories of captures that the server may read, as given and without links.
+    moved : callable
+        Returns the new places of folders, when the directory is ready.
 
     Raises
     ------
@@ -54,8 +58,15 @@ class EmbeddedServer:
         does not start.
     """
 
-    def __init__(self, directory: Path, lock: IO[str], readable: Iterable[Path]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        lock: IO[str],
+        readable: Iterable[Path],
+        moved: Callable[[], MovedFolders] = MovedFolders,
+    ) -> None:
         self._directory = directory
+        self._moved = moved
         self._lock = lock
         try:
             self._log = _ServerLog(directory / "server.log", delay=True)
@@ -64,7 +75,7 @@ class EmbeddedServer:
             for name in _LOGGERS:
                 logging.getLogger(name).addHandler(self._log)
             try:
-                self._start([str(path) for path in readable])
+                self._start(list(readable))
             except BaseException:
                 self._stop_logging()
                 raise
@@ -72,12 +83,15 @@ class EmbeddedServer:
             self._lock.close()
             raise
 
-    def _start(self, readable: list[str]) -> None:
-        directory = self._directory
+    def _start(self, readable: list[Path]) -> None:
+        directory, names = self._directory, [str(path) for path in readable]
+        # A copy has its own address and key: the original may be open, too.
+        is_elsewhere = settle(directory, readable)
+        kept = ServerAddress() if is_elsewhere else ServerAddress.read(directory)
         # Clients must not send the key to a port where no server, or another program, listens.
-        address = replace(ServerAddress.read(directory), process=0, readable=tuple(readable))
+        address = replace(kept, process=0, readable=tuple(names))
         address.write(directory)
-        app = _build_app(directory, readable, address.api_key)
+        app = _build_app(directory, names, self._moved(), address.api_key)
         self._server = _make_server(app)
         listener = _listen(address.port)
         self._thread = threading.Thread(
@@ -129,7 +143,7 @@ def _listen(port: int) -> socket.socket:
     )
 
 
-def _build_app(directory: Path, readable: list[str], api_key: str) -> Any:
+def _build_app(directory: Path, readable: list[str], moved: MovedFolders, api_key: str) -> Any:
     try:
         # Tiled imports it for the first table; during a scan, that would block its thread.
         import adbc_driver_duckdb.dbapi  # noqa: F401
@@ -155,7 +169,10 @@ def _build_app(directory: Path, readable: list[str], api_key: str) -> Any:
             writable_storage=[str(directory / "data"), f"duckdb:///{directory / 'storage.duckdb'}"],
             readable_storage=readable,
             cache_config=StreamingCacheConfig(uri="memory").model_dump(),
+            moved=moved,
         )
+        # Whoever has its key is the user of this process.
+        tree.context.explains = True
     except Exception as error:
         # The text of SQLAlchemy's errors has the statement, too.
         cause = getattr(error, "orig", None) or error

@@ -1,7 +1,7 @@
 """A Tiled catalog that serves files from its readable directories only, also in a run."""
 
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -20,12 +20,14 @@ from tiled.catalog.adapter import (
 from tiled.ndslice import NDSlice
 from tiled.server.dependencies import expected_shape
 from tiled.storage import FileStorage
+from tiled.structures.data_source import Management
 from tiled.utils import path_from_uri
 
 from daqiri_ophyd.documents import CAPTURE_MIMETYPES, COMPANIONS
 
 from ._confine import UnreadableFileError, confined_path, require_confined
-from ._register import register
+from ._moved import MovedFolders
+from ._register import moved_parts, register
 from ._views import register_views
 
 __all__ = ["confined_tree"]
@@ -50,10 +52,28 @@ class _Confined(CatalogNodeAdapter):
         """Return a node below this one; it is confined, too."""
         return _confine(await super().lookup_adapter(segments))
 
+    async def data_sources(self, include_assets: bool = False) -> Any:
+        """Return the data sources of this node; files of moved folders have the new addresses."""
+        sources = await super().data_sources(include_assets=include_assets)
+        moved: MovedFolders = self.context.moved
+        if include_assets and moved:
+            for source in sources:
+                if source.management == Management.external:
+                    source.parameters = moved_parts(source, moved)
+                    for asset in source.assets:
+                        asset.data_uri = moved.uri(asset.data_uri)
+        return sources
+
+    async def _get_lazy_adapter(self, **selection: Any) -> Any:
+        # It would read addresses from the database.
+        return None if self.context.moved else await super()._get_lazy_adapter(**selection)
+
     async def asset_by_id(self, asset_id: int) -> Any:
         """Return a file of this node, to be served unchanged."""
         asset = await super().asset_by_id(asset_id)
         if asset is not None:
+            if all(s.management == Management.external for s in self.node.data_sources or ()):
+                asset.data_uri = self.context.moved.uri(asset.data_uri)
             self._ensure_uri_within_readable_storage(asset.data_uri)
             if asset.is_directory:
                 # Tiled would also serve files that the client names as relative_path=../...
@@ -67,6 +87,7 @@ class _Confined(CatalogNodeAdapter):
             require_confined(
                 (Path(f"{file}{suffix}") for file in files for suffix in beside),
                 [Path(s.path) for s in storages if type(s) is FileStorage],
+                explain=self.context.explains,
             )
         except UnreadableFileError as error:
             raise _refusal(error) from error
@@ -77,7 +98,11 @@ class _Confined(CatalogNodeAdapter):
         scheme = urlparse(data_uri).scheme
         try:
             if scheme == "file":
-                confined_path(data_uri, [Path(s.path) for s in storages if type(s) is FileStorage])
+                confined_path(
+                    data_uri,
+                    [Path(s.path) for s in storages if type(s) is FileStorage],
+                    explain=self.context.explains,
+                )
             elif scheme in _DATABASES:
                 # Any adapter would use it as a path.
                 path = path_from_uri(data_uri)
@@ -170,7 +195,9 @@ async def _noting_expected_shapes(app: FastAPI) -> AsyncIterator[None]:
     yield
 
 
-def confined_tree(uri: str, **options: Any) -> CatalogNodeAdapter:
+def confined_tree(
+    uri: str, *, moved: Mapping[str, str] | MovedFolders | None = None, **options: Any
+) -> CatalogNodeAdapter:
     """Return a catalog of runs for a Tiled server: ``tree:`` of its configuration.
 
     It reads captures, also those of runs in progress, exports and validates runs, and serves files
@@ -181,6 +208,9 @@ def confined_tree(uri: str, **options: Any) -> CatalogNodeAdapter:
     ----------
     uri : str
         Database of the catalog.
+    moved : mapping of str to str, optional
+        New paths of folders by the old ones, which documents name. Files below an old one are read
+        and served at the new path, which must be below a readable directory.
     **options
         As for ``tree: catalog`` (`tiled.catalog.from_uri`).
     """
@@ -189,6 +219,9 @@ def confined_tree(uri: str, **options: Any) -> CatalogNodeAdapter:
     stock = from_uri(uri, **options)
     tree = _CONFINED[type(stock)](stock.context, stock.node)
     tree.context.capture_adapters = {}
+    tree.context.moved = moved if isinstance(moved, MovedFolders) else MovedFolders(moved)
+    # Clients must not learn which files a server has.
+    tree.context.explains = False
     tree.startup_tasks = stock.startup_tasks
     tree.shutdown_tasks = stock.shutdown_tasks
     # Without routes: a router is what a tree can add to the server that it is served by.

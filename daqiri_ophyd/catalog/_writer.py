@@ -18,11 +18,12 @@ from daqiri_ophyd.documents import COUNTER_MIMETYPE
 
 from ._address import CatalogError
 from ._backlog import Backlog, PendingRun, is_pending_elsewhere, starting
-from ._backup import BackupError, Journal, read_backup
+from ._backup import BackupError, Documents, Journal, moved_documents, read_backup
 from ._capture_files import CaptureFiles
+from ._confine import folders_of
 from ._document_text import document_text
 
-__all__ = ["RunWriter", "ingest_backup"]
+__all__ = ["RunWriter", "ingest_backup", "store_documents"]
 
 _log = logging.getLogger(__name__)
 _PROBE_S = 2.0
@@ -284,7 +285,8 @@ def ingest_backup(client: CatalogOfBlueskyRuns, path: str | Path) -> str:
     """Store the run of a backup file in a catalog.
 
     If the catalog has an incomplete copy of the run, that copy is replaced. A complete run is left
-    unchanged. Files that the run refers to are not changed.
+    unchanged. Files that the run refers to are not changed. If their folders were moved, the
+    catalog gets the new addresses.
 
     Parameters
     ----------
@@ -304,6 +306,11 @@ def ingest_backup(client: CatalogOfBlueskyRuns, path: str | Path) -> str:
         If the file is incomplete, or contains anything but the documents of one run.
     """
     documents = read_backup(Path(path))
+    return store_documents(client, moved_documents(documents, folders_of(client.context).moved))
+
+
+def store_documents(client: CatalogOfBlueskyRuns, documents: Documents) -> str:
+    """Store the documents of one complete run, as `ingest_backup` does; return its uid."""
     uid = documents[0][1]["uid"]
     try:
         stored: Any = client[uid]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ._data_directory import DATA, CatalogName, Data
+from ._data_directory import DATA, CatalogName, Data, Moved, moved_folders
 from ._output import print_error, print_json, print_line
 
 app = typer.Typer(help="Maintain a catalog.", no_args_is_help=True)
@@ -18,6 +18,7 @@ app.callback()(lambda: None)
 def recover(
     data: Data = DATA,
     catalog: CatalogName = None,
+    moved: Moved = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """
@@ -32,7 +33,7 @@ def recover(
 
     failed = False
     found = []
-    with open_catalog(data, catalog, create=False) as opened:
+    with open_catalog(data, catalog, moved_folders(moved), create=False) as opened:
         for run in recover_runs(opened, _mend):
             found.append(run)
             failed = failed or bool(run.problem)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["DATA", "CatalogName", "Data", "captures_of"]
+__all__ = ["DATA", "CatalogName", "Data", "Moved", "captures_of", "moved_folders"]
 
 Data = Annotated[
     Path,
@@ -21,7 +21,37 @@ CatalogName = Annotated[
         "Default: catalog in the data directory.",
     ),
 ]
+Moved = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--moved",
+        metavar="OLD=NEW",
+        help="New path of a folder of captures that was moved; also reads files there. Repeatable.",
+        show_default=False,
+    ),
+]
 DATA = Path("daqiri-data")
+
+
+def moved_folders(options: list[str] | None) -> dict[str | Path, str | Path]:
+    """
+    Return the new paths of folders by the old ones.
+
+    Raises
+    ------
+    typer.BadParameter
+        If an option is not OLD=NEW with an absolute OLD.
+    """
+    found: dict[str | Path, str | Path] = {}
+    for option in options or ():
+        old, _, new = option.partition("=")
+        if not new or not Path(old).is_absolute():
+            raise typer.BadParameter(
+                f"--moved: found {option!r}; accepts OLD=NEW, OLD with its full path, as "
+                "/data/captures=/mnt/captures"
+            )
+        found[old] = new
+    return found
 
 
 def captures_of(data: Path) -> Path:

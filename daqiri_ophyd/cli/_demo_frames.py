@@ -96,7 +96,7 @@ def demo_frames(profile: str, writer: str, output: Path, as_json: bool) -> None:
         images[shown],
         arrived[shown],
         images.mean(axis=0, where=arrived),
-        data["timestamp"].to_numpy(),
+        data["timestamp"].to_numpy().astype(np.int64),
         1 - lacking / instrument.packets_per_frame,
         data["motor"].to_numpy(),
         title=f"daqiri-ophyd demo, profile {profile}",

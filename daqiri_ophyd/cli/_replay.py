@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ._data_directory import DATA, CatalogName, Data
+from ._data_directory import DATA, CatalogName, Data, Moved, moved_folders
 from ._output import print_message
 from ._part import PlayOptions, with_play_options
 
@@ -29,6 +29,7 @@ def replay(
     options: PlayOptions,
     data: Data = DATA,
     catalog: CatalogName = None,
+    moved: Moved = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """
@@ -38,6 +39,7 @@ def replay(
     """
     if run.startswith("-") and not _FROM_THE_END.fullmatch(run):
         raise typer.BadParameter(f"no such option: {run}")
+    places = moved_folders(moved)
     from ._send_packets import open_sender, print_sent
 
     # First the engine: if it cannot be opened, nobody waits for the catalog.
@@ -45,7 +47,7 @@ def replay(
         from ..catalog import capture_files, find_run
         from ._workspace import open_catalog
 
-        with open_catalog(data, catalog, create=False) as runs:
+        with open_catalog(data, catalog, places, create=False) as runs:
             stored = find_run(runs.client, run)
             files = capture_files(stored)
             uid = stored.metadata["start"]["uid"]

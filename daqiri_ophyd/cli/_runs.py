@@ -8,9 +8,7 @@ import typer
 
 from ._data_directory import DATA, CatalogName, Data, Moved
 
-app = typer.Typer(
-    help="List, show and export the runs of a catalog.", invoke_without_command=True
-)
+app = typer.Typer(help="List, show and export the runs of a catalog.", invoke_without_command=True)
 # -1 is a run, not an option.
 _RUN = {"ignore_unknown_options": True}
 _FROM_THE_END = re.compile(r"-[0-9]{1,5}")

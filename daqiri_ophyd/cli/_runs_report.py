@@ -7,10 +7,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from ..catalog import find_run, run_files
+from ..catalog import UnreadableFileError, find_run, run_files
 from ..documents import sidecar_path
 from ._data_directory import moved_folders
-from ._output import print_facts, print_json, print_line, print_message, print_table
+from ._output import print_error, print_facts, print_json, print_line, print_message, print_table
 from ._workspace import open_catalog
 
 _COUNTS = ("packets", "frames", "dropped")
@@ -101,11 +101,17 @@ def show_run(
             }
             for name, stream in stored.base.items()
         }
-        files = files_of(stored)
-    engines = {name: engine for name, engine in (start.get("daqiri") or {}).items()}
+        files: list[dict[str, Any]] = []
+        problem = ""
+        try:
+            files = files_of(stored)
+        except UnreadableFileError as error:
+            problem = str(error)
+    engines: dict[str, Any] = start.get("daqiri") or {}
     if as_json:
         known = {"motors": list(start.get("motors", ())), "reason": stop.get("reason", "")}
-        print_json({**facts, **known, "streams": streams, "files": files, "start": dict(start)})
+        known |= {"streams": streams, "files": files, "problem": problem}
+        print_json({**facts, **known, "start": dict(start)})
         return
     rows = [
         ("run", facts["run"]),
@@ -124,12 +130,20 @@ def show_run(
         print_line("")
         count = "" if stream["rows"] is None else f", {stream['rows']:,} rows"
         print_table(["column", "unit"], list(stream["columns"].items()), f"stream {name}{count}")
+    if problem:
+        print_error(problem)
+    missing = sum(file["bytes"] is None for file in files)
+    if missing:
+        print_error(f"{missing:,} of {len(files):,} files are missing; their bytes are empty below")
     if files:
         print_line("")
         print_table(
             [*_COUNTS, "bytes", "file"],
             [
-                ["" if value is None else value for value in map(file.get, (*_COUNTS, "bytes", "path"))]
+                [
+                    "" if value is None else value
+                    for value in map(file.get, (*_COUNTS, "bytes", "path"))
+                ]
                 for file in files
             ],
         )
@@ -145,7 +159,8 @@ def files_of(run: Any) -> list[dict[str, Any]]:
     for (stream, key), paths in run_files(run).items():
         for path in paths:
             facts = {"path": str(path), "stream": stream, "key": key}
-            found.append({**facts, "bytes": path.stat().st_size, **_counts(path)})
+            size = path.stat().st_size if path.is_file() else None
+            found.append({**facts, "bytes": size, **_counts(path)})
     return found
 
 

@@ -2,7 +2,7 @@
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -117,9 +117,17 @@ class _EndOnInterrupt:
                 return self._engine.request_pause(defer=False)
 
 
-def open_catalog(data: Path, name: str | None = None, *, create: bool = True) -> Catalog:
+def open_catalog(
+    data: Path,
+    name: str | None = None,
+    moved: Mapping[str | Path, str | Path] | None = None,
+    *,
+    create: bool = True,
+) -> Catalog:
     """
     Open the catalog at an address or in a directory; None: that of the data directory.
+
+    Folders that were moved are read in their new places.
 
     Raises
     ------
@@ -130,10 +138,13 @@ def open_catalog(data: Path, name: str | None = None, *, create: bool = True) ->
     captures = captures_of(data)
     if create:
         captures.mkdir(parents=True, exist_ok=True)
+    readable = [captures, *(moved or {}).values()]
     if name is not None and "://" in name:
-        return Catalog.connect(name, readable=[captures], backup_directory=data / "backup")
+        return Catalog.connect(
+            name, readable=readable, moved=moved, backup_directory=data / "backup"
+        )
     directory = data / "catalog" if name is None else name
-    return Catalog.open(directory, readable=[captures], create=create)
+    return Catalog.open(directory, readable, moved=moved, create=create)
 
 
 @contextmanager

@@ -1,0 +1,311 @@
+"""Catalogs and captures in a folder that was copied, moved, or opened with another path."""
+
+import json
+import shutil
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import tiled.client.utils
+from bluesky import plan_stubs as bps
+from bluesky import plans as bp
+from bluesky import preprocessors as bpp
+from run_documents import new_run_engine
+from tiled.client import from_context
+from tiled.client.utils import ClientError
+
+from daqiri_ophyd import plans
+from daqiri_ophyd.catalog import (
+    Catalog,
+    UnreadableFileError,
+    capture_files,
+    frames_dataset,
+    recover_runs,
+)
+from daqiri_ophyd.cli import _main
+from daqiri_ophyd.devices import FrameDetector, make_daq, reductions
+from daqiri_ophyd.engine import PcapFile
+
+from .conftest import Source, configuration, fly, images
+
+KEY = "daq_port0_frames_images"
+FILES = "daq_port0_capture_files"
+
+
+@pytest.fixture(autouse=True)
+def few_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiled.client.utils, "TILED_RETRY_ATTEMPTS", 1)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A folder with ``catalog`` and ``captures``, and its runs."""
+
+    folder: Path
+    packets: str  # in pcap files
+    scan: str  # frames in events
+    flight: str  # frames without events
+
+    def copy(self, folder: Path) -> "Recorded":
+        """Copy it, as ``cp -r`` does."""
+        shutil.copytree(self.folder, folder, symlinks=True)
+        return Recorded(folder, self.packets, self.scan, self.flight)
+
+    @property
+    def catalog(self) -> Path:
+        return self.folder / "catalog"
+
+    @property
+    def captures(self) -> Path:
+        return self.folder / "captures"
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory, empty_catalog: Path) -> Recorded:
+    folder = tmp_path_factory.mktemp("recorded") / "experiment"
+    captures = folder / "captures"
+    shutil.copytree(empty_catalog, folder / "catalog")
+    daq = make_daq(configuration(), "daq", directory=captures)
+    detector: FrameDetector = daq.port0.frames.images
+    detector.reductions = {"total": reductions.total()}
+
+    def motion() -> Any:
+        source.send(5)
+        yield from bps.null()
+
+    with (
+        Catalog.open(folder / "catalog", readable=[captures]) as catalog,
+        new_run_engine() as engine,
+        daq.open(),
+    ):
+        engine.subscribe(catalog.writer())
+        source = Source(daq)
+        source.start()
+        (scan,) = engine(bp.count([detector], 3))
+        (packets,) = engine(plans.capture(daq.port0.capture, 40))
+        source.stop()
+        (flight,) = engine(bpp.stage_wrapper(fly(detector, motion(), prepared=5), [detector]))
+        from_context(catalog.client.context).write_array([1, 2, 3], key="own")
+    return Recorded(folder, packets, scan, flight)
+
+
+def check_all_readers(catalog: Catalog, recorded: Recorded, captures: Path) -> None:
+    """Read each run with all readers; their files are below a folder."""
+    runs = [catalog.client[uid] for uid in (recorded.packets, recorded.scan, recorded.flight)]
+    for run in runs:
+        files = capture_files(run)
+        assert all(file.is_relative_to(captures) and file.is_file() for file in files)
+        uris = [doc["uri"] for name, doc in run.documents() if name == "stream_resource"]
+        assert all(uri.startswith(f"file://localhost{captures}/") for uri in uris), uris
+    packets, scan, flight = runs
+    (pcap,) = capture_files(packets)
+    stream = packets["primary"].base
+    assert stream[FILES].read().tolist() == [pcap.name]
+    assert len(stream[FILES, "packets"].read()) == stream[FILES, "summaries"].read()["packets"][0]
+    with PcapFile(pcap) as file:
+        assert len(file) == len(stream[FILES, "packets"].read())
+    assert len(packets["primary"].read()["time"]) == 1
+    assert len(catalog.databroker()[recorded.packets].table()) == 1
+    for run, frames in ((scan, 3), (flight, 5)):
+        data = frames_dataset(run)
+        assert data["frames"].shape[0] == frames
+        np.testing.assert_array_equal(data["frames"], images(data["batch"]))
+        base = run["primary"].base[KEY]
+        np.testing.assert_array_equal(np.squeeze(base[1]), images(data["batch"])[1])
+        np.testing.assert_array_equal(
+            np.ravel(run["primary"].read()[KEY]), data["frames"].to_numpy().ravel()
+        )
+    assert len(catalog.databroker()[recorded.flight].table()) == 5
+    assert from_context(catalog.client.context)["own"].read().tolist() == [1, 2, 3]
+
+
+def test_a_copy_reads_its_own_files_while_the_original_exists(
+    recorded: Recorded, tmp_path: Path
+) -> None:
+    copy = recorded.copy(tmp_path / "copy")
+    with (
+        Catalog.open(recorded.catalog, readable=[recorded.captures]) as original,
+        Catalog.open(copy.catalog, readable=[copy.captures]) as catalog,
+    ):
+        assert original.api_key != catalog.api_key
+        check_all_readers(original, recorded, recorded.captures)
+        check_all_readers(catalog, copy, copy.captures)
+        (changed,) = capture_files(catalog.client[copy.scan])
+        with h5py.File(changed, "r+") as file:
+            file["entry/data/data"][0] = 7
+        assert (frames_dataset(catalog.client[copy.scan])["frames"][0] == 7).all()
+        (lost,) = capture_files(catalog.client[copy.packets])
+        lost.unlink()
+        with pytest.raises(
+            FileNotFoundError,
+            match=f"the first is {lost}. The file does not exist; its folder does",
+        ):
+            capture_files(catalog.client[copy.packets])
+    # A folder with both is readable.
+    with Catalog.open(copy.catalog, readable=["/"]) as catalog:
+        assert (frames_dataset(catalog.client[copy.scan])["frames"][0] == 7).all()
+
+
+def test_a_folder_may_be_moved_again_and_again_and_grow(
+    recorded: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved = recorded.copy(tmp_path / "first")
+    for name in ("second", "second/below", "third"):
+        folder = tmp_path / name
+        if folder.is_relative_to(moved.folder):  # into itself
+            moved.folder.rename(tmp_path / "aside")
+            folder.parent.mkdir()
+            (tmp_path / "aside").rename(folder)
+        else:
+            moved.folder.rename(folder)
+        moved = Recorded(folder, moved.packets, moved.scan, moved.flight)
+        monkeypatch.chdir(folder)
+        with Catalog.open("catalog", readable=["captures"]) as catalog:
+            check_all_readers(catalog, moved, moved.captures)
+    # Data of the new place, and of the old ones.
+    with Catalog.open("catalog", readable=["captures"]) as catalog, new_run_engine() as engine:
+        engine.subscribe(catalog.writer())
+        daq = make_daq(configuration(), "daq", directory=moved.captures)
+        with daq.open():
+            source = Source(daq)
+            source.start()
+            (scan,) = engine(bp.count([daq.port0.frames.images], 3))
+            source.stop()
+        check_all_readers(
+            catalog, Recorded(moved.folder, moved.packets, scan, moved.flight), moved.captures
+        )
+        # The database of the copy has changed, not that of the original.
+        catalog.client.delete_contents(moved.scan, recursive=True, external_only=False)
+    with Catalog.open(recorded.catalog, readable=[recorded.captures]) as catalog:
+        check_all_readers(catalog, recorded, recorded.captures)
+
+
+def test_another_process_and_a_client_read_a_copy(recorded: Recorded, tmp_path: Path) -> None:
+    copy = recorded.copy(tmp_path / "copy")
+    with Catalog.open(copy.catalog, readable=[copy.captures]) as catalog:
+        with Catalog.open(copy.catalog) as second:
+            assert not second.is_served_here
+            check_all_readers(second, copy, copy.captures)
+        with Catalog.connect(catalog.uri, catalog.api_key, readable=[copy.captures]) as connected:
+            check_all_readers(connected, copy, copy.captures)
+
+
+def test_what_is_not_known_is_named(recorded: Recorded, tmp_path: Path) -> None:
+    """The captures alone are elsewhere."""
+    copy = recorded.copy(tmp_path / "copy")
+    (tmp_path / "disk").mkdir()
+    elsewhere = copy.captures.rename(tmp_path / "disk" / "runs")
+    names = {recorded.captures: elsewhere}
+    with Catalog.open(copy.catalog, [elsewhere], moved=names) as catalog:
+        check_all_readers(catalog, copy, elsewhere)
+    # It is not remembered.
+    with Catalog.open(copy.catalog, [elsewhere]) as catalog:
+        with pytest.raises(UnreadableFileError, match="The file exists; to read it: readable="):
+            capture_files(catalog.client[copy.packets])
+    with Catalog.open(copy.catalog, moved=names) as catalog:
+        with pytest.raises(UnreadableFileError, match=r"Catalog\.open or .* readable="):
+            capture_files(catalog.client[copy.packets])
+        with pytest.raises(ClientError, match=f"{elsewhere}.* is not below a readable"):
+            catalog.client[copy.flight]["primary"].base[KEY].read()
+
+
+def test_a_client_names_its_own_paths(recorded: Recorded, tmp_path: Path) -> None:
+    copy = recorded.copy(tmp_path / "copy")
+    with (
+        Catalog.open(recorded.catalog, readable=[recorded.captures]) as catalog,
+        Catalog.connect(
+            catalog.uri,
+            catalog.api_key,
+            readable=[copy.captures],
+            moved={recorded.captures: copy.captures},
+        ) as connected,
+    ):
+        (file,) = capture_files(connected.client[recorded.packets])
+        assert file.is_relative_to(copy.captures)
+
+
+def test_catalogs_of_earlier_versions(recorded: Recorded, tmp_path: Path) -> None:
+    """They remember less: where the database was, and the readable folders of the last server."""
+    copy = recorded.copy(tmp_path / "copy")
+    (copy.catalog / "folders.json").unlink()
+    again = copy.copy(tmp_path / "again")
+    with Catalog.open(copy.catalog, readable=[copy.captures]) as catalog:
+        check_all_readers(catalog, copy, copy.captures)
+    address = json.loads((again.catalog / "server.json").read_text())
+    (again.catalog / "server.json").write_text(json.dumps({**address, "readable": []}))
+    with Catalog.open(
+        again.catalog, [again.captures], moved={recorded.folder: again.folder}
+    ) as catalog:
+        check_all_readers(catalog, again, again.captures)
+
+
+def test_links_of_a_copy_lead_to_no_other_files(recorded: Recorded, tmp_path: Path) -> None:
+    copy = recorded.copy(tmp_path / "copy")
+    shutil.rmtree(copy.captures)
+    copy.captures.symlink_to(recorded.captures)
+    with Catalog.open(copy.catalog, readable=[copy.folder]) as catalog:
+        for uid in (copy.packets, copy.flight):
+            with pytest.raises(UnreadableFileError, match="is not below a readable directory"):
+                capture_files(catalog.client[uid])
+        with pytest.raises(ClientError, match="is not below a readable directory"):
+            catalog.client[copy.flight]["primary"].base[KEY].read()
+
+
+def test_the_message_asks_whether_the_folder_was_moved(recorded: Recorded, tmp_path: Path) -> None:
+    moved = recorded.copy(tmp_path / "one" / "two")
+    with Catalog.open(moved.catalog, readable=[moved.captures]) as catalog:
+        catalog.flush()
+    gone = tmp_path / "gone"
+    with closing(sqlite3.connect(moved.catalog / "catalog.db")) as database, database:
+        database.execute(
+            "UPDATE assets SET data_uri = replace(data_uri, ?, ?)",
+            (str(recorded.captures), str(gone)),
+        )
+    expected = (
+        f"nor does {gone}: was the folder moved. Name its new place, NEW: "
+        rf"Catalog.open\(..., readable=\['NEW'\], moved={{'{gone}': 'NEW'}}\)"
+    )
+    with Catalog.open(moved.catalog, readable=[moved.captures]) as catalog:
+        with pytest.raises(UnreadableFileError, match=expected):
+            capture_files(catalog.client[moved.packets])
+        with pytest.raises(ClientError, match=expected):
+            catalog.client[moved.flight]["primary"].base[KEY].read()
+
+
+def test_an_unfinished_run_is_recovered_in_a_copy(recorded: Recorded, tmp_path: Path) -> None:
+    copy = recorded.copy(tmp_path / "copy")
+    with Catalog.open(recorded.catalog, readable=[recorded.captures]) as catalog:
+        documents = list(catalog.client[recorded.flight].documents())
+    backup = copy.catalog / "backup"
+    backup.mkdir(exist_ok=True)
+    lines = [json.dumps({"name": n, "doc": d}) for n, d in documents if n != "stop"]
+    (backup / f"{copy.flight}.unfinished.jsonl").write_text("\n".join(lines) + "\n")
+    with Catalog.open(copy.catalog, readable=[copy.captures]) as catalog:
+        catalog.client.delete_contents(copy.flight, recursive=True, external_only=False)
+        (found,) = recover_runs(catalog, lambda _: [])
+        assert (found.uid, found.problem) == (copy.flight, "")
+        assert catalog.client[copy.flight].metadata["stop"]["exit_status"] == "abort"
+        check_all_readers(catalog, copy, copy.captures)
+
+
+def test_replay_from_a_copy(
+    recorded: Recorded, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = recorded.copy(tmp_path / "copy")
+    assert _main._run(["replay", copy.packets, "--data", str(copy.folder), "--json"]) == 0
+    sent = json.loads(capsys.readouterr().out)["sent"]
+    elsewhere = copy.captures.rename(tmp_path / "elsewhere")
+    options = ["--data", str(copy.folder), "--json"]
+    assert _main._run(["replay", copy.packets, *options]) == 1
+    assert f"nor does {copy.captures / '2026'}: was the folder moved?" in capsys.readouterr().err
+    for old in (recorded.captures, copy.captures):
+        named = ["--moved", f"{old}={elsewhere}"]
+        assert _main._run(["replay", copy.packets, *options, *named]) == 0
+        assert json.loads(capsys.readouterr().out)["sent"] == sent
+    assert _main._run(["replay", copy.packets, "--moved", "captures=elsewhere"]) == 2
+    assert "found 'captures=elsewhere'; accepts OLD=NEW" in capsys.readouterr().err
