@@ -11,6 +11,7 @@ from ._backup import BackupError
 from ._captures import CaptureNotFoundError, capture_files, run_files
 from ._catalog import Catalog
 from ._confine import UnreadableFileError
+from ._export import export_run
 from ._find import RunNotFoundError, find_run
 from ._frames_dataset import FramesNotFoundError, frames_dataset
 from ._recover import Recovery, recover_runs
@@ -43,6 +44,7 @@ __all__ = [
     "UnreadableFileError",
     "capture_files",
     "confined_tree",
+    "export_run",
     "find_run",
     "frames_dataset",
     "ingest_backup",

@@ -9,7 +9,7 @@ from databroker.v1 import Broker, Header
 
 from ._frames_dataset import OF_FRAMES
 
-__all__ = ["CatalogBroker"]
+__all__ = ["CatalogBroker", "frame_rows"]
 
 
 class CatalogBroker(Broker):
@@ -35,7 +35,7 @@ class CatalogBroker(Broker):
         for header in [headers] if isinstance(headers, Header) else headers:
             table = None
             if handler_registry is None:
-                table = _table(header.v2, stream_name, list(fields or ()), fill)
+                table = frame_rows(header.v2, stream_name, list(fields or ()), fill)
             if table is None:
                 table = super().get_table(
                     header,
@@ -53,7 +53,7 @@ class CatalogBroker(Broker):
         return pd.concat(tables) if tables else super().get_table([], stream_name)
 
 
-def _table(
+def frame_rows(
     run: Any, stream: str, fields: list[str], fill: bool | Iterable[str]
 ) -> pd.DataFrame | None:
     """Return the rows of a stream of frames without events; None: it is another stream."""

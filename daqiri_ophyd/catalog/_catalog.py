@@ -98,8 +98,9 @@ class Catalog:
         ------
         CatalogError
             If the Tiled server is not installed, the directory cannot be written or, with
-            ``create=False``, has no catalog, or the server does not start. Once the server's process has closed it or ended, every later use of the
-            catalog in another process also raises it.
+            ``create=False``, has no catalog, or the server does not start. Once the server's
+            process has closed it or ended, every later use of the catalog in another process also
+            raises it.
         ValueError
             If an old path of `moved` is not absolute.
         """

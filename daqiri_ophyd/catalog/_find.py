@@ -41,9 +41,9 @@ def find_run(runs: CatalogOfBlueskyRuns, run: str | int) -> BlueskyRun:
     except (LookupError, ValueError) as error:
         several = f" ({error.args[0]})" if isinstance(error, ValueError) else ""
         raise RunNotFoundError(
-            f"Run {run!r} is not in the catalog at {runs.uri}, which has {len(runs)} "
-            f"runs{several}. Give a scan id, a uid or its first 5 or more characters, or -1 for "
-            "the latest run."
+            f"Run {run!r} is not in the catalog, which has {len(runs)} runs{several}. Give a scan "
+            "id, a uid or its first 5 or more characters, or -1 for the latest run; "
+            "`daqiri-ophyd runs` lists them."
         ) from error
 
 

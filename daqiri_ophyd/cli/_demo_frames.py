@@ -39,7 +39,7 @@ SENDER_TIMEOUT = 60.0
 @contextmanager
 def _sender() -> Iterator[None]:
     """Send frames from another process."""
-    command = [sys.executable, "-m", "daqiri_ophyd.cli", "simulate", INSTRUMENT, DESTINATION]
+    command = [sys.executable, "-m", "daqiri_ophyd", "simulate", INSTRUMENT, DESTINATION]
     command += ["--frames", str(MOST), "--rate", str(RATE), "--json"]
     for name, value in DISTURBANCE.items():
         command += [f"--{name}", str(value)]

@@ -114,7 +114,7 @@ def _capture_udp(
     command = [
         sys.executable,
         "-m",
-        "daqiri_ophyd.cli",
+        "daqiri_ophyd",
         "send",
         str(profiles.path("udp")),
         str(stimulus),

@@ -128,7 +128,8 @@ def show_run(
     print_facts([(name, value) for name, value in rows if value not in ("", None)])
     for name, stream in streams.items():
         print_line("")
-        count = "" if stream["rows"] is None else f", {stream['rows']:,} rows"
+        rows = stream["rows"]
+        count = "" if rows is None else f", {rows:,} row{'' if rows == 1 else 's'}"
         print_table(["column", "unit"], list(stream["columns"].items()), f"stream {name}{count}")
     if problem:
         print_error(problem)

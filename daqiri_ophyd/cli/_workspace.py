@@ -147,6 +147,14 @@ def open_catalog(
     return Catalog.open(directory, readable, moved=moved, create=create)
 
 
+def _latest_scan_id(catalog: Catalog) -> int:
+    """Return the scan id of the latest run; 0: there is none."""
+    if not len(catalog.client):
+        return 0
+    found = catalog.client.values().last().metadata["start"].get("scan_id")
+    return found if isinstance(found, int) else 0
+
+
 @contextmanager
 def open_workspace(
     config: NetworkConfig | dict[str, Any],
@@ -175,7 +183,8 @@ def open_workspace(
         daq = make_daq(config, directory=captures_of(data))
         with daq.open(engine):
             pause = partial(_EndOnInterrupt, daq=daq, interrupts=interrupts)
-            run_engine = RunEngine(context_managers=[pause], during_task=WaitForPlan())
+            scan_id = {"scan_id": _latest_scan_id(opened)}
+            run_engine = RunEngine(scan_id, context_managers=[pause], during_task=WaitForPlan())
             writer = opened.writer()
             run_engine.subscribe(writer)
             yield Workspace(run_engine, daq, opened, writer, interrupts)

@@ -10,11 +10,11 @@ from daqiri_ophyd.cli import _main
 @pytest.mark.parametrize(
     ("run", "code", "said"),
     [
-        ("3", 1, "Run '3' is not in the catalog at "),
-        ("-1", 1, "Run '-1' is not in the catalog at "),
-        ("-12345", 1, "Run '-12345' is not in the catalog at "),
-        ("nosuchrun", 1, "Run 'nosuchrun' is not in the catalog at "),
-        ("²", 1, "Run '²' is not in the catalog at "),
+        ("3", 1, "Run '3' is not in the catalog, which has 1 runs. Give"),
+        ("-1", 1, "Run '-1' is not in the catalog, which has 1 runs. Give"),
+        ("-12345", 1, "Run '-12345' is not in the catalog, which has 1 runs. Give"),
+        ("nosuchrun", 1, "Run 'nosuchrun' is not in the catalog, which has 1 runs. Give"),
+        ("²", 1, "Run '²' is not in the catalog, which has 1 runs. Give"),
         ("-x", 2, "Invalid value: no such option: -x"),
         ("--speeed", 2, "Invalid value: no such option: --speeed"),
     ],
@@ -22,5 +22,6 @@ from daqiri_ophyd.cli import _main
 def test_runs_that_are_not_there_are_named(tmp_path, empty_catalog, capsys, run, code, said):
     shutil.copytree(empty_catalog, tmp_path / "catalog")
     assert _main._run(["replay", run, "--data", str(tmp_path)]) == code
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(said)
+    line, *more = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: {said}")
+    assert more == ["See daqiri-ophyd replay --help."] * (code == 2)

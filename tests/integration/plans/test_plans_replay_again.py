@@ -288,7 +288,7 @@ def test_a_run_that_is_not_there_is_named(profile, run_engine, catalog, run):
     _, capture, tx = profile("loopback")
     record(run_engine, capture, tx)
     with pytest.raises(
-        RunNotFoundError, match=r"Run .* is not in the catalog at .*has 1 runs"
+        RunNotFoundError, match=r"Run .* is not in the catalog, which has 1 runs"
     ) as e:
         run_engine(plans.replay(tx, run, catalog))
     assert repr(run) in str(e.value)

@@ -1,0 +1,183 @@
+"""A NeXus file for a stored run: metadata, rows as plots, links to the files of frames."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from daqiri_ophyd import __version__
+
+if TYPE_CHECKING:
+    import h5py
+
+__all__ = ["write_nexus"]
+
+# Group of the frames in a file of frames.
+_FRAMES = "/entry/data"
+
+
+def write_nexus(
+    path: Path,
+    run: Any,
+    tables: Mapping[str, pd.DataFrame],
+    files: Mapping[tuple[str, str], Sequence[Path]],
+) -> None:
+    """Write a NeXus file with the rows of a run, and links to its frames.
+
+    Each stream is an ``NXdata`` with its first hinted column as signal, over the motor of the scan
+    or the time. Each frame detector is an ``NXdata``: that of its file, or one with virtual
+    datasets over several files. The documents are in the ``NXcollection`` ``bluesky``, as JSON.
+
+    Parameters
+    ----------
+    path : Path
+        The file; links are relative to its folder.
+    run : bluesky_tiled_plugins.BlueskyRun
+        The run.
+    tables : mapping of str to DataFrame
+        Rows by stream.
+    files : mapping of (str, str) to sequence of Path
+        Files by stream and data key, relative to the folder.
+    """
+    import h5py
+
+    start, stop = dict(run.metadata["start"]), dict(run.metadata["stop"])
+    with h5py.File(path, "w") as file:
+        file.attrs.update(
+            NX_class="NXroot",
+            creator=f"daqiri-ophyd {__version__}",
+            file_time=_iso(datetime.now(UTC).timestamp()),
+            default="entry",
+        )
+        entry = _group(file, "entry", "NXentry")
+        title = " ".join(filter(None, [str(start.get("scan_id", "")), start.get("plan_name", "")]))
+        facts = {
+            "title": str(start.get("title", title)),
+            "start_time": _iso(start["time"]),
+            "end_time": _iso(stop["time"]),
+            "entry_identifier": start["uid"],
+            "program_name": "daqiri-ophyd",
+            "experiment_identifier": start.get("proposal_id", start.get("experiment_id")),
+        }
+        for name, value in facts.items():
+            if value is not None:
+                entry[name] = str(value)
+        entry["program_name"].attrs["version"] = __version__
+        sample = start.get("sample", start.get("sample_name"))
+        if sample is not None:
+            name = sample.get("name", "") if isinstance(sample, Mapping) else sample
+            _group(entry, "sample", "NXsample")["name"] = str(name)
+        documents = _group(entry, "bluesky", "NXcollection")
+        documents["start"] = json.dumps(start, default=str)
+        documents["stop"] = json.dumps(stop, default=str)
+        for stream, table in tables.items():
+            description = run.base[stream].metadata
+            _write_rows(entry, stream, table, description, start)
+            documents[f"descriptor_{stream}"] = json.dumps(dict(description), default=str)
+        for (_, key), paths in files.items():
+            if paths[0].suffix == ".h5":
+                _link_frames(entry, key, paths, path.parent)
+        streams = [name for name in tables if name in entry]
+        if streams:
+            entry.attrs["default"] = "primary" if "primary" in streams else streams[0]
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
+def _group(parent: "h5py.Group", name: str, kind: str) -> "h5py.Group":
+    group = parent.create_group(name)
+    group.attrs["NX_class"] = kind
+    return group
+
+
+def _write_rows(
+    entry: "h5py.Group",
+    stream: str,
+    table: pd.DataFrame,
+    description: Mapping[str, Any],
+    start: Mapping[str, Any],
+) -> None:
+    columns = {name: _plain(table[name]) for name in table if not str(name).startswith("ts_")}
+    columns = {name: values for name, values in columns.items() if values is not None}
+    if not columns:
+        return
+    group = _group(entry, stream, "NXdata")
+    data_keys = description["data_keys"]
+    for name, values in columns.items():
+        group[name] = values
+        group[name].attrs["long_name"] = name
+        if units := data_keys.get(name, {}).get("units"):
+            group[name].attrs["units"] = units
+    times = columns.get("time")
+    if times is not None:
+        # Seconds since the run began, as plots need.
+        group["elapsed"] = times - start["time"]
+        group["elapsed"].attrs["units"] = "s"
+        group["elapsed"].attrs["start"] = _iso(start["time"])
+        group["time"].attrs["units"] = "s"
+    numbers = [name for name, values in columns.items() if values.dtype.kind in "iuf"]
+    dimensions = (start.get("hints") or {}).get("dimensions") or []
+    motors = [fields[0] for fields, name in dimensions if name == stream and fields[0] in numbers]
+    hinted = [
+        field
+        for hints in (description.get("hints") or {}).values()
+        for field in hints.get("fields", ())
+        if field in numbers and field not in motors
+    ]
+    others = [name for name in numbers if name in data_keys and name not in motors]
+    if hinted or others:
+        # Counters of losses are hinted, too; a number of the frames or of a diode is a float.
+        shown = hinted or others
+        measured = [name for name in shown if columns[name].dtype.kind == "f"]
+        group.attrs["signal"] = (measured or shown)[0]
+        # Scans of several motors have one axis here: rows are points along the path.
+        axes = [name for name in motors if name != "time"][:1]
+        group.attrs["axes"] = axes or (["elapsed"] if times is not None else ["."])
+
+
+def _plain(values: pd.Series) -> np.ndarray[Any, Any] | None:
+    """Return a column as numbers or texts; None: it is neither."""
+    if values.dtype.kind == "M":
+        return values.to_numpy("datetime64[ns]").astype(np.int64) / 1e9
+    if values.dtype.kind in "biuf":
+        return values.to_numpy()
+    import h5py
+
+    if values.map(lambda value: isinstance(value, str)).all():
+        return values.to_numpy().astype(h5py.string_dtype())
+    return None
+
+
+def _link_frames(entry: "h5py.Group", key: str, paths: Sequence[Path], folder: Path) -> None:
+    """Link the frames of one file, or make virtual datasets of those in several."""
+    import h5py
+
+    if len(paths) == 1:
+        entry[key] = h5py.ExternalLink(str(paths[0]), _FRAMES)
+        return
+    found: dict[str, list[tuple[Path, tuple[int, ...], Any]]] = {}
+    attributes: dict[str, Any] = {}
+    for path in paths:
+        with h5py.File(folder / path) as file:
+            frames = file[_FRAMES]
+            attributes = attributes or dict(frames.attrs)
+            for name, each in frames.items():
+                if isinstance(each, h5py.Dataset) and each.ndim:
+                    found.setdefault(name, []).append((path, each.shape, each.dtype))
+    group = _group(entry, key, "NXdata")
+    group.attrs.update(attributes)
+    for name, parts in found.items():
+        shape = (sum(part[1][0] for part in parts), *parts[0][1][1:])
+        layout = h5py.VirtualLayout(shape, parts[0][2])
+        begin = 0
+        for path, size, dtype in parts:
+            source = h5py.VirtualSource(str(path), f"{_FRAMES}/{name}", size, dtype)
+            layout[begin : begin + size[0]] = source
+            begin += size[0]
+        group.create_virtual_dataset(name, layout)
