@@ -58,19 +58,19 @@ def frame_rows(
 ) -> pd.DataFrame | None:
     """Return the rows of a stream of frames without events; None: it is another stream."""
     streams = dict(run.base.items())
-    if stream not in streams or "internal" in streams[stream].base:
+    if stream not in streams:
         return None
-    base, data_keys = streams[stream].base, streams[stream].metadata["data_keys"]
-    detectors = [key for key in data_keys if all(f"{key}_{name}" in base for name in OF_FRAMES)]
-    if not detectors:
+    data_keys, nodes = streams[stream].metadata["data_keys"], dict(streams[stream].base.items())
+    detectors = [key for key in data_keys if all(f"{key}_{name}" in nodes for name in OF_FRAMES)]
+    if not detectors or "internal" in nodes:
         return None
-    numbers = {key for key in data_keys if key in base and len(base[key].shape) == 1}
-    filled = (set(data_keys) if fill is True else set(fill or ())) & set(base)
+    numbers = {key for key in data_keys if key in nodes and len(nodes[key].shape) == 1}
+    filled = (set(data_keys) if fill is True else set(fill or ())) & set(nodes)
     if set(fields) - numbers - filled:
         return None  # databroker has the error
     wanted = [key for key in data_keys if key in fields or (not fields and key in numbers | filled)]
-    columns = {key: base[key].read() for key in wanted}
-    times = base[f"{detectors[0]}_timestamp"].read()
+    columns = {key: nodes[key].read() for key in wanted}
+    times = nodes[f"{detectors[0]}_timestamp"].read()
     rows = min(len(values) for values in (times, *columns.values()))
     table = {key: list(v) if v.ndim > 1 else v for key, v in columns.items()}
     return pd.DataFrame(

@@ -6,6 +6,7 @@ be validated. It also replaces the logging of the process, and keeps a process f
 
 import logging
 import os
+import re
 import socket
 import threading
 import time
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ._address import DATABASE, CatalogError, ServerAddress
+from ._confine import whereabouts
 from ._moved import MovedFolders
 from ._places import settle
 
@@ -23,6 +25,7 @@ __all__ = ["EmbeddedServer"]
 
 _STARTUP_S = 30.0
 _SHUTDOWN_S = 10
+_NAME = re.compile(r"name = '(.*?)', errno")
 # Loggers of the server; they log to a file instead of the terminal.
 _LOGGERS = ("uvicorn", "tiled.server", "tiled.catalog")
 
@@ -178,10 +181,29 @@ def _build_app(directory: Path, readable: list[str], moved: MovedFolders, api_ke
         cause = getattr(error, "orig", None) or error
         raise CatalogError(f"The catalog database {database} cannot be created: {cause}") from error
     app = build_app(tree, authentication=Authentication(single_user_api_key=api_key))
+    app.add_exception_handler(FileNotFoundError, _missing_file)
     # All servers of a process share one settings object: the last key would apply to all.
     settings = app.dependency_overrides[get_settings]().model_copy(deep=True)
     app.dependency_overrides[get_settings] = lambda: settings
     return app
+
+
+def _missing_file(_request: Any, error: Any) -> Any:
+    """Answer a request that needs a file that does not exist.
+
+    Tiled would answer 500, after which clients repeat requests. After 404 and 410, they leave the
+    reason out.
+    """
+    from fastapi import status
+    from fastapi.responses import JSONResponse
+
+    # HDF5's errors have the name in their text only.
+    name = error.filename or next(iter(_NAME.findall(str(error))), "")
+    logging.getLogger("tiled.server").warning("%s", error)
+    detail = f"A file cannot be read: {error}."
+    if name:
+        detail = f"{name} cannot be read. {whereabouts(Path(name))}"
+    return JSONResponse({"detail": detail}, status.HTTP_424_FAILED_DEPENDENCY)
 
 
 def _make_server(app: Any) -> Any:

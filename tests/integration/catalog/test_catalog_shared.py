@@ -108,3 +108,17 @@ def test_the_address_of_an_ended_process_is_not_used(tmp_path, catalog):
     assert json.loads(kept.read_text())["process"] == os.getpid()
     with Catalog.open(tmp_path / "catalog") as again:
         assert again._server is not None
+
+
+def test_its_text_names_place_and_runs(directory, captures, device, run_engine):
+    with Catalog.open(directory, readable=[captures]) as catalog:
+        assert repr(catalog) == f"<Catalog {directory}: 0 runs>"
+        run_engine.subscribe(catalog.writer())
+        run_engine(bp.count([device], 1))
+        assert repr(catalog) == f"<Catalog {directory}: 1 run>"
+        with Catalog.connect(catalog.uri, catalog.api_key) as connected:
+            assert repr(connected) == f"<Catalog {catalog.uri}: 1 run>"
+            catalog.close()
+            assert repr(connected) == f"<Catalog {catalog.uri}: does not answer (ConnectError)>"
+    assert repr(catalog) == f"<Catalog {directory}: closed>"
+    assert repr(connected) == f"<Catalog {catalog.uri}: closed>"

@@ -21,7 +21,7 @@ from daqiri_ophyd import plans
 from daqiri_ophyd.catalog import Catalog, frames_dataset
 from daqiri_ophyd.devices import Daq, FrameDetector, reductions
 
-from .conftest import SHAPE, Source, fly, images
+from .conftest import PACKETS, SHAPE, Source, fly, images
 
 KEY = "daq_port0_frames_images"
 NAMES = ("total", "mean", "top", "beam", "y", "spread")
@@ -139,6 +139,29 @@ def test_rows_of_fly_scans_have_numbers(
     assert run.validate()
     dataset = frames_dataset(run)
     np.testing.assert_array_equal(dataset[f"{KEY}_total"], found["total"])
+    if not roll:
+        check_table(catalog.databroker(), run, found)
+
+
+def check_table(databroker: Any, run: Any, found: dict[str, Any]) -> None:
+    """A table of databroker has a row for each frame."""
+    header = databroker[run.metadata["start"]["uid"]]
+    table = header.table()
+    assert table.index.name == "seq_num" and table.index.tolist() == list(range(1, 11))
+    columns = {f"{KEY}_{name}" for name in ("timestamp", "batch", "missing", *NAMES)}
+    assert set(table.columns) == {"time", *columns}
+    stamps = column(run, "primary", "timestamp")
+    np.testing.assert_array_equal(table["time"], stamps.astype("datetime64[ns]"))
+    np.testing.assert_array_equal(table[f"{KEY}_batch"], range(10))
+    assert table[f"{KEY}_missing"].tolist() == [0] * 3 + [PACKETS] + [0] * 6
+    np.testing.assert_array_equal(table[f"{KEY}_total"], found["total"])
+    some = header.table(fields=[f"{KEY}_batch"], convert_times=False, localize_times=False)
+    assert some.columns.tolist() == ["time", f"{KEY}_batch"]
+    np.testing.assert_array_equal(some["time"], stamps / 1e9)
+    np.testing.assert_array_equal(header.table(fill=[KEY])[KEY][3], images([2])[0])
+    assert len(databroker.get_table([header, header])) == 20
+    with pytest.raises(ValueError, match="can only be requested with fill=True"):
+        header.table(fields=[KEY])
 
 
 def test_streams_of_a_run_have_their_own_numbers(

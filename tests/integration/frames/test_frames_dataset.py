@@ -64,7 +64,13 @@ def test_frames_have_the_position_of_a_monitored_motor(
     assert data["frames"].chunks is not None  # not read yet
     np.testing.assert_array_equal(data["frames"].to_numpy(), images(data["batch"].to_numpy()))
     assert data["row"].to_numpy().tolist() == list(range(16))
-    seconds = data["timestamp"].to_numpy() / 1e9
+    assert data["timestamp"].dtype == "datetime64[ns]" and set(data.coords) == {
+        "frame",
+        "timestamp",
+    }
+    assert data.indexes["frame"].tolist() == list(range(16))
+    assert data["missing"].attrs == {"units": "packets"}
+    seconds = data["timestamp"].to_numpy().astype(np.int64) / 1e9
     times, positions = np.array(moves).T
     np.testing.assert_allclose(data["encoder"], np.interp(seconds, times, positions), atol=1e-3)
     before = frames_dataset(run, method="previous")["encoder"].to_numpy()
@@ -103,7 +109,6 @@ def test_frames_of_a_step_scan_have_the_position_of_their_row(
     np.testing.assert_array_equal(data["frames"].to_numpy(), images(data["batch"].to_numpy()))
     assert set(frames_dataset(catalog.client[uid], signals=["motor"]).data_vars) == {
         "frames",
-        "timestamp",
         "batch",
         "missing",
         "row",

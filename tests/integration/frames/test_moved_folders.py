@@ -94,6 +94,18 @@ def recorded(tmp_path_factory: pytest.TempPathFactory, empty_catalog: Path) -> R
     return Recorded(folder, packets, scan, flight)
 
 
+def check_files(catalog: Catalog, recorded: Recorded, captures: Path) -> None:
+    """Read something of each run; its files are below a folder."""
+    for uid in (recorded.packets, recorded.scan, recorded.flight):
+        files = capture_files(catalog.client[uid])
+        assert all(file.is_relative_to(captures) and file.is_file() for file in files)
+    packets, scan = catalog.client[recorded.packets], catalog.client[recorded.scan]
+    assert len(packets["primary"].base[FILES, "packets"].read())
+    assert len(packets["primary"].read()["time"]) == 1
+    batches = scan["primary"].base[f"{KEY}_batch"].read()
+    np.testing.assert_array_equal(scan["primary"].base[KEY][1], images(batches)[1])
+
+
 def check_all_readers(catalog: Catalog, recorded: Recorded, captures: Path) -> None:
     """Read each run with all readers; their files are below a folder."""
     runs = [catalog.client[uid] for uid in (recorded.packets, recorded.scan, recorded.flight)]
@@ -133,7 +145,7 @@ def test_a_copy_reads_its_own_files_while_the_original_exists(
         Catalog.open(copy.catalog, readable=[copy.captures]) as catalog,
     ):
         assert original.api_key != catalog.api_key
-        check_all_readers(original, recorded, recorded.captures)
+        check_files(original, recorded, recorded.captures)
         check_all_readers(catalog, copy, copy.captures)
         (changed,) = capture_files(catalog.client[copy.scan])
         with h5py.File(changed, "r+") as file:
@@ -146,6 +158,8 @@ def test_a_copy_reads_its_own_files_while_the_original_exists(
             match=f"the first is {lost}. The file does not exist; its folder does",
         ):
             capture_files(catalog.client[copy.packets])
+        with pytest.raises(ClientError, match=f"{lost} cannot be read. The file does not exist"):
+            catalog.client[copy.packets]["primary"].base[FILES, "summaries"].read()
     # A folder with both is readable.
     with Catalog.open(copy.catalog, readable=["/"]) as catalog:
         assert (frames_dataset(catalog.client[copy.scan])["frames"][0] == 7).all()
@@ -166,7 +180,7 @@ def test_a_folder_may_be_moved_again_and_again_and_grow(
         moved = Recorded(folder, moved.packets, moved.scan, moved.flight)
         monkeypatch.chdir(folder)
         with Catalog.open("catalog", readable=["captures"]) as catalog:
-            check_all_readers(catalog, moved, moved.captures)
+            check_files(catalog, moved, moved.captures)
     # Data of the new place, and of the old ones.
     with Catalog.open("catalog", readable=["captures"]) as catalog, new_run_engine() as engine:
         engine.subscribe(catalog.writer())
@@ -182,7 +196,7 @@ def test_a_folder_may_be_moved_again_and_again_and_grow(
         # The database of the copy has changed, not that of the original.
         catalog.client.delete_contents(moved.scan, recursive=True, external_only=False)
     with Catalog.open(recorded.catalog, readable=[recorded.captures]) as catalog:
-        check_all_readers(catalog, recorded, recorded.captures)
+        check_files(catalog, recorded, recorded.captures)
 
 
 def test_another_process_and_a_client_read_a_copy(recorded: Recorded, tmp_path: Path) -> None:
@@ -190,9 +204,9 @@ def test_another_process_and_a_client_read_a_copy(recorded: Recorded, tmp_path: 
     with Catalog.open(copy.catalog, readable=[copy.captures]) as catalog:
         with Catalog.open(copy.catalog) as second:
             assert not second.is_served_here
-            check_all_readers(second, copy, copy.captures)
+            check_files(second, copy, copy.captures)
         with Catalog.connect(catalog.uri, catalog.api_key, readable=[copy.captures]) as connected:
-            check_all_readers(connected, copy, copy.captures)
+            check_files(connected, copy, copy.captures)
 
 
 def test_what_is_not_known_is_named(recorded: Recorded, tmp_path: Path) -> None:
@@ -235,13 +249,13 @@ def test_catalogs_of_earlier_versions(recorded: Recorded, tmp_path: Path) -> Non
     (copy.catalog / "folders.json").unlink()
     again = copy.copy(tmp_path / "again")
     with Catalog.open(copy.catalog, readable=[copy.captures]) as catalog:
-        check_all_readers(catalog, copy, copy.captures)
+        check_files(catalog, copy, copy.captures)
     address = json.loads((again.catalog / "server.json").read_text())
     (again.catalog / "server.json").write_text(json.dumps({**address, "readable": []}))
     with Catalog.open(
         again.catalog, [again.captures], moved={recorded.folder: again.folder}
     ) as catalog:
-        check_all_readers(catalog, again, again.captures)
+        check_files(catalog, again, again.captures)
 
 
 def test_links_of_a_copy_lead_to_no_other_files(recorded: Recorded, tmp_path: Path) -> None:
@@ -290,7 +304,7 @@ def test_an_unfinished_run_is_recovered_in_a_copy(recorded: Recorded, tmp_path: 
         (found,) = recover_runs(catalog, lambda _: [])
         assert (found.uid, found.problem) == (copy.flight, "")
         assert catalog.client[copy.flight].metadata["stop"]["exit_status"] == "abort"
-        check_all_readers(catalog, copy, copy.captures)
+        check_files(catalog, copy, copy.captures)
 
 
 def test_replay_from_a_copy(
