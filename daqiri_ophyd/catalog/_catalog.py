@@ -210,6 +210,19 @@ class Catalog:
         return self._client.context.api_key
 
     @property
+    def page(self) -> str:
+        """Address of a web page that lists the runs, with the key of the catalog.
+
+        Of servers that do not use `confined_tree`: the page of Tiled's web interface.
+        """
+        context, path = self._client.context, "/".join(self._client.path_parts)
+        key = {} if context.api_key is None else {"api_key": context.api_key}
+        page = httpx.URL(context.api_uri).join("browse")
+        if context.http_client.head(page).status_code == httpx.codes.NOT_FOUND:
+            return str(page.copy_with(path=f"/ui/browse/{path}", params=key))
+        return str(page.copy_with(params={"path": path, **key}))
+
+    @property
     def backup_directory(self) -> Path | None:
         """Directory for the documents of runs that could not be stored."""
         return self._backup_directory

@@ -27,6 +27,7 @@ from daqiri_ophyd.documents import CAPTURE_MIMETYPES, COMPANIONS
 
 from ._confine import UnreadableFileError, confined_path, require_confined
 from ._moved import MovedFolders
+from ._page import page_router
 from ._register import moved_parts, register
 from ._views import register_views
 
@@ -224,6 +225,6 @@ def confined_tree(
     tree.context.explains = False
     tree.startup_tasks = stock.startup_tasks
     tree.shutdown_tasks = stock.shutdown_tasks
-    # Without routes: a router is what a tree can add to the server that it is served by.
-    tree.include_routers = [router, APIRouter(lifespan=_noting_expected_shapes)]
+    # The last is without routes: a router is what a tree can add to the server that serves it.
+    tree.include_routers = [router, page_router, APIRouter(lifespan=_noting_expected_shapes)]
     return tree

@@ -1,5 +1,6 @@
-"""``daqiri-ophyd catalog recover``."""
+"""``daqiri-ophyd catalog browse`` and ``catalog recover``."""
 
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -7,11 +8,38 @@ from typing import Annotated
 import typer
 
 from ._data_directory import DATA, CatalogName, Data, Moved, moved_folders
-from ._output import print_error, print_json, print_line
+from ._output import print_error, print_json, print_line, print_message
 
-app = typer.Typer(help="Maintain a catalog.", no_args_is_help=True)
-# Without a callback, Typer turns a single command into the whole program.
-app.callback()(lambda: None)
+app = typer.Typer(help="Browse and maintain a catalog.", no_args_is_help=True)
+
+
+@app.command()
+def browse(
+    data: Data = DATA,
+    catalog: CatalogName = None,
+    moved: Moved = None,
+    show: Annotated[bool, typer.Option("--open/--no-open", help="Open it in a browser.")] = True,
+) -> None:
+    """
+    Show the runs on a web page, until Ctrl-C; the address has the catalog's key.
+
+    Example: [bold]daqiri-ophyd catalog browse --data daqiri-demo[/bold]
+    """
+    import webbrowser
+    from threading import Event
+
+    from ._workspace import open_catalog
+
+    with open_catalog(data, catalog, moved_folders(moved), create=False) as opened:
+        page = opened.page
+        print_line(page)
+        if show:
+            webbrowser.open(page)
+        if not opened.is_served_here:
+            return
+        print_message("Ctrl-C ends the server")
+        with suppress(KeyboardInterrupt):
+            Event().wait()
 
 
 @app.command()

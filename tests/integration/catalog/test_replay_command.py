@@ -10,11 +10,11 @@ from daqiri_ophyd.cli import _main
 @pytest.mark.parametrize(
     ("run", "code", "said"),
     [
-        ("3", 1, "Run '3' is not in the catalog, which has 1 runs. Give"),
-        ("-1", 1, "Run '-1' is not in the catalog, which has 1 runs. Give"),
-        ("-12345", 1, "Run '-12345' is not in the catalog, which has 1 runs. Give"),
-        ("nosuchrun", 1, "Run 'nosuchrun' is not in the catalog, which has 1 runs. Give"),
-        ("²", 1, "Run '²' is not in the catalog, which has 1 runs. Give"),
+        ("3", 1, "Run '3' is not in the catalog, which has 0 runs"),
+        ("-1", 1, "Run '-1' is not in the catalog, which has 0 runs"),
+        ("-12345", 1, "Run '-12345' is not in the catalog, which has 0 runs"),
+        ("nosuchrun", 1, "Run 'nosuchrun' is not in the catalog, which has 0 runs"),
+        ("²", 1, "Run '²' is not in the catalog, which has 0 runs"),
         ("-x", 2, "Invalid value: no such option: -x"),
         ("--speeed", 2, "Invalid value: no such option: --speeed"),
     ],

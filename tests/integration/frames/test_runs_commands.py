@@ -1,0 +1,268 @@
+"""`runs`, `runs show` and `runs export`: of captures, of frames in a scan, and in a fly scan."""
+
+import errno
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import httpx
+import numpy as np
+import pandas as pd
+import pytest
+
+from daqiri_ophyd.catalog import Catalog, _export, capture_files, frames_dataset
+from daqiri_ophyd.cli import _main
+from daqiri_ophyd.engine import PcapFile
+
+from .conftest import images
+from .test_moved_folders import KEY, Recorded, recorded  # noqa: F401 - a fixture
+
+Captured = pytest.CaptureFixture[str]
+
+
+def run(*arguments: str | Path) -> int:
+    return _main._run([str(each) for each in arguments])
+
+
+@pytest.fixture
+def shown(recorded: Recorded, capsys: Captured) -> Any:  # noqa: F811
+    """Run a command of `runs` with the folder; its JSON."""
+
+    def of(*arguments: str | Path) -> Any:
+        code = run("runs", *arguments, "--data", recorded.folder, "--json")
+        said = capsys.readouterr()
+        assert (code, said.err) == (0, "")
+        return json.loads(said.out)
+
+    return of
+
+
+def test_the_latest_runs_are_listed(shown: Any, recorded: Recorded) -> None:  # noqa: F811
+    found = shown()
+    assert found["total"] == 3
+    assert [each["run"] for each in found["runs"]] == [
+        recorded.scan,
+        recorded.packets,
+        recorded.flight,
+    ]
+    assert [each["plan"] for each in found["runs"]] == ["count", "capture", "stage_wrapper"]
+    assert {each["status"] for each in found["runs"]} == {"success"}
+    assert [each["run"] for each in shown("-n", "1")["runs"]] == [recorded.flight]
+
+
+def test_a_list_for_people(recorded: Recorded, capsys: Captured) -> None:  # noqa: F811
+    assert run("runs", "--data", recorded.folder, "-n", "2") == 0
+    said = capsys.readouterr()
+    head, *lines = said.out.splitlines()
+    assert head.split() == "scan id started plan seconds status detectors run".split()
+    assert [line.split()[-1] for line in lines] == [recorded.packets[:8], recorded.flight[:8]]
+    assert said.err == "1 earlier runs; --count lists more\n"
+
+
+def test_a_run_of_packets(shown: Any, recorded: Recorded) -> None:  # noqa: F811
+    found = shown("show", recorded.packets)
+    assert found["plan"] == "capture"
+    assert found["streams"]["primary"]["columns"]["daq_port0_capture_t_first_ns"] == "ns"
+    (file,) = found["files"]
+    assert (file["packets"], file["dropped"]) == (40, 0)
+    assert file["bytes"] == Path(file["path"]).stat().st_size
+    assert found["start"]["uid"] == recorded.packets
+
+
+def test_a_run_of_frames(shown: Any, recorded: Recorded) -> None:  # noqa: F811
+    found = shown("show", recorded.scan[:8])
+    assert found["streams"]["primary"]["rows"] == 3
+    (file,) = found["files"]
+    assert (file["frames"], file["key"]) == (3, KEY)
+
+
+def test_a_run_for_people(recorded: Recorded, capsys: Captured) -> None:  # noqa: F811
+    assert run("runs", "show", recorded.scan, "--data", recorded.folder) == 0
+    text = capsys.readouterr().out
+    assert f"run        {recorded.scan}\n" in text
+    assert "stream primary, 3 rows" in text
+    assert "images_000000.h5" in text
+
+
+def test_files_that_are_missing_are_named(
+    tmp_path: Path,
+    recorded: Recorded,  # noqa: F811
+    capsys: Captured,
+) -> None:
+    copy = recorded.copy(tmp_path / "copy")
+    for path in copy.captures.rglob("*.h5"):
+        path.unlink()
+    assert run("runs", "show", copy.scan, "--data", copy.folder) == 0
+    assert "1 of 1 files are missing" in capsys.readouterr().err
+    assert run("runs", "export", copy.scan, tmp_path / "new", "--data", copy.folder) == 1
+    assert "1 of 1 files are missing, the first is" in capsys.readouterr().err
+    assert not list(tmp_path.glob("*new*"))
+
+
+def test_packets_are_exported(shown: Any, recorded: Recorded, tmp_path: Path) -> None:  # noqa: F811
+    target = tmp_path / "new"
+    found = shown("export", recorded.packets, target)
+    (pcap,) = (Path(name) for name in found["files"] if name.endswith(".pcap"))
+    (source,) = recorded.captures.rglob("*.pcap")
+    assert pcap.relative_to(target / "captures") == source.relative_to(recorded.captures)
+    assert pcap.read_bytes() == source.read_bytes()
+    assert pcap.with_name(f"{pcap.name}.json").is_file()
+    table = pd.read_csv(target / "primary.csv", index_col="seq_num")
+    assert table["daq_port0_capture_packets"].tolist() == [40]
+    with h5py.File(target / "run.nxs") as file:
+        assert file["entry/entry_identifier"].asstr()[()] == recorded.packets
+        assert file["entry/primary/daq_port0_capture_packets"][()].tolist() == [40]
+        assert file["entry/primary/daq_port0_capture_packets"].attrs["units"] == "packets"
+
+
+@pytest.mark.parametrize("name", ["scan", "flight"])
+def test_frames_are_exported(
+    shown: Any,
+    recorded: Recorded,  # noqa: F811
+    tmp_path: Path,
+    name: str,
+) -> None:
+    uid = getattr(recorded, name)
+    shown("export", uid, tmp_path / "first")
+    # It goes on working elsewhere.
+    target = (tmp_path / "first").rename(tmp_path / "second")
+    with Catalog.open(recorded.catalog, readable=[recorded.captures]) as catalog:
+        dataset = frames_dataset(catalog.client[uid]).load()
+    table = pd.read_csv(target / "primary.csv", index_col="seq_num")
+    with h5py.File(target / "run.nxs") as file:
+        entry = file[file.attrs["default"]]
+        frames, rows = entry[KEY], entry[entry.attrs["default"]]
+        np.testing.assert_array_equal(frames["data"][()], images(dataset["batch"].values))
+        np.testing.assert_array_equal(frames["batch"][()], dataset["batch"])
+        assert rows.attrs["signal"] == f"{KEY}_total"
+        total = rows[f"{KEY}_total"][()]
+        assert rows.attrs["axes"].tolist() == ["elapsed"]
+        assert np.all(rows["elapsed"][()] > 0)
+        assert json.loads(entry["bluesky/start"].asstr()[()])["uid"] == uid
+    np.testing.assert_allclose(table[f"{KEY}_total"], total)
+    assert len(total) == len(dataset["frame"])
+
+
+def test_documents_of_an_export_can_be_stored_elsewhere(
+    shown: Any,
+    recorded: Recorded,  # noqa: F811
+    tmp_path: Path,
+    empty_catalog: Path,
+) -> None:
+    target = tmp_path / "new"
+    shutil.copytree(empty_catalog, tmp_path / "catalog")
+    with Catalog.open(tmp_path / "catalog", readable=[target]) as catalog:
+        for uid in (recorded.packets, recorded.scan):
+            shutil.rmtree(target, ignore_errors=True)
+            shown("export", uid, target)
+            assert catalog.ingest_backup(target / "documents.jsonl") == uid
+            if uid == recorded.packets:
+                (path,) = capture_files(catalog.client[uid])
+                assert path.is_relative_to(target)
+                with PcapFile(path) as pcap:
+                    assert len(pcap) == 40
+        dataset = frames_dataset(catalog.client[recorded.scan]).load()
+        np.testing.assert_array_equal(dataset["frames"], images(dataset["batch"].values))
+
+
+def test_an_export_leaves_other_files_alone(
+    recorded: Recorded,  # noqa: F811
+    tmp_path: Path,
+    capsys: Captured,
+) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    assert run("runs", "export", recorded.scan, tmp_path, "--data", recorded.folder) == 1
+    assert "exists and is not empty" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_nothing_is_left_of_an_export_that_fails(
+    recorded: Recorded,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Captured,
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(_export, "write_nexus", full)
+    assert run("runs", "export", recorded.scan, tmp_path / "new", "--data", recorded.folder) == 1
+    assert "No space left on device" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("runs",),
+        ("runs", "show", "-1"),
+        ("runs", "export", "-1", "new"),
+        ("replay", "-1"),
+        ("catalog", "recover"),
+    ],
+)
+def test_commands_that_read_create_no_catalog(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Captured,
+    arguments: tuple[str, ...],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(*arguments, "--data", "typo") == 1
+    assert capsys.readouterr().err == f"error: There is no catalog in {tmp_path}/typo/catalog.\n"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("arguments", [("show", "-x"), ("show",), ("export", "-1"), ("-n", "0")])
+def test_bad_usage(capsys: Captured, arguments: tuple[str, ...]) -> None:
+    assert run("runs", *arguments) == 2
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+@pytest.fixture
+def browsing(recorded: Recorded) -> Iterator[subprocess.Popen[str]]:  # noqa: F811
+    command = [sys.executable, "-m", "daqiri_ophyd", "catalog", "browse", "--no-open"]
+    with subprocess.Popen(
+        [*command, "--data", recorded.folder], stdout=subprocess.PIPE, text=True
+    ) as process:
+        yield process
+        process.kill()
+
+
+def test_runs_are_listed_on_a_web_page(
+    browsing: subprocess.Popen[str],
+    recorded: Recorded,  # noqa: F811
+    capsys: Captured,
+) -> None:
+    assert browsing.stdout is not None
+    page = browsing.stdout.readline().strip()
+    key = httpx.URL(page).params["api_key"]
+    answer = httpx.get(page)
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert "<title>Runs</title>" in answer.text
+    assert key not in answer.text
+    # As the page does.
+    found = httpx.get(
+        httpx.URL(page).join("search/runs"),
+        params={
+            "page[offset]": 0,
+            "page[limit]": 2,
+            "sort": "-start.time",
+            "fields": "metadata",
+            "api_key": key,
+        },
+    ).json()
+    assert [each["id"] for each in found["data"]] == [recorded.flight, recorded.packets]
+    assert found["meta"]["count"] == 3
+    assert found["data"][0]["attributes"]["metadata"]["stop"]["exit_status"] == "success"
+    # The address of a server that another process runs.
+    assert run("catalog", "browse", "--no-open", "--data", recorded.folder) == 0
+    assert capsys.readouterr().out.strip() == page
+    browsing.send_signal(signal.SIGINT)
+    assert browsing.wait(60) == 0
