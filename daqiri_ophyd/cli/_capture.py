@@ -128,7 +128,8 @@ def capture(
         picture.parent.mkdir(parents=True, exist_ok=True)
         if not os.access(picture.parent, os.W_OK):
             raise typer.BadParameter(f"--picture: {picture.parent} cannot be written")
-    with begin_recording(loaded, interface, queue, captures_of(data), limits) as early:
+    where = captures_of(data)
+    with begin_recording(loaded, interface, queue, where, limits, stops=send is None) as early:
         with show_counts(early.recording):
             uid, is_stored = _store(early, loaded, interface, settings, send, data, catalog)
         files = [file.path for file in early.recording.files()]

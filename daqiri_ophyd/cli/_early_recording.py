@@ -58,6 +58,8 @@ def begin_recording(
     queues: str | None,
     captures: Path,
     limits: Mapping[str, Any],
+    *,
+    stops: bool,
 ) -> Iterator[EarlyRecording]:
     """
     Open an engine and record queues of an interface; complete the files and close it at the end.
@@ -74,6 +76,8 @@ def begin_recording(
         Directory of captures; the files go to a new directory below it.
     limits : dict
         As for `RxQueue.record`.
+    stops : bool
+        Whether the first interrupt stops the recording; otherwise it aborts its run.
 
     Raises
     ------
@@ -103,7 +107,8 @@ def begin_recording(
             with suppress(OSError):
                 directory.rmdir()
             raise
-        early = EarlyRecording(engine, recording, HeldInterrupts(partial(_end, recording)))
+        interrupts = HeldInterrupts(partial(_stop, recording) if stops else None)
+        early = EarlyRecording(engine, recording, interrupts)
         try:
             with early.interrupts:
                 _say(f"listening on {interface}{where}, queue {', '.join(names)}")
@@ -114,7 +119,7 @@ def begin_recording(
                 _tidy(early)
 
 
-def _end(recording: QueueRecording) -> None:
+def _stop(recording: QueueRecording) -> None:
     for recorder in recording.recorders:
         recorder.end_in(_LINGER_S)
 

@@ -165,7 +165,8 @@ def _run(argv: list[str] | None) -> int:
     if code == _INTERRUPTED:
         received = ended_by()
         what = "interrupted" if received is None else f"ended by {received.name}"
-        print_error(f"{what}; the captured files are complete")
+        captures = any(word in ("capture", "demo") for word in arguments)
+        print_error(f"{what}; the captured files are complete" if captures else what)
         return EXIT_FAILED
     return code if isinstance(code, int) else 0
 

@@ -1,16 +1,12 @@
 """``daqiri-ophyd replay``."""
 
 import re
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from ._data_directory import DATA, CatalogName, Data, Moved, moved_folders
-from ._output import print_message
 from ._part import PlayOptions, with_play_options
-
-if TYPE_CHECKING:
-    from ..replay import Replay
 
 # -1 is a run, not an option.
 CONTEXT_SETTINGS = {"ignore_unknown_options": True}
@@ -51,12 +47,4 @@ def replay(
             stored = find_run(runs.client, run)
             files = capture_files(stored)
             uid = stored.metadata["start"]["uid"]
-
-        def begin(source: "Replay") -> None:
-            if not as_json:
-                print_message(
-                    f"replaying {source.packets:,} packets of run {uid} "
-                    f"over {source.duration_ns / 1e9:.1f} s"
-                )
-
-        print_sent({"run": uid, **sender.play(files, begin)}, as_json)
+        print_sent({"run": uid, **sender.play(files, f" of run {uid}")}, as_json)

@@ -1,6 +1,6 @@
 """Sending the packets of files."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..engine import Engine, NetworkConfig, Port, TxQueue
 from ..replay import Chunk, Replay, Transmission, packet_source, segment_size
-from ._output import print_facts, print_json, print_message, progress_bar
+from ._output import print_error, print_facts, print_json, print_message, progress_bar
 from ._part import PlayOptions
 from ._source import interface_with, load_source
 
@@ -79,7 +79,7 @@ class _AnnouncedGaps:
 
 def transmit(port: Port, queue: TxQueue, source: Replay, start_delay: float) -> dict[str, Any]:
     """
-    Send a complete replay, with a progress bar; return its counters.
+    Send a replay, with a progress bar, until its end or Ctrl-C; return its counters.
 
     Gaps longer than 10 s are announced before they begin.
     """
@@ -87,21 +87,26 @@ def transmit(port: Port, queue: TxQueue, source: Replay, start_delay: float) -> 
     before = queue.counters()
     announced = _AnnouncedGaps(source)
     transmission = Transmission(port, queue, announced, start_delay=start_delay)
+    interrupted = False
     try:
         with progress_bar("sending", source.packets) as show:
             while not transmission.wait(0.1):
                 show(transmission.progress().submitted)
+    except KeyboardInterrupt:
+        interrupted = True
     finally:
         transmission.close()
     if (error := transmission.progress().error) is not None:
         raise error
     after, lateness = queue.counters(), queue.lateness()
     return {
+        "packets": source.packets,
         "sent": after.sent - before.sent,
         "bytes": after.sent_bytes - before.sent_bytes,
         "late": after.late - before.late,
         "dropped": after.dropped_total - before.dropped_total,
         "lateness_ns": {"p50": lateness.p50, "p99": lateness.p99, "max": lateness.maximum},
+        "interrupted": interrupted,
     }
 
 
@@ -114,16 +119,13 @@ class Sender:
     queue: TxQueue
     options: PlayOptions
 
-    def play(
-        self, files: Sequence[Path], begin: Callable[[Replay], object] = lambda _: None
-    ) -> dict[str, Any]:
-        """
-        Send the packets of files that the options select; return the counters.
-
-        ``begin`` is called with the source before the first packet is sent.
-        """
+    def play(self, files: Sequence[Path], of: str = "") -> dict[str, Any]:
+        """Send the packets of files that the options select; return the counters."""
         source = open_source(files, self.config, self.port, self.queue, self.options)
-        begin(source)
+        print_message(
+            f"sending {source.packets:,} packets{of} over {source.duration_ns / 1e9:.1f} s "
+            f"through {self.port.name}, queue {self.queue.name}"
+        )
         return transmit(self.port, self.queue, source, self.options.start_delay)
 
 
@@ -139,18 +141,21 @@ def open_sender(config: str, options: PlayOptions) -> Iterator[Sender]:
 
 
 def print_sent(result: dict[str, Any], as_json: bool) -> None:
-    """Print the result of `play`."""
+    """Print the result of `play`; exit code 1 if it was interrupted."""
     if as_json:
         print_json(result)
-        return
-    late = result["lateness_ns"]
-    print_facts(
-        [
-            ("sent", f"{result['sent']:,} packets, {result['bytes']:,} bytes"),
-            ("dropped", f"{result['dropped']:,}"),
-            ("lateness", f"p50 {late['p50'] / 1e3:.1f} µs, p99 {late['p99'] / 1e3:.1f} µs"),
-        ]
-    )
+    else:
+        late = result["lateness_ns"]
+        print_facts(
+            [
+                ("sent", f"{result['sent']:,} packets, {result['bytes']:,} bytes"),
+                ("dropped", f"{result['dropped']:,}"),
+                ("lateness", f"p50 {late['p50'] / 1e3:.1f} µs, p99 {late['p99'] / 1e3:.1f} µs"),
+            ]
+        )
+    if result["interrupted"]:
+        print_error(f"interrupted; {result['sent']:,} of {result['packets']:,} packets were sent")
+        raise typer.Exit(1)
 
 
 def open_source(

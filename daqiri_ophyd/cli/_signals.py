@@ -29,12 +29,12 @@ class HeldInterrupts:
 
     Parameters
     ----------
-    on_first : callable
-        Called with the first one, in its handler.
+    stop : callable, optional
+        Stops what the first one ends, in its handler. Default: the first one aborts a run.
     """
 
-    def __init__(self, on_first: Callable[[], None]) -> None:
-        self._on_first = on_first
+    def __init__(self, stop: Callable[[], None] | None) -> None:
+        self.stop = stop
         self.noted = False
         self._before: dict[int, Any] = {}
 
@@ -61,7 +61,8 @@ class HeldInterrupts:
         if self.noted:
             raise KeyboardInterrupt
         self.noted = True
-        self._on_first()
+        if self.stop is not None:
+            self.stop()
         signal.setitimer(signal.ITIMER_REAL, _LONGEST_HELD_S)
         with suppress(OSError):
             os.write(2, b"\nends as soon as the run is stored; another signal ends it at once\n")

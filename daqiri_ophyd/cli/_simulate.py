@@ -4,7 +4,8 @@ from typing import Annotated, Any
 
 import typer
 
-from ._output import print_facts, print_json, progress_bar
+from . import _limits
+from ._output import print_error, print_facts, print_json, print_message, progress_bar
 from ._source import load_source
 
 # Keys of `simulate.INSTRUMENTS`, which needs numpy.
@@ -17,7 +18,9 @@ def simulate(
         str | None,
         typer.Argument(metavar="HOST:PORT", help="Destination; FIRST-LAST: a port per stream."),
     ] = None,
-    count: Annotated[int, typer.Option("--frames", "--count", help="Frames to send.", min=1)] = 100,
+    count: Annotated[
+        int, typer.Option("--frames", "--count", help="Frames to send; 0: until Ctrl-C.", min=0)
+    ] = 100,
     rate: Annotated[
         float, typer.Option(help="Frames per second; 0: as fast as possible.", min=0.0)
     ] = 10.0,
@@ -66,7 +69,7 @@ def simulate(
     to = Destination(destination or f"192.0.2.2:{chosen.port}{last}", chosen)
     traffic = Traffic(
         chosen,
-        count,
+        count or _limits.MOST,
         disturbance=Disturbance(loss=loss, duplicates=duplicates, shuffle=shuffle),
         seed=seed,
     )
@@ -76,20 +79,30 @@ def simulate(
         else QueueSender(load_source(config), queue, to, chosen, rate)
     )
     result: dict[str, Any] = {"frames": 0, "sent": 0, "bytes": 0, "lost": 0, "duplicated": 0}
+    what = f"{count:,} frames" if count else "frames until Ctrl-C"
+    print_message(f"sending {what} of {instrument} to {to.text}")
+    interrupted = False
     try:
-        with progress_bar("sending", count) as show:
+        with progress_bar("sending", count or None) as show:
             for chunk in traffic:
                 sender.send(chunk)
                 result["frames"] += len(chunk.frames)
-                result["sent"] += len(chunk.packets)
                 result["bytes"] += chunk.packets.size
                 result["lost"] += chunk.lost
                 result["duplicated"] += chunk.duplicated
                 show(result["frames"])
         result |= sender.finish()
+    except KeyboardInterrupt:
+        # Part of the packets of a chunk may have been sent.
+        interrupted = True
+        result["frames"] = max(result["frames"], sender.packets // chosen.packets_per_frame)
     finally:
         sender.close()
+    result["sent"] = sender.packets
     _print(result, as_json)
+    if interrupted and count:
+        print_error(f"interrupted; {result['frames']:,} of {count:,} frames were sent")
+        raise typer.Exit(1)
 
 
 def _print(result: dict[str, Any], as_json: bool) -> None:

@@ -36,6 +36,7 @@ class Destination:
             raise typer.BadParameter(f"destination is {text!r}; accepted is HOST:PORT{each}")
         self.ports *= instrument.streams // len(self.ports)
         self.host = host.strip("[]")
+        self.text = text
 
 
 class SocketSender:
@@ -44,7 +45,7 @@ class SocketSender:
     def __init__(self, to: Destination, instrument: Instrument, rate: float) -> None:
         self._interval = 1 / (rate * instrument.packets_per_frame) if rate else 0.0
         self._begin: float | None = None
-        self._packets = 0
+        self.packets = 0
         self._open = ExitStack()
         self._streams: list[tuple[socket.socket, Any]] = []
         for stream, port in enumerate(to.ports):
@@ -61,13 +62,13 @@ class SocketSender:
         self._begin = time.monotonic() if self._begin is None else self._begin
         streams = chunk.streams.tolist()
         for i, packet in enumerate(chunk.packets):
-            if self._packets % _GROUP == 0:
-                due = self._begin + self._packets * self._interval
+            if self.packets % _GROUP == 0:
+                due = self._begin + self.packets * self._interval
                 if (wait := due - time.monotonic()) > 0:
                     time.sleep(wait)
             sender, address = self._streams[streams[i]]
             sender.sendto(packet, address)
-            self._packets += 1
+            self.packets += 1
 
     def finish(self) -> dict[str, int]:
         """Return further results."""
@@ -102,7 +103,7 @@ class QueueSender:
         self._to = to
         self._interval = 1e9 / (rate * instrument.packets_per_frame) if rate else 0.0
         self._begin: int | None = None
-        self._packets = 0
+        self.packets = 0
 
     def send(self, chunk: Chunk) -> None:
         """Submit packets, each with its due time."""
@@ -110,11 +111,11 @@ class QueueSender:
         times: NDArray[np.int64] | None = None
         if self._interval:
             self._begin = self._port.now() if self._begin is None else self._begin
-            number = np.arange(self._packets, self._packets + count)
+            number = np.arange(self.packets, self.packets + count)
             times = self._begin + (number * self._interval).astype(np.int64)
         packets = self._framed(chunk) if self._raw else chunk.packets
         self._queue.send(packets, launch_times=times, timeout=None)
-        self._packets += count
+        self.packets += count
 
     def _framed(self, chunk: Chunk) -> NDArray[np.uint8]:
         return ethernet.udp_frames(

@@ -2,7 +2,7 @@
 
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -38,8 +38,8 @@ class Workspace:
     def run(self, plan: MsgGenerator[Any]) -> str:
         """Run a plan that has one run; return its uid.
 
-        Ctrl-C, SIGTERM and SIGHUP end its captures, if it has held interrupts, and a later one
-        aborts it; otherwise the first aborts it. Files and run are complete.
+        Ctrl-C, SIGTERM and SIGHUP abort it, with files and run complete; if held interrupts stop a
+        recording, the first one stops its capture instead.
         """
         try:
             uids: Any = self.engine(plan)
@@ -74,8 +74,8 @@ class WaitForPlan(DuringTask):
 class _EndOnInterrupt:
     """Ctrl-C pauses at once; by default a RunEngine waits for a checkpoint first.
 
-    If interrupts were held for a recording that began earlier, the first one, which may be one of
-    those, stops its capture once it belongs to the run, so that the plan ends as with a limit.
+    One that came earlier, and was held, acts once packets are recorded for the run. If held
+    interrupts stop a recording, the first one stops its capture, and the plan ends as at a limit.
     """
 
     def __init__(self, engine: RunEngine, daq: Daq, interrupts: HeldInterrupts | None) -> None:
@@ -89,26 +89,41 @@ class _EndOnInterrupt:
     def __enter__(self) -> None:
         self._left.clear()
         self._before = signal.signal(signal.SIGINT, self._interrupt)
-        if self._interrupts is not None and self._interrupts.noted:
-            self._interrupt()
+        held = self._interrupts
+        if held is not None and held.noted:
+            self._stopping = True
+            stops = held.stop is not None
+            self._on_thread(self._stop_captures if stops else self._request_pause_once_recording)
 
     def __exit__(self, *_: object) -> None:
         self._left.set()
         signal.signal(signal.SIGINT, self._before)
 
     def _interrupt(self, *_: object) -> None:
-        stops = self._interrupts is not None and not self._stopping
+        stops = self._interrupts is not None and self._interrupts.stop is not None
+        request = self._stop_captures if stops and not self._stopping else self._request_pause
         self._stopping = True
-        # In a thread: the request waits for the RunEngine, which may wait for this handler.
-        request = self._stop_captures if stops else self._request_pause
+        self._on_thread(request)
+
+    @staticmethod
+    def _on_thread(request: Callable[[], None]) -> None:
+        # The request waits for the RunEngine, which may wait for the handler of the signal.
         threading.Thread(target=request, name="ctrl-c", daemon=True).start()
 
-    def _stop_captures(self) -> None:
+    def _is_recording(self) -> bool:
         while not any(capture.is_recording for capture in self._captures):
             if self._left.wait(_RETRY_S):
-                return
-        for capture in self._captures:
-            capture.stop(success=True)
+                return False
+        return True
+
+    def _stop_captures(self) -> None:
+        if self._is_recording():
+            for capture in self._captures:
+                capture.stop(success=True)
+
+    def _request_pause_once_recording(self) -> None:
+        if self._is_recording():
+            self._request_pause()
 
     def _request_pause(self) -> None:
         # It may not be running yet, or may have paused or ended meanwhile.

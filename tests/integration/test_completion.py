@@ -29,7 +29,6 @@ def bash() -> str:
         (["capture", "udp", "--on-dr"], "--on-drop"),
         (["capture", "udp", "--on-drop", "f"], "fail flag"),
         (["runs", "s"], "show"),
-        (["nonsense", ""], ""),
     ],
 )
 def test_bash(bash: str, tmp_path: Path, words: list[str], found: str) -> None:
