@@ -60,6 +60,8 @@ def settle(directory: Path, readable: Iterable[Path]) -> bool:
             if before != here:
                 _move_storage(directory, before)
     except sqlite3.Error as error:
+        if remembered is None:
+            return False  # the server names what is wrong with the database
         raise CatalogError(
             f"The catalog database {directory / 'catalog.db'} cannot be changed to its new place: "
             f"{error}"
