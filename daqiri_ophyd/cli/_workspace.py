@@ -2,7 +2,7 @@
 
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -115,7 +115,7 @@ class _PauseOnInterrupt:
 
 
 def open_catalog(
-    data: Path, name: str | None = None, moved: Mapping[str | Path, str | Path] | None = None
+    data: Path, name: str | None = None, moved: dict[str, str] | None = None
 ) -> Catalog:
     """Open the catalog at an address or in a directory; None: that of the data directory.
 
