@@ -32,7 +32,8 @@ class CatalogBroker(Broker):
     ) -> pd.DataFrame:
         """Return the rows of a stream, as `databroker.v1.Broker.get_table` does."""
         tables = []
-        for header in [headers] if isinstance(headers, Header) else headers:
+        several: Iterable[Any] = [headers] if isinstance(headers, Header) else headers
+        for header in several:
             table = None
             if handler_registry is None:
                 table = frame_rows(header.v2, stream_name, list(fields or ()), fill)

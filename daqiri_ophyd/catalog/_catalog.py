@@ -1,6 +1,6 @@
 """A catalog of runs: embedded in this process, or on a server."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -15,7 +15,7 @@ from tiled.utils import OneShotCachedMap
 from ._address import DATABASE, CatalogError, find_server, lock_directory, require_server
 from ._backlog import abandon, flush
 from ._confine import Folders, set_folders
-from ._moved import MovedFolders
+from ._moved import MovedFolders, Moves
 from ._places import moved_readable
 from ._register import register
 from ._server import EmbeddedServer
@@ -65,7 +65,7 @@ class Catalog:
         directory: str | Path,
         readable: Iterable[str | Path] = (),
         *,
-        moved: Mapping[str | Path, str | Path] | None = None,
+        moved: Moves | None = None,
         backup_directory: str | Path | None = None,
         create: bool = True,
     ) -> Self:
@@ -158,7 +158,7 @@ class Catalog:
         api_key: str | None = None,
         *,
         readable: Iterable[str | Path] = (),
-        moved: Mapping[str | Path, str | Path] | None = None,
+        moved: Moves | None = None,
         backup_directory: str | Path | None = None,
     ) -> Self:
         """Connect to a catalog on a Tiled server.

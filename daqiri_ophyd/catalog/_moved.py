@@ -3,11 +3,15 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeAlias
 from urllib.parse import urlparse
 
 from daqiri_ophyd.documents import directory_uri
 
-__all__ = ["MovedFolders"]
+__all__ = ["MovedFolders", "Moves"]
+
+Moves: TypeAlias = Mapping[str, str | Path] | Mapping[Path, str | Path]
+"""New paths of folders by the old ones."""
 
 
 class MovedFolders:
@@ -32,7 +36,7 @@ class MovedFolders:
 
     def __init__(
         self,
-        named: Mapping[str | Path, str | Path] | None = None,
+        named: Moves | None = None,
         remembered: Mapping[str, str] | None = None,
     ) -> None:
         checked = {}

@@ -60,6 +60,8 @@ def settle(directory: Path, readable: Iterable[Path]) -> bool:
             if before != here:
                 _move_storage(directory, before)
     except sqlite3.Error as error:
+        if remembered is None:
+            return False  # the server names what is wrong with the database
         raise CatalogError(
             f"The catalog database {directory / 'catalog.db'} cannot be changed to its new place: "
             f"{error}"
@@ -92,7 +94,7 @@ def moved_readable(directory: Path, readable: Iterable[Path]) -> dict[str, str]:
     for old, relative in remembered[1] if remembered else ():
         new = os.path.normpath(directory / relative)
         real = os.path.realpath(new)
-        if old in found:
+        if found.get(old, old) != old:
             continue
         if any(_below(old, name) and not _below(new, name) for name, _ in allowed):
             found[old] = old

@@ -1,7 +1,7 @@
 """A Tiled catalog that serves files from its readable directories only, also in a run."""
 
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -26,8 +26,12 @@ from tiled.utils import path_from_uri
 from daqiri_ophyd.documents import CAPTURE_MIMETYPES, COMPANIONS
 
 from ._confine import UnreadableFileError, confined_path, require_confined
+<<<<<<< HEAD
 from ._moved import MovedFolders
 from ._page import page_router
+=======
+from ._moved import MovedFolders, Moves
+>>>>>>> moved
 from ._register import moved_parts, register
 from ._views import register_views
 
@@ -197,7 +201,7 @@ async def _noting_expected_shapes(app: FastAPI) -> AsyncIterator[None]:
 
 
 def confined_tree(
-    uri: str, *, moved: Mapping[str, str] | MovedFolders | None = None, **options: Any
+    uri: str, *, moved: Moves | MovedFolders | None = None, **options: Any
 ) -> CatalogNodeAdapter:
     """Return a catalog of runs for a Tiled server: ``tree:`` of its configuration.
 

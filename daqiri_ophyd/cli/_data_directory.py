@@ -33,7 +33,7 @@ Moved = Annotated[
 DATA = Path("daqiri-data")
 
 
-def moved_folders(options: list[str] | None) -> dict[str | Path, str | Path]:
+def moved_folders(options: list[str] | None) -> dict[str, str]:
     """
     Return the new paths of folders by the old ones.
 
@@ -42,7 +42,7 @@ def moved_folders(options: list[str] | None) -> dict[str | Path, str | Path]:
     typer.BadParameter
         If an option is not OLD=NEW with an absolute OLD.
     """
-    found: dict[str | Path, str | Path] = {}
+    found: dict[str, str] = {}
     for option in options or ():
         old, _, new = option.partition("=")
         if not new or not Path(old).is_absolute():

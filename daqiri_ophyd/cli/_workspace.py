@@ -2,7 +2,7 @@
 
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -133,11 +133,15 @@ class _EndOnInterrupt:
 
 
 def open_catalog(
+<<<<<<< HEAD
     data: Path,
     name: str | None = None,
     moved: Mapping[str | Path, str | Path] | None = None,
     *,
     create: bool = True,
+=======
+    data: Path, name: str | None = None, moved: dict[str, str] | None = None
+>>>>>>> moved
 ) -> Catalog:
     """
     Open the catalog at an address or in a directory; None: that of the data directory.

@@ -306,7 +306,7 @@ def test_a_capture_whose_output_is_closed_is_stored(tmp_path: Path, config: Path
     assert done.returncode == 1
     # On a busy machine it says that it waits for the catalog.
     first, *others, last = (line.split()[0] for line in done.stderr.splitlines())
-    assert (first, last) == ("listening", "no")
+    assert (first, last) == ("listening", "error:")
     assert set(others) <= {"Waiting"}
 
 

@@ -42,6 +42,17 @@ def test_the_run_of_the_demonstration_is_read_and_replayed_as_a_guide_says(
     done = run_preloaded("-m", "daqiri_ophyd", "demo", "--packets", 2000, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     run_guide(guide, tmp_path)
+    if guide == "read-captures.md":
+        is_given_to_a_colleague(tmp_path)
+
+
+def is_given_to_a_colleague(folder: Path) -> None:
+    page = GUIDES / "give-a-run-to-a-colleague.md"
+    (copy,) = commands_of(page)
+    run_command(copy, folder)
+    exit_code, printed = run_program(program(page), folder, "-W", "error")
+    assert exit_code == 0, printed
+    assert printed.splitlines() == [f"<Catalog {folder}/for-anna/catalog: 2 runs>", "True"]
 
 
 @pytest.mark.usefixtures("udp_profile_port", "tcp_profile_port")

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -187,7 +188,8 @@ def test_a_signal_ends_a_transmission_in_a_gap_that_was_announced(
         process.kill()
         process.wait()
     assert process.returncode == 128 + number
-    assert messages == "error: interrupted; 1 of 2 packets were sent\n"
+    # The first one leaves after 0.2 s.
+    assert re.fullmatch(r"error: interrupted; [01] of 2 packets were sent\n", messages)
 
 
 def test_a_command_in_the_background_of_a_script_ends_by_sigterm(tmp_path: Path) -> None:

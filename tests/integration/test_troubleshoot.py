@@ -223,6 +223,10 @@ def test_the_catalog_refuses_files(
         with pytest.raises(UnreadableFileError) as refused:
             capture_files(run)
         assert is_quoted(refused.value)
+        shutil.rmtree(tmp_path / "captures")
+        with pytest.raises(UnreadableFileError) as gone:
+            capture_files(run)
+        assert is_quoted(gone.value)
 
 
 def test_incomplete_frames_are_refused_with_this_message() -> None:

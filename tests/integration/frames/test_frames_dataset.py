@@ -25,6 +25,9 @@ class Encoder(Signal):
         super().__init__(name=name, value=0.0)
         self.ahead = ahead
 
+    def describe(self) -> Any:
+        return {self.name: {**super().describe()[self.name], "units": "mm"}}
+
     def move(self, position: float) -> float:
         """Report a position; return its time, on the right clock."""
         now = time.time()
@@ -76,6 +79,7 @@ def test_frames_have_the_position_of_a_monitored_motor(
     before = frames_dataset(run, method="previous")["encoder"].to_numpy()
     assert before[0] == 0 and before.tolist() == sorted(before)
     assert set(before) == set(range(8))
+    assert data["encoder"].attrs["units"] == "mm"
     low, high = data["encoder"].attrs["clock_difference_s"]
     assert low <= 0 <= high
     assert 0 < data["encoder"].attrs["gap_s"] < 60

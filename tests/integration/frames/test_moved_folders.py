@@ -15,15 +15,19 @@ import tiled.client.utils
 from bluesky import plan_stubs as bps
 from bluesky import plans as bp
 from bluesky import preprocessors as bpp
+from fastapi.testclient import TestClient
 from run_documents import new_run_engine
 from tiled.client import from_context
 from tiled.client.utils import ClientError
+from tiled.config import Authentication
+from tiled.server.app import build_app
 
 from daqiri_ophyd import plans
 from daqiri_ophyd.catalog import (
     Catalog,
     UnreadableFileError,
     capture_files,
+    confined_tree,
     frames_dataset,
     recover_runs,
 )
@@ -31,7 +35,7 @@ from daqiri_ophyd.cli import _main
 from daqiri_ophyd.devices import FrameDetector, make_daq, reductions
 from daqiri_ophyd.engine import PcapFile
 
-from .conftest import Source, configuration, fly, images
+from .conftest import SHAPE, Source, configuration, fly, images
 
 KEY = "daq_port0_frames_images"
 FILES = "daq_port0_capture_files"
@@ -241,6 +245,31 @@ def test_a_client_names_its_own_paths(recorded: Recorded, tmp_path: Path) -> Non
     ):
         (file,) = capture_files(connected.client[recorded.packets])
         assert file.is_relative_to(copy.captures)
+
+
+def test_a_server_reads_the_new_place_and_does_not_say_what_exists(
+    recorded: Recorded, tmp_path: Path
+) -> None:
+    copy = recorded.copy(tmp_path / "copy")
+    options: dict[str, Any] = {
+        "writable_storage": [f"duckdb:///{recorded.catalog / 'storage.duckdb'}"],
+        "moved": {str(recorded.captures): str(copy.captures)},
+    }
+    for readable in (copy.captures, copy.catalog):
+        tree = confined_tree(
+            str(copy.catalog / "catalog.db"), readable_storage=[str(readable)], **options
+        )
+        key = "key"
+        app = build_app(tree, authentication=Authentication(single_user_api_key=key))
+        with TestClient(app, headers={"Authorization": f"Apikey {key}"}) as client:
+            answer = client.get(
+                f"/api/v1/array/full/runs/{copy.flight}/primary/{KEY}?format=application/json"
+            )
+            if readable == copy.captures:
+                assert np.shape(answer.json()) == (5, *SHAPE)
+            else:
+                assert answer.status_code == 403
+                assert answer.json()["detail"].endswith(f"Readable: {readable}.")
 
 
 def test_catalogs_of_earlier_versions(recorded: Recorded, tmp_path: Path) -> None:

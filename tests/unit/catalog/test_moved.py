@@ -1,6 +1,7 @@
 """Where files are after their folders were moved."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -154,6 +155,17 @@ def test_a_folder_may_be_behind_a_link(tmp_path: Path) -> None:
     found = moved_readable(second / "catalog", [second / "link", disk])
     assert found[str(first / "link")] == str(second / "link")
     assert found[str(disk)] == str(disk)
+
+
+def test_a_copy_is_found_where_the_original_was_named_with_a_link(tmp_path: Path) -> None:
+    original, link = tmp_path / "disk" / "original", tmp_path / "link"
+    catalog = place(original / "catalog", original / "captures")
+    link.symlink_to(tmp_path / "disk")
+    settle(catalog, [link / "original" / "captures", original / "captures"])
+    copy = Path(shutil.copytree(original, tmp_path / "disk" / "copy"))
+    found = moved_readable(copy / "catalog", [tmp_path])
+    assert found[str(link / "original" / "captures")] == str(copy / "captures")
+    assert found[str(original / "captures")] == str(copy / "captures")
 
 
 def test_a_damaged_memory_is_named(tmp_path: Path) -> None:
