@@ -21,6 +21,8 @@ _INTERRUPTED = 130
 # commands imports none of them, so the first lines of their help stand here, too.
 COMMANDS = {
     "demo": "Send packets on a schedule, capture them, store the run, read it back, and replay it.",
+    "shell": "Open an IPython session with a RunEngine, the devices of a configuration, and a "
+    "catalog.",
     "info": "Show the version, the engines of this build, and the included profiles.",
     "config": "Check and show configuration files.",
     "pcap": "Show, check and repair pcap files.",
