@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+# pyright: reportAttributeAccessIssue=false
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -22,6 +22,7 @@ def register(shell: Any, run_engine: RunEngine) -> None:
 class _CountMagics(Magics):
     def __init__(self, shell: Any, run_engine: RunEngine) -> None:
         super().__init__(shell)
+        self._names: dict[str, Any] = shell.user_ns
         self._run_engine = run_engine
 
     @line_magic
@@ -30,7 +31,7 @@ class _CountMagics(Magics):
 
         Of a port that makes frames, these are the frames, unless its capture is named.
         """
-        names = self.shell.user_ns
+        names = self._names
         labeled = get_labeled_devices(user_ns=names)
         counted: dict[int, Any] = {}
         for word in line.split() or ["detectors"]:

@@ -182,7 +182,8 @@ def _ending_on_signals(shell: Any, run_engine: RunEngine) -> Iterator[None]:
             raise EOFError
         return prompt()
 
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    before: dict[int, Any] = {number: signal.getsignal(number) for number in numbers}
 
     def pause() -> None:
         with suppress(NotRunningError):
@@ -194,7 +195,7 @@ def _ending_on_signals(shell: Any, run_engine: RunEngine) -> Iterator[None]:
             shown.loop.call_soon_threadsafe(lambda: shown.exit(exception=EOFError))
         # In a thread: the request waits for the RunEngine, which may wait for this handler.
         threading.Thread(target=pause, name="end", daemon=True).start()
-        before[signal.Signals(number)](number, frame)  # notes it, and interrupts other commands
+        before[number](number, frame)  # notes it, and interrupts other commands
 
     shell.prompt_for_code = prompt_unless_ended
     for number, handler in before.items():
