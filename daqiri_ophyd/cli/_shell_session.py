@@ -38,6 +38,7 @@ __all__ = ["run_session"]
 Detector = Capture | FrameDetector
 # Of a frame, for plots and peaks.
 _REDUCTION = "total"
+_LOSSES = ("_dropped", "_missing_packets", "_lost_before_engine")
 
 
 def run_session(name: str, config: NetworkConfig, data: Path, catalog: str | None) -> bool:
@@ -63,10 +64,12 @@ def run_session(name: str, config: NetworkConfig, data: Path, catalog: str | Non
     plots, backend = _plots()
     with _namespace(name, config, data, catalog, plots) as names:
         shell = _make_shell(names, plots)
-        if not sys.stdin.isatty():
-            return bool(shell.run_cell(sys.stdin.read()).success)
-        print_line(_banner(names, name, backend))
         with _ending_on_signals(shell, names["RE"]):
+            if not sys.stdin.isatty():
+                return bool(shell.run_cell(sys.stdin.read()).success)
+            # A server's key is its user's; that of a directory is for this host.
+            page = web_page(names["catalog"], with_key="://" not in (catalog or ""))
+            print_line(_banner(names, name, backend, page))
             shell.mainloop()
     return True
 
@@ -94,7 +97,7 @@ def _namespace(
     daq = make_daq(config, directory=captures_of(data))
     motor = SynAxis(name="motor", labels={"motors"})
     source = make_source(name, daq, motor)
-    with open_catalog(data, catalog_name) as catalog, daq.open():
+    with daq.open(), open_catalog(data, catalog_name) as catalog:
         run_engine = RunEngine()
         plans.setup(run_engine, daq, catalog, plots=plots, metadata=data / "metadata")
         run_engine.subscribe(_LossReport())
@@ -143,11 +146,12 @@ class _LossReport:
             self._lost = {}
         elif name == "event":
             for key, value in doc["data"].items():
-                if key.endswith(("_dropped", "_missing_packets")) and value:
+                if key.endswith(_LOSSES) and value:
                     self._lost[key] = self._lost.get(key, 0) + value
         elif name == "stop":
-            for key, value in self._lost.items():
-                print_message(f"lost: {key} {value:,}")
+            with suppress(OSError):  # the terminal is closed
+                for key, value in self._lost.items():
+                    print_message(f"lost: {key} {value:,}")
 
 
 def _make_shell(names: dict[str, Any], plots: bool) -> TerminalInteractiveShell:
@@ -208,11 +212,10 @@ def _ending_on_signals(shell: Any, run_engine: RunEngine) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _banner(names: dict[str, Any], config: str, plots: str) -> str:
-    catalog: Catalog = names["catalog"]
+def _banner(names: dict[str, Any], config: str, plots: str, page: str) -> str:
     source: Source | None = names.get("source")
     detectors = [key for key, each in names.items() if isinstance(each, Capture | FrameDetector)]
-    detector = detectors[0] if detectors else ""
+    example = f"scan([{detectors[0]}], motor, -1, 1, 11)" if detectors else "count([daq])"
     packets = (
         "source     simulated packets, most or brightest at motor position 0"
         if source
@@ -225,21 +228,20 @@ RE         runs plans, with a table and progress bars. Plots: {plots}
 daq        the engine; its detectors: {", ".join(detectors) or "none"}
 motor      a simulated motor
 {packets}
-catalog    runs; web page: {web_page(catalog)}
+catalog    runs; web page: {page}
 bp, bps    Bluesky's plans and their parts; plans: those of packets
 %ct        counts and stores; %mov motor 1 moves; %wa lists devices
 
 Try:
   {"source.start()" if source else "daq.read()"}
-  RE(bp.scan([{detector}], motor, -1, 1, 11))
+  RE(bp.{example})
   catalog.client[-1]["primary"].read()
 Ctrl-C pauses a plan; Ctrl-D ends the session.
 """
 
 
-def web_page(catalog: Catalog) -> str:
-    """Return the address of the catalog's web page, with the key of a server of this process."""
+def web_page(catalog: Catalog, *, with_key: bool) -> str:
+    """Return the address of the catalog's web page."""
     server, _, path = catalog.uri.partition("/api/v1/metadata")
     page = f"{server}/ui/browse{path}"
-    # The key of a facility's server is the user's, and not for a screen.
-    return f"{page}?{urlencode({'api_key': catalog.api_key})}" if catalog.is_served_here else page
+    return f"{page}?{urlencode({'api_key': catalog.api_key})}" if with_key else page

@@ -11,6 +11,6 @@ config = os.environ.get("DAQIRI_CONFIG") or profiles.path("loopback")
 daq = make_daq(config, "daq", directory=data / "captures")
 # Table, progress bars, metadata and wrappers for all plans. If this file is run again, the earlier
 # engine is closed.
-live = setup(RE, daq, metadata=data / "metadata").live
+bec = setup(RE, daq, metadata=data / "metadata").live
 # Whether the host is ready for the configuration; for a baseline, or count([readiness]).
 readiness = HostReadiness(name="readiness", config=config, folder=data / "captures")

@@ -1,15 +1,19 @@
 """``daqiri-ophyd shell``: sessions on a terminal, and scripts on standard input."""
 
+import copy
 import signal
 from pathlib import Path
 
 import pytest
+import yaml
 from preloaded_processes import run_preloaded
 from shell_sessions import shell_session
 
+from daqiri_ophyd import profiles
 from daqiri_ophyd.catalog import Catalog, capture_files
-from daqiri_ophyd.cli import _main
-from daqiri_ophyd.engine import PcapFile
+from daqiri_ophyd.cli import _main, _shell_session
+from daqiri_ophyd.devices import make_daq
+from daqiri_ophyd.engine import PcapFile, load_config
 
 pytestmark = pytest.mark.usefixtures("made_catalog")
 
@@ -90,3 +94,28 @@ def test_ipython_that_is_not_installed(
     monkeypatch.setattr("daqiri_ophyd.cli._shell.find_spec", lambda _: None)
     assert _main._run(["shell", "loopback"]) == 1
     assert "pip install 'daqiri-ophyd[shell]'" in capsys.readouterr().err
+
+
+def test_what_a_run_lacks_is_reported_once(capsys: pytest.CaptureFixture[str]) -> None:
+    report = _shell_session._LossReport()
+    for _ in range(2):
+        report("start", {})
+        for lost in (3, 0, 1):
+            report("event", {"data": {"images_missing_packets": lost, "images_total": 7.0}})
+        report("stop", {})
+    assert capsys.readouterr().err == "lost: images_missing_packets 4\n" * 2
+
+
+def test_detectors_of_several_ports(tmp_path: Path) -> None:
+    config = yaml.safe_load(profiles.path("jungfrau").read_text())
+    receiver, sender = config["daqiri"]["cfg"]["interfaces"]
+    other = copy.deepcopy(receiver) | {"name": "other"}
+    other["socket_config"]["local_addr"] = "udp://127.0.0.1:50002"
+    other["rx"]["flows"][0]["id"] = 2
+    other["rx"]["reorder_configs"][0]["flow_ids"] = [2]
+    config["daqiri"]["cfg"]["interfaces"] = [receiver, other, sender]
+    found = _shell_session._detectors(make_daq(load_config(config), directory=tmp_path))
+    assert list(found) == ["other_images", "receiver_images", "other_capture", "receiver_capture"]
+    assert {each.on_drop.get() for each in found.values()} == {"flag"}
+    assert found["receiver_images"].hints["fields"] == ["daq_receiver_frames_images_total"]
+    assert found["receiver_capture"].hints["fields"] == ["daq_receiver_capture_packets"]
