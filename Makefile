@@ -153,7 +153,7 @@ $(VENV)/.dependencies-%: pyproject.toml requirements.lock .ci/dependencies .ci/i
 
 # Editable: a change in Python needs nothing, a change in C++ comes through here. The backend also
 # puts the checkout and the folder above it on sys.path, where 'plans' and strangers would be found.
-$(VENV)/.built: $(VENV)/.dependencies-catalog $(native_files)
+$(VENV)/.built: $(VENV)/.dependencies-shell $(native_files)
 	@echo "Compiling the engine and installing daqiri-ophyd, editable"
 	@flock $(VENV) $(PIP) install $(BUILD_HERE) -e .
 	@sed -i '/^import/!d' $(VENV)/lib/python3*/site-packages/_editable_skbc_daqiri_ophyd.pth

@@ -1,4 +1,7 @@
-"""Packet acquisition for Bluesky."""
+"""Packet acquisition for Bluesky.
+
+`daqiri_ophyd.setup` is `daqiri_ophyd.plans.setup`: it prepares a RunEngine for a session.
+"""
 
 from typing import Any
 
@@ -6,7 +9,11 @@ __version__: str
 
 
 def __getattr__(name: str) -> Any:
-    # Reading the version takes longer than all else that this imports.
+    # Either takes longer than all else that this imports; `setup` needs Bluesky.
+    if name == "setup":
+        from importlib import import_module
+
+        return import_module(f"{__name__}.plans").setup
     if name != "__version__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib.metadata import PackageNotFoundError, version

@@ -7,7 +7,8 @@ changes flows, and `host_ready_wrapper` runs a plan only on a host that is ready
 captures while any plan runs, `engine_metadata_wrapper` adds the engine to the start documents of
 any plan, `reading_streams_wrapper` keeps the frames of each of its streams in one file, and
 `with_catalog` prepares plans for servers. Captures also work in any other plan:
-``bp.count([daq.port0.capture])``.
+``bp.count([daq.port0.capture])``. `setup` prepares a RunEngine for a session: table, progress bars,
+catalog, and the two wrappers for every plan.
 """
 
 from daqiri_ophyd.replay import Packets, packet_source
@@ -19,6 +20,7 @@ from ._host import HostNotReadyError, host_ready_wrapper
 from ._metadata import engine_metadata_wrapper
 from ._record import fly_scan, record
 from ._replay import VerificationError, replay, verify_replay, with_catalog
+from ._session import Session, setup
 from ._settings import configure
 from ._streams import reading_streams_wrapper
 from ._transmit import timed_tx
@@ -26,6 +28,7 @@ from ._transmit import timed_tx
 __all__ = [
     "HostNotReadyError",
     "Packets",
+    "Session",
     "VerificationError",
     "capture",
     "capture_during",
@@ -41,6 +44,7 @@ __all__ = [
     "reading_streams_wrapper",
     "record",
     "replay",
+    "setup",
     "timed_tx",
     "verify_replay",
     "with_catalog",

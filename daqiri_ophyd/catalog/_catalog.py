@@ -211,12 +211,13 @@ class Catalog:
 
     @property
     def page(self) -> str:
-        """Address of a web page that lists the runs, with the key of the catalog.
+        """Address of a web page that lists the runs; of a directory's catalog, with its key.
 
         Of servers that do not use `confined_tree`: the page of Tiled's web interface.
         """
         context, path = self._client.context, "/".join(self._client.path_parts)
-        key = {} if context.api_key is None else {"api_key": context.api_key}
+        # A server's key is its user's; that of a directory is for this host.
+        key = {"api_key": context.api_key} if self._directory and context.api_key else {}
         page = httpx.URL(context.api_uri).join("browse")
         if context.http_client.head(page).status_code == httpx.codes.NOT_FOUND:
             return str(page.copy_with(path=f"/ui/browse/{path}", params=key))

@@ -26,12 +26,8 @@ from tiled.utils import path_from_uri
 from daqiri_ophyd.documents import CAPTURE_MIMETYPES, COMPANIONS
 
 from ._confine import UnreadableFileError, confined_path, require_confined
-<<<<<<< HEAD
-from ._moved import MovedFolders
-from ._page import page_router
-=======
 from ._moved import MovedFolders, Moves
->>>>>>> moved
+from ._page import page_router
 from ._register import moved_parts, register
 from ._views import register_views
 

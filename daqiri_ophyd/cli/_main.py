@@ -24,6 +24,8 @@ TASKS = {
     "Begin": {
         "demo": "Send packets on a schedule, capture them, store the run, read it back, and replay "
         "it.",
+        "shell": "Open an IPython session with a RunEngine, the devices of a configuration, and a "
+        "catalog.",
     },
     "Acquire and send": {
         "capture": "Capture packets to pcap files, and store the run in a catalog.",

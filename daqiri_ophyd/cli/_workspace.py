@@ -133,15 +133,11 @@ class _EndOnInterrupt:
 
 
 def open_catalog(
-<<<<<<< HEAD
     data: Path,
     name: str | None = None,
-    moved: Mapping[str | Path, str | Path] | None = None,
+    moved: dict[str, str] | None = None,
     *,
     create: bool = True,
-=======
-    data: Path, name: str | None = None, moved: dict[str, str] | None = None
->>>>>>> moved
 ) -> Catalog:
     """
     Open the catalog at an address or in a directory; None: that of the data directory.

@@ -1,4 +1,4 @@
-"""RunEngine and live table.
+"""RunEngine, data folder and environment.
 
 A startup collection for IPython (copy the files into the startup folder of a profile), for the
 queue server, and for blueapi (``daqiri_ophyd.profiles.blueapi``). The how-to guide "Run from a
@@ -17,31 +17,12 @@ Files can be run again in a session, such as ``%run -i 05-daq.py`` after a chang
 the catalog are kept then, and the engine is replaced.
 """
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false
-import contextlib
 import os
 from pathlib import Path
 
 from bluesky import RunEngine
-from bluesky.callbacks.best_effort import BestEffortCallback
-from bluesky.utils import PersistentDict, ProgressBarManager
 
 data = Path(os.environ.get("DAQIRI_DATA", "~/daqiri")).expanduser()
 
-
-def on_terminal(show):
-    """Return a function that shows something, unless the terminal is closed: scans continue."""
-
-    def shown(*args):
-        with contextlib.suppress(OSError):
-            show(*args)
-
-    return shown
-
-
 if not isinstance(globals().get("RE"), RunEngine):
-    RE = RunEngine(PersistentDict(str(data / "metadata")))
-    RE.waiting_hook = on_terminal(ProgressBarManager())
-    bec = BestEffortCallback()
-    bec.disable_plots()
-    RE.subscribe(on_terminal(bec))
+    RE = RunEngine()

@@ -4,6 +4,7 @@
 # pyright: reportUndefinedVariable=false
 import os
 
+from daqiri_ophyd import setup
 from daqiri_ophyd.catalog import Catalog
 
 if not isinstance(globals().get("catalog"), Catalog):
@@ -15,4 +16,4 @@ if not isinstance(globals().get("catalog"), Catalog):
     else:
         # If another session, such as a queue server, has it open, that session's server is used.
         catalog = Catalog.open(data / "catalog", readable=[data / "captures"])
-    RE.subscribe(catalog.writer())
+    setup(RE, daq, catalog)

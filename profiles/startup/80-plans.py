@@ -7,13 +7,6 @@ from bluesky.plans import count, rel_scan, scan  # noqa: F401
 
 from daqiri_ophyd import plans
 
-# Runs of any plan can be found by configuration, engine and flows.
-RE.preprocessors += [
-    wrapper
-    for wrapper in (plans.engine_metadata_wrapper, plans.reading_streams_wrapper)
-    if wrapper not in RE.preprocessors
-]
-
 configure = plans.configure
 configure_flows = plans.configure_flows
 timed_tx = plans.timed_tx

@@ -56,6 +56,7 @@ TESTED = {
     "docs/tutorials/first-capture.md": {"python": "integration/test_tutorial.py"},
     "docs/tutorials/first-frames.md": {"python": "integration/test_tutorial.py"},
     "docs/tutorials/first-replay.md": {"python": "integration/test_tutorial.py"},
+    "docs/tutorials/first-scan.md": {"python": "integration/test_tutorial.py"},
     "docs/tutorials/first-udp.md": {"python": "integration/test_tutorial.py"},
 }
 CPP = {"cpp", "c++", "cxx", "cuda"}

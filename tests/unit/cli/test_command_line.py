@@ -44,7 +44,7 @@ def run(*arguments: str) -> int:
 
 
 @pytest.mark.parametrize(
-    "command", ["demo", "info", "capture", "send", "replay", "config", "stats", "run"]
+    "command", ["demo", "shell", "info", "capture", "send", "replay", "config", "stats", "run"]
 )
 def test_every_command_has_help_with_an_example(
     command: str, capsys: pytest.CaptureFixture[str]
