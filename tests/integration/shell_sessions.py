@@ -20,7 +20,7 @@ class ShellSession:
     def __init__(self, arguments: list[str], folder: Path) -> None:
         self._terminal = pexpect.spawn(
             sys.executable,
-            ["-m", "daqiri_ophyd.cli", "shell", *arguments],
+            ["-m", "daqiri_ophyd", "shell", *arguments],
             cwd=str(folder),
             env={**os.environ, "HOME": str(folder), "TERM": "xterm", "MPLBACKEND": "agg"},
             encoding="utf-8",

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("made_catalog")
 def test_a_session_scans_pauses_and_ends(tmp_path: Path) -> None:
     with shell_session(tmp_path, "loopback") as session:
         assert "its detectors: capture\n" in session.banner
-        assert "/ui/browse/runs?api_key=" in session.banner
+        assert "/browse?path=runs&api_key=" in session.banner
         session.type("source.start()")
         session.type("capture.acquire_time.put(0.2)")
         shown = session.type("RE(bp.scan([capture], motor, -1, 1, 3))")
@@ -58,7 +58,7 @@ def test_a_session_scans_pauses_and_ends(tmp_path: Path) -> None:
 
 def test_a_script_on_standard_input(tmp_path: Path) -> None:
     script = "%mov motor 1\nassert motor.position == 1\nRE(bps.null())\nprint(source)\n"
-    command = ["-m", "daqiri_ophyd.cli", "shell", "loopback"]
+    command = ["-m", "daqiri_ophyd", "shell", "loopback"]
     done = run_preloaded(*command, cwd=tmp_path, given=script)
     assert done.returncode == 0, done.stderr
     assert "<source: 1000 packets/s at most, not sending; source.start()>" in done.stdout
