@@ -6,6 +6,8 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +19,21 @@ from ophyd.sim import SynAxis
 import daqiri_ophyd.profiles as profiles
 
 from ..catalog import frames_dataset
+from ..devices import Gpu, reductions
 from ..documents import sidecar_path
-from ..engine import Engine, NetworkConfig, load_config
+from ..engine import Engine, Frame, NetworkConfig, load_config
 from ..simulate import INSTRUMENTS, Traffic
 from ._data_directory import captures_of
-from ._frames_picture import draw_frames
+from ._frames_picture import ScannedFrames, draw_frames
 from ._output import print_facts, print_json, print_message
 from ._workspace import open_workspace
 
 INSTRUMENT = "jungfrau"
 PROFILES = {"frames": INSTRUMENT, "gpu": f"{INSTRUMENT}-gpu"}
 DESTINATION = "127.0.0.1:50001"
-POINTS, FRAMES = 8, 10
+# A slit of the detector follows the motor: pixels from the left.
+BEGIN, END, HALF_WIDTH = 60, 960, 15
+POINTS, FRAMES = 16, 5
 # Frames per second; total frames of the sender if it is not stopped.
 RATE, MOST = 25, 2_000
 DISTURBANCE = {"loss": 0.002, "duplicates": 0.001, "shuffle": 128}
@@ -75,31 +80,53 @@ def demo_frames(profile: str, writer: str, output: Path, as_json: bool) -> None:
         detector.timeout.put(SENDER_TIMEOUT)
         # A busy host loses packets, at times all of an image.
         detector.on_drop.put("flag")
-        motor = SynAxis(name="motor", labels={"motors"})
+        motor = SynAxis(name="slit", labels={"motors"})
+
+        if profile != "gpu" or find_spec("cupy") is not None:
+            # The GPU computes it, with CuPy, if the frames are in its memory.
+            detector.reductions = {"slit": lambda frame: _through_slit(frame, motor.position)}
         say(f"scanning a motor: {FRAMES} images at each of {POINTS} positions")
         with _sender():
             uid = workspace.run(
-                bp.scan([detector], motor, 0, POINTS - 1, POINTS, md={"purpose": "demonstration"})
+                bp.scan([detector], motor, BEGIN, END, POINTS, md={"purpose": "demonstration"})
             )
         counters = plan.read()
         say(f"stored as run {uid}; comparing each image with the image sent")
         run = workspace.catalog.client[uid]
         files = [str(path) for path in detector.files]
         data = frames_dataset(run).compute()
+        start = run.metadata["start"]
+        parts = workspace.daq.walk_subdevices()
+        gpus = [part.gpu_name.get() for _, part in parts if isinstance(part, Gpu)]
     images, lacking = data["frames"].to_numpy(), data["missing"].to_numpy()
     arrived = _compare(images, data["batch"].to_numpy(), lacking)
     shown = int(np.argmax(lacking > 0))
     picture = output.resolve() / "frames.png"
     instrument = INSTRUMENTS[INSTRUMENT]
+    positions = data["slit"].to_numpy()
+    if detector.reductions:
+        numbers = data[f"{detector.name}_slit"].to_numpy()
+    else:
+        slits = map(_columns, positions)
+        numbers = np.array([image[:, slice(*x)].mean() for image, x in zip(images, slits)])
+    scanned = ScannedFrames(
+        frame=images[shown],
+        valid=arrived[shown],
+        typical=np.median(images, axis=0),
+        number=numbers,
+        position=positions,
+        arrived=1 - lacking / instrument.packets_per_frame,
+    )
+    where = f", assembled by {gpus[0]} in its memory" if gpus else ""
+    begun = datetime.fromtimestamp(start["time"])
     draw_frames(
         picture,
-        images[shown],
-        arrived[shown],
-        images.mean(axis=0, where=arrived),
-        data["timestamp"].to_numpy().astype(np.int64),
-        1 - lacking / instrument.packets_per_frame,
-        data["motor"].to_numpy(),
-        title=f"daqiri-ophyd demo, profile {profile}",
+        scanned,
+        number="mean in the slit",
+        position="slit (pixel)",
+        unit="counts",
+        title=f"Run {start['scan_id']}: {start['plan_name']} of slit, detector images",
+        subtitle=f"simulated {INSTRUMENT}{where}, {begun:%Y-%m-%d %H:%M}",
     )
     names = ("packets", "placed", "duplicate", "late", "early", "malformed", "no_buffer")
     told = json.loads(sidecar_path(files[0]).read_bytes())
@@ -108,7 +135,7 @@ def demo_frames(profile: str, writer: str, output: Path, as_json: bool) -> None:
         "complete": int(np.count_nonzero(lacking == 0)),
         "missing_packets": int(lacking.sum()),
         "without_packets": int(np.count_nonzero(lacking == instrument.packets_per_frame)),
-        "positions": np.unique(data["motor"].to_numpy()).tolist(),
+        "positions": np.unique(data["slit"].to_numpy()).tolist(),
         "plan": {name: counters[f"{plan.name}_{name}"]["value"] for name in names},
         "run": uid,
         "files": files,
@@ -119,6 +146,17 @@ def demo_frames(profile: str, writer: str, output: Path, as_json: bool) -> None:
         print_json(result)
     else:
         _print_summary(result)
+
+
+def _columns(position: float) -> tuple[int, int]:
+    return round(position) - HALF_WIDTH, round(position) + HALF_WIDTH
+
+
+def _through_slit(frame: Frame, position: float) -> float:
+    """Return the mean of the columns of a frame around a position."""
+    rows, _ = frame.shape
+    region = reductions.roi((0, rows), _columns(position))
+    return region.function(frame) / (rows * 2 * HALF_WIDTH)
 
 
 def _compare(

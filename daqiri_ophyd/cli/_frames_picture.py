@@ -1,79 +1,126 @@
-"""Picture of a scan with a frame detector: a frame, the mean, and the received packets."""
+"""Picture of a scan with a frame detector: images, a curve over the motor, and losses."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["draw_frames"]
+__all__ = ["ScannedFrames", "draw_frames"]
 
 
-def _draw_image(figure, axes, image: NDArray[Any], title: str) -> None:
-    low, high = np.nanpercentile(image, [0.5, 98.5])
-    shown = axes.imshow(image, vmin=low, vmax=max(high, low + 1), cmap="viridis")
-    shown.get_cmap().set_bad("red")
-    figure.colorbar(shown, ax=axes, fraction=0.03, pad=0.02)
-    axes.set_title(title, loc="left", fontsize=10)
+@dataclass(frozen=True, kw_only=True)
+class ScannedFrames:
+    """Frames that were recorded at the positions of a motor.
+
+    Parameters
+    ----------
+    frame : ndarray, shape (y, x)
+        A frame.
+    valid : ndarray of bool, shape (y, x)
+        Whether each of its pixels arrived.
+    typical : ndarray, shape (y, x)
+        Median of all frames.
+    number : ndarray, shape (n,)
+        A number of each frame, for the curve.
+    position : ndarray, shape (n,)
+        Position of the motor at each frame.
+    arrived : ndarray, shape (n,)
+        Part of the packets of each frame that arrived, 0 to 1.
+    """
+
+    frame: NDArray[Any]
+    valid: NDArray[np.bool_]
+    typical: NDArray[Any]
+    number: NDArray[np.float64]
+    position: NDArray[np.float64]
+    arrived: NDArray[np.float64]
 
 
 def draw_frames(
     path: Path,
-    frame: NDArray[Any],
-    valid: NDArray[np.bool_],
-    mean: NDArray[np.float64],
-    timestamps: NDArray[np.int64],
-    complete: NDArray[np.float64],
-    position: NDArray[np.float64],
-    title: str = "",
+    scanned: ScannedFrames,
+    *,
+    number: str,
+    position: str,
+    unit: str,
+    title: str,
+    subtitle: str,
 ) -> None:
     """
-    Write a PNG of frames that were recorded at the positions of a motor.
+    Write a PNG of a scan; pixels that did not arrive are red.
 
     Parameters
     ----------
     path
         File to write; replaced if it exists.
-    frame
-        A frame, shape ``(y, x)``.
-    valid
-        Whether each of its pixels arrived; missing pixels are drawn in red.
-    mean
-        Mean of all frames, shape ``(y, x)``.
-    timestamps
-        Arrival of each frame, shape ``(n,)``, ns.
-    complete
-        Fraction of the packets of each frame that arrived, shape ``(n,)``, 0 to 1.
-    position
-        Position of the motor at each frame, shape ``(n,)``.
-    title
-        Title, drawn above the panels.
+    scanned
+        The frames.
+    number, position
+        What the number of a frame is, and the position of the motor, for the axes of the curve.
+    unit
+        Unit of the pixels.
+    title, subtitle
+        Lines above the panels.
     """
     # The object interface does not change a user's pyplot backend and figures.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10, 5.6), layout="constrained", dpi=110)
+    figure = Figure(figsize=(10, 6.6), layout="constrained", dpi=110)
     FigureCanvasAgg(figure)
-    order = np.argsort(timestamps)
-    timestamps, complete, position = timestamps[order], complete[order], position[order]
-    axes = figure.subplot_mosaic([["frame", "mean"], ["time", "time"]], height_ratios=[5, 3])
-    lacking = int(np.count_nonzero(~valid))
-    text = f"a frame, {lacking:,} pixels did not arrive (red)" if lacking else "a frame"
-    _draw_image(figure, axes["frame"], np.where(valid, frame, np.nan), text)
-    _draw_image(figure, axes["mean"], mean, f"mean of {timestamps.size:,} frames")
-    seconds = (timestamps - timestamps.min()) / 1e9
-    time = axes["time"]
-    time.plot(seconds, complete * 100, "o", markersize=3.5, label="packets that arrived")
-    time.set(xlabel="time since first frame (s)", ylabel="packets that arrived (%)")
-    whole = int(np.count_nonzero(complete == 1))
-    time.set_title(f"{whole:,} of {complete.size:,} frames are complete", loc="left", fontsize=10)
-    motor = time.twinx()
-    motor.step(seconds, position, where="post", color="tab:orange", linewidth=1.2)
-    motor.set_ylabel("motor", color="tab:orange")
-    time.spines["top"].set_visible(False)
-    motor.spines["top"].set_visible(False)
-    time.grid(alpha=0.25)
-    if title:
-        figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
-    figure.savefig(path)
+    axes = figure.subplot_mosaic([["frame", "typical"], ["curve", "lost"]], height_ratios=[5, 4])
+    low, high = np.nanpercentile(scanned.typical, [0.5, 98.5])
+    lacking = int(np.count_nonzero(~scanned.valid))
+    rows = int(np.count_nonzero(~scanned.valid.all(axis=1)))
+    images = {
+        "frame": np.where(scanned.valid, scanned.frame, np.nan),
+        "typical": scanned.typical,
+    }
+    shown = [
+        axes[name].imshow(image, vmin=low, vmax=max(high, low + 1), cmap="viridis")
+        for name, image in images.items()
+    ]
+    for each in shown:
+        each.get_cmap().set_bad("red")
+        each.axes.set(xlabel="x (pixel)", ylabel="y (pixel)")
+    marked = f"{rows:,} rows did not arrive: marked red, not invented" if lacking else "complete"
+    axes["frame"].set_title(f"one frame, {marked}", loc="left", fontsize=10)
+    axes["typical"].set_title(f"median of {scanned.arrived.size:,} frames", loc="left", fontsize=10)
+    both = [axes[name] for name in images]
+    figure.colorbar(shown[0], ax=both, label=unit, fraction=0.03, pad=0.02)
+    _draw_curve(axes["curve"], scanned)
+    axes["curve"].set(xlabel=position, ylabel=f"{number} ({unit})")
+    axes["curve"].set_title("the scan: complete frames at each position", loc="left", fontsize=10)
+    _draw_losses(axes["lost"], scanned.arrived)
+    for name in ("curve", "lost"):
+        axes[name].spines[["top", "right"]].set_visible(False)
+        axes[name].grid(alpha=0.25)
+    figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
+    figure.text(0.99, 0.985, subtitle, ha="right", va="top", fontsize=9, color="0.35")
+    figure.savefig(path, format="png")
+
+
+def _draw_curve(axes, scanned: ScannedFrames) -> None:
+    """Draw the mean of the complete frames at each position, and their scatter."""
+    complete = scanned.arrived == 1
+    at, means, spreads = [], [], []
+    for place in np.unique(scanned.position):
+        values = scanned.number[(scanned.position == place) & complete]
+        if values.size:
+            at.append(place)
+            means.append(values.mean())
+            spreads.append(values.std())
+    axes.plot(scanned.position[complete], scanned.number[complete], ".", color="0.7", markersize=3)
+    axes.errorbar(at, means, spreads, fmt="o-", markersize=4, linewidth=1.4, capsize=2)
+
+
+def _draw_losses(axes, arrived: NDArray[np.float64]) -> None:
+    numbers = np.arange(arrived.size)
+    lost = arrived < 1
+    axes.plot(numbers[~lost], arrived[~lost] * 100, "o", markersize=3.5)
+    axes.plot(numbers[lost], arrived[lost] * 100, "o", markersize=3.5, color="red")
+    axes.set(xlabel="frame", ylabel="packets that arrived (%)")
+    whole = int(np.count_nonzero(~lost))
+    axes.set_title(f"{whole:,} of {arrived.size:,} frames are complete", loc="left", fontsize=10)

@@ -226,7 +226,7 @@ def test_demo_of_frames_scans_stores_and_compares_images(tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert result["frames"] == 80
-    assert result["positions"] == list(range(8))
+    assert result["positions"] == list(range(60, 961, 60))
     assert 0 < result["complete"] < 80
     assert result["missing_packets"] >= 80 - result["complete"]
     plan = result["plan"]
