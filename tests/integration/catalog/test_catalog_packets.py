@@ -224,7 +224,9 @@ def test_addresses_of_files_are_loaded_once_and_checked_for_each_request(
     loaded = []
     stock = _tree.confined_path
     monkeypatch.setattr(
-        _tree, "confined_path", lambda uri, folders: (loaded.append(uri), stock(uri, folders))[1]
+        _tree,
+        "confined_path",
+        lambda uri, folders, **options: (loaded.append(uri), stock(uri, folders, **options))[1],
     )
     assert packets.read(["src_port"])["src_port"].tolist() == list(range(6))  # 6 requests
     assert len(loaded) <= 6
