@@ -108,7 +108,9 @@ def demo_frames(profile: str, writer: str, output: Path, as_json: bool) -> None:
         numbers = data[f"{detector.name}_slit"].to_numpy()
     else:
         slits = map(_columns, positions)
-        numbers = np.array([image[:, slice(*x)].mean() for image, x in zip(images, slits)])
+        numbers = np.array(
+            [image[:, slice(*x)].mean() for image, x in zip(images, slits, strict=True)]
+        )
     scanned = ScannedFrames(
         frame=images[shown],
         valid=arrived[shown],
@@ -154,7 +156,7 @@ def _columns(position: float) -> tuple[int, int]:
 
 def _through_slit(frame: Frame, position: float) -> float:
     """Return the mean of the columns of a frame around a position."""
-    rows, _ = frame.shape
+    rows, _ = frame.data.shape
     region = reductions.roi((0, rows), _columns(position))
     return region.function(frame) / (rows * 2 * HALF_WIDTH)
 

@@ -55,9 +55,9 @@ def demo_packets(profile: str, packets: int, interval_us: int, output: Path, as_
         arrivals, lengths = read_arrivals(files)
         gaps = gap_errors(arrivals, replayed)
     picture = output.resolve() / "demo.png"
-    draw_capture(
-        picture, arrivals, lengths, replayed, title=f"daqiri-ophyd demo, profile {profile}"
-    )
+    pause = 11 * interval_us / 1000
+    title = f"Packets every {interval_us} µs, and a pause of {pause:g} ms after each {GROUP}"
+    draw_capture(picture, arrivals, lengths, replayed, title=f"{title} (profile {profile})")
     result = {
         "sent": packets,
         **result,

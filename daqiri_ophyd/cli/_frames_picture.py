@@ -92,7 +92,7 @@ def draw_frames(
     figure.colorbar(shown[0], ax=both, label=unit, fraction=0.03, pad=0.02)
     _draw_curve(axes["curve"], scanned)
     axes["curve"].set(xlabel=position, ylabel=f"{number} ({unit})")
-    axes["curve"].set_title("the scan: complete frames at each position", loc="left", fontsize=10)
+    axes["curve"].set_title("the scan: mean of frames at each position", loc="left", fontsize=10)
     _draw_losses(axes["lost"], scanned.arrived)
     for name in ("curve", "lost"):
         axes[name].spines[["top", "right"]].set_visible(False)
@@ -103,17 +103,9 @@ def draw_frames(
 
 
 def _draw_curve(axes, scanned: ScannedFrames) -> None:
-    """Draw the mean of the complete frames at each position, and their scatter."""
-    complete = scanned.arrived == 1
-    at, means, spreads = [], [], []
-    for place in np.unique(scanned.position):
-        values = scanned.number[(scanned.position == place) & complete]
-        if values.size:
-            at.append(place)
-            means.append(values.mean())
-            spreads.append(values.std())
-    axes.plot(scanned.position[complete], scanned.number[complete], ".", color="0.7", markersize=3)
-    axes.errorbar(at, means, spreads, fmt="o-", markersize=4, linewidth=1.4, capsize=2)
+    places, point = np.unique(scanned.position, return_inverse=True)
+    means = np.bincount(point, scanned.number) / np.bincount(point)
+    axes.plot(places, means, "o-", markersize=4, linewidth=1.4)
 
 
 def _draw_losses(axes, arrived: NDArray[np.float64]) -> None:

@@ -47,4 +47,5 @@ def replay(
             stored = find_run(runs.client, run)
             files = capture_files(stored)
             uid = stored.metadata["start"]["uid"]
-        print_sent({"run": uid, **sender.play(files, f" of run {uid}")}, as_json)
+        sent = sender.play(files, f"run {uid}", tells=not as_json)
+        print_sent({"run": uid, **sent}, as_json)

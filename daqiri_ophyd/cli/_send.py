@@ -30,4 +30,4 @@ def send(
     from ._send_packets import open_sender, print_sent
 
     with open_sender(config, options) as sender:
-        print_sent(sender.play([file]), as_json)
+        print_sent(sender.play([file], file.name, tells=not as_json), as_json)

@@ -119,13 +119,14 @@ class Sender:
     queue: TxQueue
     options: PlayOptions
 
-    def play(self, files: Sequence[Path], of: str = "") -> dict[str, Any]:
+    def play(self, files: Sequence[Path], of: str, *, tells: bool) -> dict[str, Any]:
         """Send the packets of files that the options select; return the counters."""
         source = open_source(files, self.config, self.port, self.queue, self.options)
-        print_message(
-            f"sending {source.packets:,} packets{of} over {source.duration_ns / 1e9:.1f} s "
-            f"through {self.port.name}, queue {self.queue.name}"
-        )
+        if tells:
+            print_message(
+                f"sending {source.packets:,} packets of {of} over {source.duration_ns / 1e9:.1f} s "
+                f"through {self.port.name}, queue {self.queue.name}"
+            )
         return transmit(self.port, self.queue, source, self.options.start_delay)
 
 

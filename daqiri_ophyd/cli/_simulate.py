@@ -80,7 +80,8 @@ def simulate(
     )
     result: dict[str, Any] = {"frames": 0, "sent": 0, "bytes": 0, "lost": 0, "duplicated": 0}
     what = f"{count:,} frames" if count else "frames until Ctrl-C"
-    print_message(f"sending {what} of {instrument} to {to.text}")
+    if not as_json:
+        print_message(f"sending {what} of {instrument} to {to.text}")
     interrupted = False
     try:
         with progress_bar("sending", count or None) as show:

@@ -63,14 +63,14 @@ def _rings(shape: tuple[int, int]) -> NDArray[np.uint16]:
 def images(
     shape: tuple[int, int], first: int, count: int, rng: np.random.Generator
 ) -> NDArray[np.uint16]:
-    """Return noisy images of shape ``(count, *shape)``: rings, and a bright disc that moves."""
+    """Return noisy images of shape ``(count, *shape)``: rings, and a bright spot that moves."""
     rows, columns = shape
     made = rng.integers(0, 256, (count, rows, columns), dtype=np.uint16)
     made += _rings(shape)
     number = np.arange(first, first + count)[:, None, None]
     y = np.arange(rows)[None, :, None] - number * 37 % rows
     x = np.arange(columns)[None, None, :] - number * 53 % columns
-    made[y * y + x * x < (min(shape) // 16) ** 2] += 8000
+    made[y * y + x * x < max(2, min(shape) // 64) ** 2] += 2000
     return made
 
 

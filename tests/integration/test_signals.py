@@ -177,7 +177,7 @@ def test_a_signal_ends_a_transmission_in_a_gap_that_was_announced(
     try:
         assert process.stderr is not None
         assert process.stderr.readline() == (
-            "sending 2 packets over 3600.0 s through port0, queue tx_q0\n"
+            "sending 2 packets of slow.pcap over 3600.0 s through port0, queue tx_q0\n"
         )
         assert process.stderr.readline() == (
             "packet 1 is sent 3,600 s after the one before it; --max-gap shortens such gaps\n"
