@@ -13,4 +13,4 @@ page_router = APIRouter()
 @page_router.get("/browse", response_class=HTMLResponse)
 async def browse() -> str:
     """Return the page; it has no data, and reads those that its user may read."""
-    return files(__package__).joinpath("runs.html").read_text("utf-8")
+    return files("daqiri_ophyd.catalog").joinpath("runs.html").read_text("utf-8")

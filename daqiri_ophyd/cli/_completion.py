@@ -3,7 +3,9 @@
 from typing import Annotated, Literal
 
 import typer
-from typer.completion import get_completion_script
+from typer.completion import (
+    get_completion_script,  # pyright: ignore[reportPrivateImportUsage]
+)
 
 from ._output import print_line
 
