@@ -1,11 +1,11 @@
 """``daqiri-ophyd config check``, ``config show`` and ``config stub``."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ._output import out, print_error, print_json, print_line, print_message
+from ._output import out, print_json, print_line, print_message
 from ._source import config_path
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def check(
     else:
         for file, (report, shortened) in checked.items():
             if report.problems:
-                (print_message if report.ok else print_error)(report.text())
+                print_message(report.text())
             if shortened:
                 print_message(_shortened_text(file, shortened))
             if report.ok:
@@ -99,9 +99,12 @@ def _checked(path: "str | Path") -> "tuple[ConfigReport, dict[str, str]]":
 
     The latter are those in which names are shortened, by the complete ones.
     """
-    from ..engine import ConfigProblem, ConfigReport, read_config
+    from ..engine import ConfigProblem, ConfigReport, engine_problems, read_config
 
     config, report = read_config(path)
+    if config is not None and report.ok:
+        absent = [replace(problem, file=str(path)) for problem in engine_problems(config)]
+        report = ConfigReport([*report.problems, *absent])
     if config is None or not report.ok or not _has_long_names(config):
         return report, {}
     from ..devices import make_daq, shortened_names

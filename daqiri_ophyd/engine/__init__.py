@@ -35,6 +35,7 @@ from ._config import (
     ConfigReport,
     ConfigSource,
     check_config,
+    engine_problems,
     load_config,
     read_config,
 )
@@ -173,6 +174,7 @@ __all__ = [
     "ask_engines",
     "capabilities",
     "check_config",
+    "engine_problems",
     "cut_frames",
     "default_pump",
     "ethernet",

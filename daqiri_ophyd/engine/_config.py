@@ -19,6 +19,7 @@ from ._errors import ConfigError, InvalidParameterError
 from ._native_path import native_path
 
 __all__ = [
+    "engine_problems",
     "ConfigProblem",
     "ConfigReport",
     "ConfigSource",
@@ -250,3 +251,20 @@ def _as_text(source: Mapping[str, Any]) -> str:
 
     text = json.dumps(plain(source, ""), ensure_ascii=False)
     return text.encode(errors="backslashreplace").decode()
+
+
+def engine_problems(config: NetworkConfig) -> list[ConfigProblem]:
+    """Return what the engine of a valid configuration does not have, on any host.
+
+    Opening the engine rejects the same. If the engine is not part of this build, that is a warning:
+    another host may have it.
+
+    Parameters
+    ----------
+    config : NetworkConfig
+        The configuration.
+    """
+    needs = _native.host_needs(config.to_yaml())
+    state = _native.capabilities().get(needs["engine"], "")
+    severity = "error" if state == "available" else "warning"
+    return [ConfigProblem(severity, "", 0, 0, "", text) for text in needs["refusals"]]
