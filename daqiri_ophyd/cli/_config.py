@@ -33,7 +33,7 @@ def check(
 
     Exit code 0: no errors (warnings may be printed); 2: errors.
 
-    Example: [bold]daqiri-ophyd config check profiles/*.yaml[/bold]
+    Example: [bold]daqiri-ophyd config check mine.yaml udp[/bold]
     """
     checked = {file: _checked(config_path(file)) for file in files}
     if as_json:

@@ -71,7 +71,7 @@ def check(
     With a configuration, its cores, ports and memory are checked. Exit code 0: all checks passed or
     were skipped; 1: warnings; 2: failures.
 
-    Example: [bold]daqiri-ophyd host check profiles/udp.yaml --details[/bold]
+    Example: [bold]daqiri-ophyd host check udp --details[/bold]
     """
     if fix and as_json:
         raise typer.BadParameter("--fix-script and --json exclude each other")

@@ -20,7 +20,7 @@ def info(
     """
     Show the contents of pcap files: counts, times, rates, flows, and their metadata files.
 
-    Example: [bold]daqiri-ophyd pcap info daqiri-demo/captures/*/*.pcap[/bold]
+    Example: [bold]daqiri-ophyd pcap info daqiri-demo/captures/*/*/*/*/*.pcap[/bold]
     """
     from ._pcap_report import show_pcap
 
