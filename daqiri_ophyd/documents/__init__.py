@@ -27,6 +27,7 @@ from ._sequence import (
     capture_data_key,
     directory_uri,
 )
+from ._run_metadata import run_metadata
 from ._sidecar import (
     Sidecar,
     SidecarError,
@@ -75,6 +76,7 @@ __all__ = [
     "require_no_links",
     "row_columns",
     "row_counters",
+    "run_metadata",
     "sidecar_part",
     "sidecar_path",
     "write_sidecar",

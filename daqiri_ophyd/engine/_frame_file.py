@@ -6,7 +6,7 @@ import json
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,13 @@ __all__ = ["FrameFile", "cut_frames", "examine_frames"]
 _PROCESS = Path(__file__).with_name("_frame_process.py")
 # Long enough for a file on a slow disk.
 _SECONDS = 600
+_NUMBERS: dict[str, type[int] | type[float]] = {
+    "scan_id": int,
+    "count_time": float,
+    "x_pixel_size": float,
+    "y_pixel_size": float,
+    "distance": float,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +60,10 @@ class FrameFile:
         Packets in these frames, and missing packets.
     t_first_ns, t_last_ns : int
         Arrival time of the first and last packet, ns since the epoch; -1: no frames.
+    metadata : dict
+        Run and detector, as far as it has them; keys are those of `Recorder.describe`.
+    configuration : str
+        YAML of the engine's configuration; empty: not in the file.
     """
 
     path: Path
@@ -70,6 +81,8 @@ class FrameFile:
     missing: int
     t_first_ns: int
     t_last_ns: int
+    metadata: dict[str, str | int | float] = field(default_factory=dict)
+    configuration: str = ""
 
 
 def examine_frames(path: str | Path, *, live: bool = False) -> FrameFile:
@@ -99,7 +112,16 @@ def examine_frames(path: str | Path, *, live: bool = False) -> FrameFile:
     """
     found = _answer("examine", Path(path), "live" if live else "dead")
     found["shape"] = tuple(found["shape"])
+    found["metadata"] = {key: _value(key, text) for key, text in found["metadata"].items()}
     return FrameFile(Path(path), **found)
+
+
+def _value(key: str, text: str) -> str | int | float:
+    """Return a value as `Recorder.describe` has it; as text, if another program wrote it so."""
+    try:
+        return _NUMBERS.get(key, str)(text)
+    except ValueError:
+        return text
 
 
 def cut_frames(path: str | Path, frames: int) -> None:

@@ -25,6 +25,7 @@ void Recorder::run() noexcept {
   bool limit_reached = false;
   try {
     limit_reached = record();
+    answer_description();
     if (!alone_) roll_with_group(group_->end());
     files_.finish();
     publish();
@@ -53,6 +54,7 @@ bool Recorder::record() {
       drain();
       return over || group_->limit_reached();
     }
+    answer_description();
     answer_roll();
     answer_rewind();
     if (!alone_) roll_with_group(group_->rolls());
@@ -228,6 +230,17 @@ void Recorder::complete() {
   tell_group(0, before);
 }
 
+void Recorder::answer_description() {
+  if (!described_.load(std::memory_order_acquire)) return;
+  RunMetadata metadata;
+  {
+    const std::lock_guard lock(mutex_);
+    metadata = description_;
+    described_.store(false, std::memory_order_relaxed);
+  }
+  files_.describe(metadata);
+}
+
 void Recorder::answer_roll() {
   const std::uint64_t asked = rolls_asked_.load();
   if (asked == rolls_done_) return;
@@ -332,6 +345,16 @@ void Recorder::stop() noexcept {
   source_->ready().ring();
   const std::lock_guard lock(stop_mutex_);
   if (thread_.joinable()) thread_.join();
+}
+
+void Recorder::describe(RunMetadata metadata) {
+  require_run_metadata(metadata);
+  {
+    const std::lock_guard lock(mutex_);
+    description_ = std::move(metadata);
+    described_.store(true, std::memory_order_release);
+  }
+  source_->ready().ring();
 }
 
 void Recorder::roll() {

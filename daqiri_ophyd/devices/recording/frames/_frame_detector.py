@@ -149,6 +149,7 @@ class FrameDetector(FrameSettings, Recorded):
     def describe_collect(self) -> DataKeys:
         """Return the data keys of a fly scan: the frames."""
         self._require_declared()
+        self._tell_run()
         self._flown_keys = True
         stream = self._new_stream() if self._rows is None else self._rows.stream
         return stream.describe(flown=True)
@@ -411,6 +412,7 @@ class FrameDetector(FrameSettings, Recorded):
         if flown:
             for name in ("on_error", "roll_frames", "roll_bytes", "roll_seconds"):
                 options[name] = getattr(self, name).get()
+        self._told = self._run_metadata()
         reduced = FrameReductions({n: each.function for n, each in self.reductions.items()})
         recorder = self._engine_plan().record(
             Path(place.directory_path),
@@ -419,6 +421,7 @@ class FrameDetector(FrameSettings, Recorded):
             start_flow=self.start_flow_id(),
             held=True,
             reductions=reduced,
+            metadata=self._told,
             **options,
         )
         with self._state:
@@ -450,16 +453,30 @@ class FrameDetector(FrameSettings, Recorded):
             rows.close()
             rows.cut_torn()
             self._open(rows, place, flown=False)
-        elif rows.stream.documented and (
-            streams.fresh or streams.is_shared or self._is_full(rows.stream.documented)
-        ):
+        else:
+            is_of_run = self._is_of_run(rows)
+            full = streams.fresh or streams.is_shared or self._is_full(rows.stream.documented)
+            if is_of_run and not (full and rows.stream.documented):
+                return
             with self._state:
                 rows.roll()
+            rows.recorder.describe(self._told)
             rows.cut_dropped()
-        else:
-            return
         streams.fresh = False
         self._file_begun = time.monotonic()
+
+    def _is_of_run(self, rows: DetectorFiles) -> bool:
+        """Return whether the file of readings belongs to the run of the next one.
+
+        The next file reports that run; so does this one if it is empty and reports none.
+        """
+        told, self._told = self._told, self._run_metadata()
+        if told.get("uid") == self._told.get("uid"):
+            return True
+        fits = "uid" not in told and not rows.stream.documented
+        if fits or "uid" in told:  # a file that reports a run keeps it
+            rows.recorder.describe(self._told)
+        return fits
 
     def _is_full(self, documented: int) -> bool:
         frames = documented * self._per_row

@@ -126,6 +126,7 @@ class Capture(CaptureSettings, Recorded):
     def describe_collect(self) -> DataKeys:
         """Return the data keys of a fly scan, which are those of a step scan."""
         self._require_declared()
+        self._tell_run()
         self._declared_prepared = self.prepared
         return dict(self._rows.stream.describe_collect())
 
@@ -378,7 +379,10 @@ class Capture(CaptureSettings, Recorded):
                 f"{self.name}: a step scan cannot continue a recording; kick it off instead."
             )
         recording = self._take_adopted({**limits, **options})
-        if recording is None:
+        self._told = self._run_metadata()
+        if recording is not None:
+            recording.describe(self._told)
+        else:
             place = self._begin_files()
             recording = QueueRecording.start(
                 self.daq.port(self.port_name),
@@ -388,6 +392,7 @@ class Capture(CaptureSettings, Recorded):
                 first_number=self._rows.stream.finished,
                 limits=limits,
                 options=options,
+                metadata=self._told,
             )
         if flown:
             self._rows.stream.announce()
