@@ -1,6 +1,6 @@
 """The packet engine. Private: import daqiri_ophyd.engine or daqiri_ophyd.compat."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from os import PathLike
 from typing import Any, Literal

@@ -4,9 +4,12 @@ import json
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
-__all__ = ["run_metadata"]
+from ._sidecar import sidecar_path, write_sidecar
+
+__all__ = ["add_run", "run_metadata"]
 
 _OF_DETECTOR = ("count_time", "x_pixel_size", "y_pixel_size", "distance")
 # Names that facilities use for the same, in the order of precedence.
@@ -35,13 +38,14 @@ def run_metadata(start: Mapping[str, Any] | None, detector: str) -> dict[str, st
         return found
     found["uid"] = str(start["uid"])
     scan_id, plan = start.get("scan_id"), str(start.get("plan_name", ""))
+    name = plan if scan_id is None else f"scan {scan_id} {plan}".rstrip()
     if type(scan_id) is int and 0 <= scan_id < 2**63:
         found["scan_id"] = scan_id
     experiment = next((start[key] for key in _EXPERIMENT if start.get(key)), "")
     texts = {
         "plan_name": plan,
         "start_time": _iso(start.get("time")),
-        "title": str(start.get("title") or f"scan {scan_id} {plan}".rstrip()),
+        "title": str(start.get("title") or name),
         "sample": _sample(start.get("sample", start.get("sample_name"))),
         "experiment_identifier": _text(experiment),
     }
@@ -53,6 +57,28 @@ def run_metadata(start: Mapping[str, Any] | None, detector: str) -> dict[str, st
             key: float(of_detector[key]) for key in _OF_DETECTOR if _is_number(of_detector.get(key))
         }
     return found
+
+
+def add_run(path: Path, metadata: Mapping[str, str | int | float]) -> None:
+    """Add a run and a detector to the metadata file of a complete file, which has no run.
+
+    Parameters
+    ----------
+    path : Path
+        The file of packets or frames.
+    metadata : mapping
+        As `run_metadata` returns it.
+
+    Raises
+    ------
+    OSError, ValueError
+        If there is no valid metadata file, or it cannot be written.
+    """
+    content = json.loads(sidecar_path(path).read_bytes())
+    detector = {key: metadata[key] for key in _OF_DETECTOR if key in metadata}
+    run = {k: v for k, v in metadata.items() if k != "detector" and k not in detector}
+    content |= {"run": run, "detector": {"name": metadata["detector"], **detector}}
+    write_sidecar(path, content)
 
 
 def _iso(time: Any) -> str:

@@ -144,6 +144,7 @@ void bind_recorder(py::module_& m) {
       .def(
           "describe",
           [](RecorderHandle& recorder, RunMetadata metadata) {
+            require_not_reducing("describe a recorder's files");
             const GilRelease unlocked;
             recorder.get().describe(std::move(metadata));
           },

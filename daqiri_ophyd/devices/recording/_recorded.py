@@ -3,7 +3,6 @@
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +43,6 @@ class Recorded(RecordingSettings, ABC):
         self._work: Work | None = None
         self._destination: Destination | None = None
         self._being_read = False  # by a plan; its documents are collected next
-        self._told: Mapping[str, Any] = {}  # what the recorders report about their run
         super().__init__(prefix, **kwargs)
 
     # --- What a device adds
@@ -229,7 +227,6 @@ class Recorded(RecordingSettings, ABC):
 
     def complete(self) -> EngineStatus:
         """Return the status of the fly scan; one without a limit stops after `linger`."""
-        self._tell_run()
         with self._state:
             work, recorders = self._work, self._recorders
             if work is None or not work.flown:
@@ -265,18 +262,6 @@ class Recorded(RecordingSettings, ABC):
     def _run_metadata(self) -> dict[str, Any]:
         """Return what files that begin now report; see `run_metadata`."""
         return run_metadata(self.daq.runs.current, self.name)
-
-    def _tell_run(self) -> None:
-        """Let the files of a fly scan that began before its run report the run."""
-        with self._state:
-            recording, found = self._recorders, self._run_metadata()
-            in_flight = self._work is not None and self._work.flown
-            if recording is None or not in_flight:
-                return
-            if "uid" in self._told or "uid" not in found:
-                return
-            self._told = found
-        recording.describe(found)
 
     def _counter_keys(self) -> DataKeys:
         keys = super().describe()

@@ -3,7 +3,7 @@
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -70,11 +70,6 @@ class Recording:
         default_ticker().add(self._tick, on_error)
         # Files completed before the descriptors were watched are not signaled again.
         os.eventfd_write(self._event_fds[0], 1)
-
-    def describe(self, metadata: Mapping[str, Any]) -> None:
-        """Set the run and the detector that files report; see `Recorder.describe`."""
-        for recorder in self._recorders:
-            recorder.describe(metadata)
 
     def pause(self) -> None:
         """Discard packets that arrive; the clock of the time limit stops."""

@@ -49,14 +49,15 @@ void FrameWriter::prepare(const std::string& path) {
 }
 
 void FrameWriter::describe(const RunMetadata& metadata) noexcept {
+  if (metadata == metadata_) return;
   metadata_ = metadata;
   attempt([&] { open_->describe(metadata); });
   if (!prepared_) return;
-  hdf5::enter();
   try {
-    prepared_->describe(metadata);
+    const std::string path = prepared_->path();
+    prepare(path);
   } catch (const std::exception&) {
-    // It is prepared anew, which reports the problem.
+    // `create` tries again, and reports the problem.
     prepared_.reset();
   }
 }

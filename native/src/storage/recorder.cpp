@@ -82,7 +82,8 @@ bool Recorder::record() {
 Burst* Recorder::await() {
   const WaitQueue::Ticket ticket = source_->ready().prepare();
   const bool asked = stopping_.load() || rolls_asked_.load() != rolls_done_ ||
-                     rewinds_asked_.load() != rewinds_done_ || source_->closed();
+                     rewinds_asked_.load() != rewinds_done_ ||
+                     descriptions_asked_.load() != descriptions_done_ || source_->closed();
   Burst* burst = asked ? nullptr : source_->receive();
   if (asked || burst != nullptr) return burst;
   const std::uint64_t now = monotonic_ns();
@@ -231,14 +232,21 @@ void Recorder::complete() {
 }
 
 void Recorder::answer_description() {
-  if (!described_.load(std::memory_order_acquire)) return;
+  if (descriptions_asked_.load() == descriptions_done_) return;
   RunMetadata metadata;
+  std::uint64_t asked = 0;
   {
     const std::lock_guard lock(mutex_);
     metadata = description_;
-    described_.store(false, std::memory_order_relaxed);
+    asked = descriptions_asked_.load();
   }
   files_.describe(metadata);
+  publish();
+  {
+    const std::lock_guard lock(mutex_);
+    descriptions_done_ = asked;
+  }
+  answered_.notify_all();
 }
 
 void Recorder::answer_roll() {
@@ -349,12 +357,12 @@ void Recorder::stop() noexcept {
 
 void Recorder::describe(RunMetadata metadata) {
   require_run_metadata(metadata);
-  {
-    const std::lock_guard lock(mutex_);
-    description_ = std::move(metadata);
-    described_.store(true, std::memory_order_release);
-  }
+  std::unique_lock lock(mutex_);
+  if (!running_) return;
+  description_ = std::move(metadata);
+  const std::uint64_t mine = descriptions_asked_.fetch_add(1) + 1;
   source_->ready().ring();
+  answered_.wait(lock, [&] { return descriptions_done_ >= mine || !running_; });
 }
 
 void Recorder::roll() {

@@ -97,6 +97,7 @@ class FrameDetector(FrameSettings, Recorded):
         self._paths: list[Path] = []  # of the last stage
         self._streams = ReadingStreams()
         self._file_begun = 0.0
+        self._told: dict[str, Any] = {}  # what the file reports about its run
         self._reduced = FrameReductions({})  # of the latest recorder
         self._numbers: dict[str, float] = {}  # of the latest reading
         self._flown_keys = False  # whether the latest data keys were those of a fly scan
@@ -149,7 +150,6 @@ class FrameDetector(FrameSettings, Recorded):
     def describe_collect(self) -> DataKeys:
         """Return the data keys of a fly scan: the frames."""
         self._require_declared()
-        self._tell_run()
         self._flown_keys = True
         stream = self._new_stream() if self._rows is None else self._rows.stream
         return stream.describe(flown=True)
@@ -458,25 +458,27 @@ class FrameDetector(FrameSettings, Recorded):
             full = streams.fresh or streams.is_shared or self._is_full(rows.stream.documented)
             if is_of_run and not (full and rows.stream.documented):
                 return
+            recorder = rows.recorder
             with self._state:
                 rows.roll()
-            rows.recorder.describe(self._told)
+            if not is_of_run:
+                recorder.describe(self._told)
             rows.cut_dropped()
         streams.fresh = False
         self._file_begun = time.monotonic()
 
     def _is_of_run(self, rows: DetectorFiles) -> bool:
-        """Return whether the file of readings belongs to the run of the next one.
+        """Return whether the file of readings is of the run of the next one.
 
-        The next file reports that run; so does this one if it is empty and reports none.
+        A file that is empty and of no run becomes one of this run.
         """
         told, self._told = self._told, self._run_metadata()
         if told.get("uid") == self._told.get("uid"):
             return True
-        fits = "uid" not in told and not rows.stream.documented
-        if fits or "uid" in told:  # a file that reports a run keeps it
-            rows.recorder.describe(self._told)
-        return fits
+        if "uid" in told or rows.stream.documented:
+            return False
+        rows.recorder.describe(self._told)
+        return True
 
     def _is_full(self, documented: int) -> bool:
         frames = documented * self._per_row

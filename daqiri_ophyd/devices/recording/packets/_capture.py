@@ -10,7 +10,7 @@ from typing import Any
 
 from ophyd.ophydobj import Kind
 
-from daqiri_ophyd.documents import StreamAsset, row_counters
+from daqiri_ophyd.documents import StreamAsset, add_run, row_counters
 from daqiri_ophyd.engine import (
     QueueRecording,
     RecordedFile,
@@ -126,7 +126,6 @@ class Capture(CaptureSettings, Recorded):
     def describe_collect(self) -> DataKeys:
         """Return the data keys of a fly scan, which are those of a step scan."""
         self._require_declared()
-        self._tell_run()
         self._declared_prepared = self.prepared
         return dict(self._rows.stream.describe_collect())
 
@@ -379,9 +378,9 @@ class Capture(CaptureSettings, Recorded):
                 f"{self.name}: a step scan cannot continue a recording; kick it off instead."
             )
         recording = self._take_adopted({**limits, **options})
-        self._told = self._run_metadata()
+        metadata = self._run_metadata()
         if recording is not None:
-            recording.describe(self._told)
+            self._add_run(recording, metadata)
         else:
             place = self._begin_files()
             recording = QueueRecording.start(
@@ -392,7 +391,7 @@ class Capture(CaptureSettings, Recorded):
                 first_number=self._rows.stream.finished,
                 limits=limits,
                 options=options,
-                metadata=self._told,
+                metadata=metadata,
             )
         if flown:
             self._rows.stream.announce()
@@ -449,6 +448,15 @@ class Capture(CaptureSettings, Recorded):
         self._begun().use(place)
         self._adopted = None
         return recording
+
+    def _add_run(self, recording: QueueRecording, metadata: dict[str, Any]) -> None:
+        """Let all files of an adopted recording report the run, also those from before it."""
+        recording.describe(metadata)
+        for file in recording.files():
+            try:
+                add_run(file.path, metadata)
+            except (OSError, ValueError) as error:
+                _log.warning("%s: the metadata of %s have no run: %s", self.name, file.path, error)
 
     def _abandon(self, work: Work, *, success: bool) -> None:
         """End a capture whose reductions still run: its files have rows without them."""
