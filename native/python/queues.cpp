@@ -227,8 +227,7 @@ void bind_queues(py::module_& m) {
           py::arg("format"), py::arg("nanosecond"), py::arg("packet_data_offset"),
           py::arg("writer"), py::arg("on_error"), py::arg("durable"), py::arg("roll_packets"),
           py::arg("roll_bytes"), py::arg("roll_seconds"), py::arg("max_packets"),
-          py::arg("max_seconds"), py::arg("start_flow"), py::arg("group"),
-          py::arg("metadata"))
+          py::arg("max_seconds"), py::arg("start_flow"), py::arg("group"), py::arg("metadata"))
       .def_property_readonly("closed", &ReceiveQueue::closed)
       .def_property_readonly("ring_capacity",
                              [](const ReceiveQueue& q) { return q.get().ring_capacity(); })

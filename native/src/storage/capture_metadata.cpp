@@ -129,7 +129,7 @@ CaptureOrigin::CaptureOrigin(const RecorderOptions& chosen, const Session& sessi
       name(from.interface() + "/" + from.name()),
       flows(flows_json(session, from)),
       host(host_json()),
-      configuration(config_to_yaml(session.current_config())) {}
+      configuration(session.config_text()) {}
 
 CaptureMetadata describe(const CaptureOrigin& origin, const RunMetadata& run,
                          const FileTally& tally, std::uint64_t begun_ns,

@@ -78,18 +78,19 @@ void FrameFile::abandon() noexcept {
 void FrameFile::lay_out(const FrameForm& form, const RunMetadata& metadata,
                         const BitshuffleLz4* filter) {
   library_ = hdf5::create(*storage_, path_);
-  make_frame_layout(library_, form, metadata, [&](std::optional<std::size_t> column, hid_t properties) {
-    std::vector<hsize_t> chunk{1};
-    if (!column) {
-      chunk.insert(chunk.end(), form.shape.begin(), form.shape.end());
-    } else {
-      chunk.front() = chunk_rows_[*column];
-      if (width_of_rows(*column, form) > 0) chunk.push_back(form.valid_bytes());
-    }
-    hdf5::require(H5Pset_chunk(properties, static_cast<int>(chunk.size()), chunk.data()) >= 0,
-                  LAY_OUT);
-    if (!column && filter != nullptr) filter->add_to(properties);
-  });
+  make_frame_layout(
+      library_, form, metadata, [&](std::optional<std::size_t> column, hid_t properties) {
+        std::vector<hsize_t> chunk{1};
+        if (!column) {
+          chunk.insert(chunk.end(), form.shape.begin(), form.shape.end());
+        } else {
+          chunk.front() = chunk_rows_[*column];
+          if (width_of_rows(*column, form) > 0) chunk.push_back(form.valid_bytes());
+        }
+        hdf5::require(H5Pset_chunk(properties, static_cast<int>(chunk.size()), chunk.data()) >= 0,
+                      LAY_OUT);
+        if (!column && filter != nullptr) filter->add_to(properties);
+      });
   hdf5::require(H5Fstart_swmr_write(library_) >= 0, "enable concurrent reading");
   const hdf5::Handle access(H5Pcreate(H5P_DATASET_ACCESS), H5Pclose, LAY_OUT);
   // Frames bypass the chunk cache.

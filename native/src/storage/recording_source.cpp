@@ -87,7 +87,7 @@ class PlanFrames final : public RecordingSource {
              const std::string& taker)
       : plan_(plan), form_(form_of(plan)), begins_anew_(options.held || options.start_flow) {
     form_.reductions = options.reductions;
-    form_.configuration = config_to_yaml(session.current_config());
+    form_.configuration = session.config_text();
     plan_.attach("a recorder that writes " + taker + "_*", begins_anew_);
   }
   ~PlanFrames() override { PlanFrames::detach(); }

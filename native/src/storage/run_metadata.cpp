@@ -63,7 +63,8 @@ void require_run_metadata(const RunMetadata& metadata) {
         std::ranges::find_if(FIELDS, [&](const RunField& known) { return key == known.key; });
     if (field == FIELDS.end()) {
       std::string known;
-      for (const RunField& each : FIELDS) known += (known.empty() ? "" : ", ") + std::string(each.key);
+      for (const RunField& each : FIELDS)
+        known += (known.empty() ? "" : ", ") + std::string(each.key);
       throw Error(Status::INVALID_PARAMETER,
                   "metadata has the key '" + key + "'; accepted are " + known);
     }
