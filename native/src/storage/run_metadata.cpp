@@ -53,30 +53,30 @@ void add(JsonObject& object, const RunField& field, const std::string& value) {
   }
 }
 
+void require_value(const std::string& key, const std::string& value) {
+  const auto* const field =
+      std::ranges::find_if(FIELDS, [&](const RunField& known) { return key == known.key; });
+  if (field == FIELDS.end()) {
+    std::string known;
+    for (const RunField& each : FIELDS) known.append(known.empty() ? "" : ", ").append(each.key);
+    throw Error(Status::INVALID_PARAMETER,
+                "metadata has the key '" + key + "'; accepted are " + known);
+  }
+  const bool integer = field->value == RunValue::INTEGER;
+  if (field->value == RunValue::TEXT ||
+      (integer ? is_number<std::int64_t>(value) : is_number<double>(value)))
+    return;
+  throw Error(Status::INVALID_PARAMETER, "metadata has '" + value + "' as " + key +
+                                             "; accepted is " +
+                                             (integer ? "an integer" : "a number"));
+}
+
 }  // namespace
 
 std::span<const RunField> run_fields() noexcept { return FIELDS; }
 
 void require_run_metadata(const RunMetadata& metadata) {
-  for (const auto& [key, value] : metadata) {
-    const auto* const field =
-        std::ranges::find_if(FIELDS, [&](const RunField& known) { return key == known.key; });
-    if (field == FIELDS.end()) {
-      std::string known;
-      for (const RunField& each : FIELDS)
-        known += (known.empty() ? "" : ", ") + std::string(each.key);
-      throw Error(Status::INVALID_PARAMETER,
-                  "metadata has the key '" + key + "'; accepted are " + known);
-    }
-    const bool good = field->value == RunValue::TEXT ||
-                      (field->value == RunValue::INTEGER ? is_number<std::int64_t>(value)
-                                                         : is_number<double>(value));
-    if (!good) {
-      throw Error(Status::INVALID_PARAMETER,
-                  "metadata has '" + value + "' as " + key + "; accepted is " +
-                      (field->value == RunValue::INTEGER ? "an integer" : "a number"));
-    }
-  }
+  for (const auto& [key, value] : metadata) require_value(key, value);
 }
 
 bool names_run(const RunMetadata& metadata) { return !value_of(metadata, UID).empty(); }
