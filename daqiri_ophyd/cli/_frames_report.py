@@ -10,7 +10,7 @@ from ..documents import frame_facts, is_written
 from ..engine import FrameFile, examine_frames
 from ._frame_file import examine, repair
 from ._output import print_facts, print_json, print_line, print_message
-from ._recorded_file import arrival_rows, repair_files, show_files
+from ._recorded_file import arrival_rows, repair_files, run_rows, show_files
 
 
 def show_frames(files: list[Path], as_json: bool) -> None:
@@ -82,6 +82,7 @@ def _print_info(name: str, found: dict[str, Any]) -> None:
     shape = " x ".join(map(str, found["shape"]))
     rows = [
         ("file", name),
+        *run_rows(found["run"], found["detector"]),
         ("plan", found["plan"]),
         (
             "frames",

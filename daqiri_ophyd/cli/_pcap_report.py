@@ -13,7 +13,7 @@ from ..documents import read_sidecar
 from ..engine import Packets, PcapFile
 from ._output import counts_text, print_facts, print_json, print_line, print_message, print_table
 from ._pcap_file import examine, facts, repair
-from ._recorded_file import arrival_rows, repair_files, show_files
+from ._recorded_file import arrival_rows, repair_files, run_rows, show_files
 
 _CHUNK = 1_000_000
 _LINK_TYPES = {
@@ -162,8 +162,11 @@ def _address(version: int, high: int, low: int) -> str:
 
 def _print_info(name: str, found: dict[str, Any]) -> None:
     link = found["link_type"]
-    rows = [
-        ("file", name),
+    metadata = found["metadata"]
+    rows = [("file", name)]
+    if metadata is not None:
+        rows += run_rows(metadata["run"], metadata["detector"])
+    rows += [
         ("packets", f"{found['packets']:,}"),
         ("bytes", f"{found['bytes']:,} on the wire, {found['captured_bytes']:,} captured"),
     ]
@@ -188,7 +191,7 @@ def _print_info(name: str, found: dict[str, Any]) -> None:
         rows.append(("wrapping", ", ".join(found["wrapping"])))
     if found["torn_bytes"]:
         rows.append(("torn", f"{found['torn_bytes']:,} bytes at the end; see pcap check"))
-    if (metadata := found["metadata"]) is not None:
+    if metadata is not None:
         left_out = metadata["left_out_by_reason"]
         rows += [
             ("queue", metadata["queue"]),

@@ -133,6 +133,21 @@ def arrival_rows(found: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
+def run_rows(run: Mapping[str, Any], detector: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the rows of a table for the run of a file, as far as it is known."""
+    scan = " ".join(str(run[key]) for key in ("scan_id", "plan_name") if key in run)
+    rows = [
+        ("run", run.get("uid")),
+        ("scan", scan),
+        ("title", run.get("title")),
+        ("sample", run.get("sample")),
+        ("experiment", run.get("experiment_identifier")),
+        ("started", run.get("start_time")),
+        ("detector", detector.get("name")),
+    ]
+    return [(name, str(value)) for name, value in rows if value]
+
+
 def _moment(ns: int) -> str:
     seconds, rest = divmod(ns, 10**9)
     return f"{np.datetime64(seconds, 's')}.{rest:09d}Z"

@@ -15,6 +15,7 @@ from ._frame_stream import (
     frame_resource,
 )
 from ._repair import append_log, is_written, locked, logged, require_no_links
+from ._run_metadata import add_run, run_metadata
 from ._sequence import (
     CAPTURE_MIMETYPES,
     COMPANIONS,
@@ -59,6 +60,7 @@ __all__ = [
     "Sidecar",
     "SidecarError",
     "StreamAsset",
+    "add_run",
     "append_log",
     "capture_data_key",
     "directory_uri",
@@ -75,6 +77,7 @@ __all__ = [
     "require_no_links",
     "row_columns",
     "row_counters",
+    "run_metadata",
     "sidecar_part",
     "sidecar_path",
     "write_sidecar",

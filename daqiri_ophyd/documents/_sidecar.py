@@ -22,6 +22,12 @@ nanosecond             bool    timestamps of the pcap file are in ns, not µs
 headers_reconstructed  bool    link, IP or transport headers were not seen on the wire
 queue                  str     receive queue that was recorded
 clock                  str     clock of the timestamps
+run                    object  of the run: ``uid``, ``scan_id`` (int), ``plan_name``, ``start_time``
+                               (ISO 8601), ``title``, ``sample``, ``experiment_identifier``, as far
+                               as they are known; absent: recorded in no run
+detector               object  ``name`` of the device that recorded; ``count_time`` (s),
+                               ``x_pixel_size``, ``y_pixel_size``, ``distance`` (m) if given
+configuration          str     YAML of the engine's configuration when the recording began
 ====================== ======= =================================================================
 
 A recorder writes further keys, which this package does not read:
@@ -104,6 +110,10 @@ class Sidecar:
         Whether the file has reconstructed headers, which were not seen on the wire.
     queue, clock : str
         Receive queue that was recorded, clock of the timestamps; empty: not in the file.
+    run, detector : mapping
+        Run, and device that recorded; empty: not in the file.
+    configuration : str
+        YAML of the engine's configuration; empty: not in the file.
     """
 
     packets: int
@@ -120,6 +130,9 @@ class Sidecar:
     headers_reconstructed: bool = False
     queue: str = ""
     clock: str = ""
+    run: Mapping[str, str | int] = field(default_factory=dict)
+    detector: Mapping[str, str | float] = field(default_factory=dict)
+    configuration: str = ""
 
     def summary(self, path: Path) -> FileSummary:
         """Return the summary of the pcap file at ``path`` that this metadata describes."""
@@ -220,9 +233,12 @@ def _faults(content: dict[str, Any]) -> list[str]:
     for key in ("nanosecond", "headers_reconstructed"):
         if not isinstance(content.get(key, False), bool):
             faults.append(f"{key} is {content[key]!r}, expected true or false")
-    for key in ("queue", "clock"):
+    for key in ("queue", "clock", "configuration"):
         if not isinstance(content.get(key, ""), str):
             faults.append(f"{key} is {content[key]!r}, expected a string")
+    for key in ("run", "detector"):
+        if not isinstance(content.get(key, {}), dict):
+            faults.append(f"{key} is {content[key]!r}, expected an object")
     for key in ("dropped_by_reason", "left_out_by_reason", "lost_before_engine_by_reason"):
         reasons = content.get(key, {})
         if not isinstance(reasons, dict):

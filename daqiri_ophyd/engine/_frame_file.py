@@ -6,7 +6,7 @@ import json
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ __all__ = ["FrameFile", "cut_frames", "examine_frames"]
 _PROCESS = Path(__file__).with_name("_frame_process.py")
 # Long enough for a file on a slow disk.
 _SECONDS = 600
+_OF_DETECTOR = ("detector", "count_time", "x_pixel_size", "y_pixel_size", "distance")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,10 @@ class FrameFile:
         Packets in these frames, and missing packets.
     t_first_ns, t_last_ns : int
         Arrival time of the first and last packet, ns since the epoch; -1: no frames.
+    run, detector : dict
+        Run, and device that recorded, as far as the file has them: as in its metadata file.
+    configuration : str
+        YAML of the engine's configuration; empty: not in the file.
     """
 
     path: Path
@@ -70,6 +75,9 @@ class FrameFile:
     missing: int
     t_first_ns: int
     t_last_ns: int
+    run: dict[str, str | int] = field(default_factory=dict)
+    detector: dict[str, str | float] = field(default_factory=dict)
+    configuration: str = ""
 
 
 def examine_frames(path: str | Path, *, live: bool = False) -> FrameFile:
@@ -99,7 +107,24 @@ def examine_frames(path: str | Path, *, live: bool = False) -> FrameFile:
     """
     found = _answer("examine", Path(path), "live" if live else "dead")
     found["shape"] = tuple(found["shape"])
+    metadata = {key: _value(key, text) for key, text in found.pop("metadata").items()}
+    found["detector"] = {
+        "name" if key == "detector" else key: metadata.pop(key)
+        for key in _OF_DETECTOR
+        if key in metadata
+    }
+    found["run"] = metadata
     return FrameFile(Path(path), **found)
+
+
+def _value(key: str, text: str) -> str | int | float:
+    """Return a value as `Recorder.describe` has it; as text, if another program wrote it so."""
+    try:
+        if key == "scan_id":
+            return int(text)
+        return float(text) if key in _OF_DETECTOR[1:] else text
+    except ValueError:
+        return text
 
 
 def cut_frames(path: str | Path, frames: int) -> None:

@@ -12,11 +12,27 @@ from daqiri_ophyd import _native
 
 from ._errors import InvalidParameterError
 
-__all__ = ["RecordedFile", "Recorder", "RecorderGroup", "RecorderSnapshot", "require_counts"]
+__all__ = [
+    "RecordMetadata",
+    "RecordedFile",
+    "Recorder",
+    "RecorderGroup",
+    "RecorderSnapshot",
+    "metadata_text",
+    "require_counts",
+]
 
 
 # Numbers of frames have at most 32 bits.
 _NUMBERS = 2**32
+
+RecordMetadata = Mapping[str, str | int | float]
+"""Run and detector of recorded files, by key; see `Recorder.describe`."""
+
+
+def metadata_text(metadata: RecordMetadata | None) -> dict[str, str]:
+    """Return metadata as text, as the extension accepts it."""
+    return {key: str(value) for key, value in (metadata or {}).items()}
 
 
 def require_counts(numbers: Mapping[str, int]) -> None:
@@ -200,6 +216,27 @@ class Recorder:
     def resume(self) -> None:
         """Record again."""
         self._native.set_paused(False)
+
+    def describe(self, metadata: RecordMetadata) -> None:
+        """Set the run and the detector that files report.
+
+        They are in the files that begin from now on. The current file has them if its run was not
+        known; a file belongs to one run. Without effect once the recorder has ended.
+
+        Parameters
+        ----------
+        metadata : mapping
+            Of the run: ``uid``, ``scan_id`` (int), ``plan_name``, ``start_time`` (ISO 8601),
+            ``title``, ``sample``, ``experiment_identifier``. Of the detector: ``detector`` (its
+            name), ``count_time`` (s), ``x_pixel_size``, ``y_pixel_size``, ``distance`` (m). All are
+            optional; values of the detector are in the next file of frames, not in the current one.
+
+        Raises
+        ------
+        InvalidParameterError
+            If a key is not one of those, or a value is not a number.
+        """
+        self._native.describe(metadata_text(metadata))
 
     def acquire(self, frames: int, *, first_number: int | None = None) -> int:
         """Record exactly the next frames whose first packets arrive from now on.

@@ -10,7 +10,7 @@ from typing import Any
 
 from ._engine import Port
 from ._port_counters import PortCounters
-from ._recorder import RecordedFile, Recorder, RecorderGroup
+from ._recorder import RecordedFile, Recorder, RecorderGroup, RecordMetadata
 
 __all__ = ["QueueRecording", "file_prefixes", "queue_names"]
 
@@ -101,6 +101,7 @@ class QueueRecording:
         first_number: int = 0,
         limits: Mapping[str, Any],
         options: Mapping[str, Any],
+        metadata: RecordMetadata | None = None,
     ) -> QueueRecording:
         """Flush queues, and start a recorder for each, or none if one cannot start.
 
@@ -119,6 +120,8 @@ class QueueRecording:
         limits, options : dict
             As for `RxQueue.record`; those of ``limits`` apply to all queues together. A limit that
             is left out is 0: none.
+        metadata : mapping, optional
+            As for `Recorder.describe`.
 
         Raises
         ------
@@ -136,9 +139,15 @@ class QueueRecording:
         recorders: list[Recorder] = []
         try:
             for receiver, name in zip(receivers, file_prefixes(prefix, queues), strict=True):
-                recorders.append(
-                    receiver.record(directory, name, first_number=first_number, **given, **options)
+                recorder = receiver.record(
+                    directory,
+                    name,
+                    first_number=first_number,
+                    metadata=metadata,
+                    **given,
+                    **options,
                 )
+                recorders.append(recorder)
         except BaseException:
             _discard(recorders)
             raise
@@ -153,6 +162,11 @@ class QueueRecording:
             before,
             port_before,
         )
+
+    def describe(self, metadata: RecordMetadata) -> None:
+        """Set the run and the detector that files report; see `Recorder.describe`."""
+        for recorder in self.recorders:
+            recorder.describe(metadata)
 
     def stop(self) -> None:
         """Record the packets that the queues hold, and complete the files. Idempotent."""

@@ -22,7 +22,13 @@ from ._frame_kernel import ProcessedPlan
 from ._frame_reductions import FrameReductions
 from ._native_path import native_path
 from ._plugins import plugin_folder
-from ._recorder import Recorder, RecorderGroup, require_counts
+from ._recorder import (
+    Recorder,
+    RecorderGroup,
+    RecordMetadata,
+    metadata_text,
+    require_counts,
+)
 
 __all__ = ["Frame", "FramePreview", "Frames", "ReorderPlan", "frame_form"]
 
@@ -342,6 +348,7 @@ class ReorderPlan(ProcessedPlan):
         held: bool = False,
         group: RecorderGroup | None = None,
         reductions: FrameReductions | None = None,
+        metadata: RecordMetadata | None = None,
     ) -> Recorder:
         """Record the frames to HDF5 files, on a native thread; no other receiver gets them.
 
@@ -402,6 +409,9 @@ class ReorderPlan(ProcessedPlan):
         reductions : FrameReductions, optional
             Numbers to compute from each frame. Each is another dataset next to the frames, float64;
             NaN for a frame that did not come.
+        metadata : mapping, optional
+            Run and detector that files report, as for `Recorder.describe`.
+            Without it, a file of frames has no place for a run that becomes known later.
 
         Returns
         -------
@@ -450,6 +460,7 @@ class ReorderPlan(ProcessedPlan):
             start_flow=start_flow,
             held=held,
             group=group,
+            metadata=metadata_text(metadata),
             reductions=reductions.names if reductions else [],
             # Without numbers to compute, no frame waits for Python.
             reduce=partial(reductions, self._with_numbers) if reductions else None,

@@ -14,7 +14,13 @@ from ._counters import RxCounters
 from ._errors import NotReadyError
 from ._native_path import native_path
 from ._queue import Queue
-from ._recorder import Recorder, RecorderGroup, require_counts
+from ._recorder import (
+    Recorder,
+    RecorderGroup,
+    RecordMetadata,
+    metadata_text,
+    require_counts,
+)
 
 __all__ = ["RxQueue"]
 
@@ -199,6 +205,7 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
         max_seconds: float = 0.0,
         start_flow: int | None = None,
         group: RecorderGroup | None = None,
+        metadata: RecordMetadata | None = None,
     ) -> Recorder:
         """Record the queue to files, on a native thread.
 
@@ -250,6 +257,8 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
         group : RecorderGroup, optional
             Group of recorders of other queues whose files belong together with those of this queue.
             The limits are then those of the group.
+        metadata : mapping, optional
+            Run and detector that files report, as for `Recorder.describe`.
 
         Returns
         -------
@@ -287,6 +296,7 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
             max_seconds=max_seconds,
             start_flow=start_flow,
             group=group,
+            metadata=metadata_text(metadata),
             **numbers,
         )
         return Recorder(native)

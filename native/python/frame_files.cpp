@@ -16,6 +16,12 @@ FoundFrames examine(const std::string& path, bool live) {
   return examine_frames(path, live);
 }
 
+/// Other programs may have written text that is not UTF-8.
+py::str readable(const std::string& text) {
+  return py::reinterpret_steal<py::str>(
+      PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
+}
+
 }  // namespace
 
 void bind_frame_files(py::module_& m) {
@@ -38,6 +44,10 @@ void bind_frame_files(py::module_& m) {
         facts["missing"] = found.missing;
         facts["t_first_ns"] = found.t_first_ns;
         facts["t_last_ns"] = found.t_last_ns;
+        py::dict metadata;
+        for (const auto& [key, value] : found.metadata) metadata[py::str(key)] = readable(value);
+        facts["metadata"] = metadata;
+        facts["configuration"] = readable(found.configuration);
         return facts;
       },
       py::arg("path"), py::arg("live"));

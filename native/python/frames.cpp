@@ -124,8 +124,8 @@ void bind_record_frames(py::class_<OpenSession, std::shared_ptr<OpenSession>>& s
          const std::string& on_error_word, bool durable, std::uint64_t roll_frames,
          std::uint64_t roll_bytes, double roll_seconds, std::uint64_t max_frames,
          double max_seconds, std::optional<FlowId> start_flow, bool held,
-         std::shared_ptr<RecorderGroup> group, std::vector<std::string> reductions,
-         const py::object& reduce) {
+         std::shared_ptr<RecorderGroup> group, RunMetadata metadata,
+         std::vector<std::string> reductions, const py::object& reduce) {
         reorder::RunningPlan& plan = open.session().reorder_plans(port).at(position);
         RecorderOptions options{.directory = std::move(directory),
                                 .prefix = std::move(prefix),
@@ -144,6 +144,7 @@ void bind_record_frames(py::class_<OpenSession, std::shared_ptr<OpenSession>>& s
                                 .start_flow = start_flow,
                                 .held = held,
                                 .reductions = std::move(reductions),
+                                .metadata = std::move(metadata),
                                 .group = std::move(group)};
         if (!reduce.is_none()) options.reduce = PythonReduction(reduce);
         const GilRelease unlocked;
@@ -154,7 +155,7 @@ void bind_record_frames(py::class_<OpenSession, std::shared_ptr<OpenSession>>& s
       py::arg("plugin_folder"), py::arg("writer"), py::arg("on_error"), py::arg("durable"),
       py::arg("roll_frames"), py::arg("roll_bytes"), py::arg("roll_seconds"), py::arg("max_frames"),
       py::arg("max_seconds"), py::arg("start_flow"), py::arg("held"), py::arg("group"),
-      py::arg("reductions"), py::arg("reduce"));
+      py::arg("metadata"), py::arg("reductions"), py::arg("reduce"));
 }
 
 void bind_frames(py::module_& m) {

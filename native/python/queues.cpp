@@ -204,7 +204,7 @@ void bind_queues(py::module_& m) {
              const std::string& on_error_word, bool durable, std::uint64_t roll_packets,
              std::uint64_t roll_bytes, double roll_seconds, std::uint64_t max_packets,
              double max_seconds, std::optional<FlowId> start_flow,
-             std::shared_ptr<RecorderGroup> group) {
+             std::shared_ptr<RecorderGroup> group, RunMetadata metadata) {
             return RecorderHandle(queue.record({.directory = std::move(directory),
                                                 .prefix = std::move(prefix),
                                                 .first_number = first_number,
@@ -220,13 +220,14 @@ void bind_queues(py::module_& m) {
                                                 .max_packets = max_packets,
                                                 .max_seconds = max_seconds,
                                                 .start_flow = start_flow,
+                                                .metadata = std::move(metadata),
                                                 .group = std::move(group)}));
           },
           py::arg("directory"), py::arg("prefix"), py::kw_only(), py::arg("first_number"),
           py::arg("format"), py::arg("nanosecond"), py::arg("packet_data_offset"),
           py::arg("writer"), py::arg("on_error"), py::arg("durable"), py::arg("roll_packets"),
           py::arg("roll_bytes"), py::arg("roll_seconds"), py::arg("max_packets"),
-          py::arg("max_seconds"), py::arg("start_flow"), py::arg("group"))
+          py::arg("max_seconds"), py::arg("start_flow"), py::arg("group"), py::arg("metadata"))
       .def_property_readonly("closed", &ReceiveQueue::closed)
       .def_property_readonly("ring_capacity",
                              [](const ReceiveQueue& q) { return q.get().ring_capacity(); })

@@ -142,6 +142,14 @@ void bind_recorder(py::module_& m) {
           },
           py::arg("paused"))
       .def(
+          "describe",
+          [](RecorderHandle& recorder, RunMetadata metadata) {
+            require_not_reducing("describe a recorder's files");
+            const GilRelease unlocked;
+            recorder.get().describe(std::move(metadata));
+          },
+          py::arg("metadata"))
+      .def(
           "end_in",
           [](RecorderHandle& recorder, double seconds) {
             const GilRelease unlocked;

@@ -36,6 +36,7 @@ class FollowedRuns:
         """Start documents of open runs, by uid."""
         self.latest: Mapping[str, Any] | None = None
         """Start document of the latest run."""
+        self._latest_ended = ""  # its uid, if it has
         self.failed: set[str] = set()
         """Runs that have not ended with success, by uid."""
 
@@ -58,11 +59,21 @@ class FollowedRuns:
         """The uid of the latest run."""
         return None if self.latest is None else self.latest["uid"]
 
+    @property
+    def current(self) -> Mapping[str, Any] | None:
+        """Start document of the run in progress; None if there is none, or several are."""
+        if self.open:
+            return next(iter(self.open.values())) if len(self.open) == 1 else None
+        # It may have been opened before its RunEngine was followed.
+        return None if self.latest_uid == self._latest_ended else self.latest
+
     def take(self, name: str, doc: Mapping[str, Any]) -> None:
         """Take a document."""
         if name == "start":
             self.open[doc["uid"]] = self.latest = doc
         elif name == "stop":
             self.open.pop(doc["run_start"], None)
+            if doc["run_start"] == self.latest_uid:
+                self._latest_ended = doc["run_start"]
             if doc["exit_status"] != "success":
                 self.failed.add(doc["run_start"])

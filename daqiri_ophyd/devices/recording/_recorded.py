@@ -10,6 +10,8 @@ from bluesky.utils import FailedStatus
 from ophyd.device import Staged
 from ophyd.ophydobj import Kind
 
+from daqiri_ophyd.documents import run_metadata
+
 from ..parts._run_engine import calling_run_engine, calling_task
 from ..parts._signals import DataKeys, EngineSignal, Readings, reading
 from ..parts._status import EngineStatus, StageStatus
@@ -256,6 +258,10 @@ class Recorded(RecordingSettings, ABC):
         return found
 
     # --- For the devices
+
+    def _run_metadata(self) -> dict[str, Any]:
+        """Return what files that begin now report; see `run_metadata`."""
+        return run_metadata(self.daq.runs.current, self.name)
 
     def _counter_keys(self) -> DataKeys:
         keys = super().describe()

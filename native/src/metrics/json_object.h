@@ -28,7 +28,9 @@ class JsonObject {
     std::string out = "\"";
     for (const char c : text) {
       const auto code = static_cast<unsigned char>(c);
-      if (code < 0x20) {
+      if (c == '\n') {
+        out += "\\n";
+      } else if (code < 0x20) {
         out.append("\\u00").append(1, HEX[code / 16]).append(1, HEX[code % 16]);
       } else {
         out.append(c == '"' || c == '\\' ? "\\" : "").append(1, c);

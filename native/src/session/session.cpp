@@ -319,6 +319,16 @@ NetworkConfig Session::current_config() const {
   return config;
 }
 
+std::string Session::config_text() const {
+  NetworkConfig config = current_config();
+  const std::lock_guard lock(text_mutex_);
+  if (text_.empty() || text_of_ != config) {
+    text_ = config_to_yaml(config);
+    text_of_ = std::move(config);
+  }
+  return text_;
+}
+
 void Session::configure_flows(NetworkConfig wanted) {
   flow_changes_->configure(std::move(wanted));
   housekeeper_->renew();

@@ -56,6 +56,8 @@ class Session : public std::enable_shared_from_this<Session> {
   [[nodiscard]] const NetworkConfig& config() const noexcept { return config_; }
   /// The configuration with the current flows.
   [[nodiscard]] NetworkConfig current_config() const;
+  /// `current_config` as YAML. It is written once: each recorder needs it.
+  [[nodiscard]] std::string config_text() const;
   /// Time of opening, CLOCK_REALTIME ns.
   [[nodiscard]] std::uint64_t opened() const noexcept { return opened_; }
   [[nodiscard]] const ConfigReport& report() const noexcept { return report_; }
@@ -112,6 +114,9 @@ class Session : public std::enable_shared_from_this<Session> {
   std::unique_ptr<FlowChanges> flow_changes_;
   std::unique_ptr<Housekeeper> housekeeper_;
   std::mutex close_mutex_;
+  mutable std::mutex text_mutex_;
+  mutable NetworkConfig text_of_;
+  mutable std::string text_;
   std::atomic<bool> closed_{false};
 };
 

@@ -55,6 +55,15 @@ CaptureFiles::CaptureFiles(const RecorderOptions& options, const Session& sessio
 
 CaptureFiles::~CaptureFiles() = default;
 
+void CaptureFiles::describe(const RunMetadata& metadata) {
+  next_run_ = metadata;
+  if (!has_file_ || !names_run(run_)) run_ = metadata;
+  const std::uint64_t records = writer_->records();
+  const bool failed = writer_->failed();
+  writer_->describe(metadata);
+  if (has_file_ && writer_->failed() && !failed) note_failure(records);
+}
+
 void CaptureFiles::log_about(LogLevel level, const std::string& text) const {
   const bool queue = source_.kind() == std::string_view("queue");
   log(level,
@@ -129,6 +138,7 @@ void CaptureFiles::begin_next() {
     writer_->create(next_path());
   });
   sidecar_ = std::move(next_sidecar_);
+  run_ = next_run_;
   begun_ns_ = realtime_ns();
   ++number_;
   has_file_ = true;

@@ -40,6 +40,9 @@ class CaptureFiles {
   CaptureFiles(const RecorderOptions& options, const Session& session, RecordingSource& source);
   ~CaptureFiles();
 
+  /// Report this in the metadata of later files, and in those of the current file if its run is not
+  /// known.
+  void describe(const RunMetadata& metadata);
   /// Write records [first, end) to files and roll as configured. Records that cannot be written
   /// count as lost, and `error` returns the reason.
   void write(Burst& burst, std::uint32_t first, std::uint32_t end);
@@ -159,7 +162,7 @@ class CaptureFiles {
     return {source_.counters(), io_.losses(max_age), not_written_};
   }
   [[nodiscard]] CaptureMetadata metadata(const CaptureLosses& now) const {
-    return describe(origin_, writer_->tally(), begun_ns_, losses_before_, now);
+    return daqiri::describe(origin_, run_, writer_->tally(), begun_ns_, losses_before_, now);
   }
   void log_about(LogLevel level, const std::string& text) const;
   /// The writer failed; its file had `records` before.
@@ -172,6 +175,9 @@ class CaptureFiles {
   CaptureOrigin origin_;
   const RecorderOptions& options_{origin_.options};
   std::unique_ptr<RecordWriter> writer_;
+  /// Run and detector of the current file, and of the next.
+  RunMetadata run_{options_.metadata};
+  RunMetadata next_run_{options_.metadata};
   /// Of the open file; of the next one, after it is prepared.
   std::unique_ptr<Sidecar> sidecar_;
   std::unique_ptr<Sidecar> next_sidecar_;

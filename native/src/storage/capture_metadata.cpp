@@ -128,11 +128,12 @@ CaptureOrigin::CaptureOrigin(const RecorderOptions& chosen, const Session& sessi
       source(from),
       name(from.interface() + "/" + from.name()),
       flows(flows_json(session, from)),
-      host(host_json()) {}
+      host(host_json()),
+      configuration(session.config_text()) {}
 
-CaptureMetadata describe(const CaptureOrigin& origin, const FileTally& tally,
-                         std::uint64_t begun_ns, const CaptureLosses& before,
-                         const CaptureLosses& now) {
+CaptureMetadata describe(const CaptureOrigin& origin, const RunMetadata& run,
+                         const FileTally& tally, std::uint64_t begun_ns,
+                         const CaptureLosses& before, const CaptureLosses& now) {
   Reasons lost;
   Reasons left_out;
   std::visit(SourceLosses{before.counters, lost, left_out}, now.counters);
@@ -181,6 +182,8 @@ CaptureMetadata describe(const CaptureOrigin& origin, const FileTally& tally,
   if (!origin.cufile_mode.empty()) object.text("cufile", origin.cufile_mode);
   object.json("host", origin.host);
   if (!frames) object.number("torn_bytes", 0);
+  add_to(object, run);
+  object.text("configuration", origin.configuration);
   return {object.lines(), lost.total, left_out.total, lost_before_engine};
 }
 

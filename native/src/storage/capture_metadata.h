@@ -28,6 +28,8 @@ struct CaptureOrigin {
   /// of this engine.
   std::string flows;
   std::string host;
+  /// The configuration of the engine, as YAML.
+  std::string configuration;
 };
 
 /// Records that are in no file up to some moment, as counted by the source and by its recorder.
@@ -53,8 +55,8 @@ struct CaptureMetadata {
 
 /// Metadata of a file that was begun at `begun_ns` (CLOCK_REALTIME) and is complete now. Its losses
 /// are the difference of `before` and `now`.
-CaptureMetadata describe(const CaptureOrigin& origin, const FileTally& tally,
-                         std::uint64_t begun_ns, const CaptureLosses& before,
-                         const CaptureLosses& now);
+CaptureMetadata describe(const CaptureOrigin& origin, const RunMetadata& run,
+                         const FileTally& tally, std::uint64_t begun_ns,
+                         const CaptureLosses& before, const CaptureLosses& now);
 
 }  // namespace daqiri

@@ -37,14 +37,15 @@ std::uint64_t width_of_rows(std::size_t c, const FrameForm& form) {
 
 // --- Making and ending a file
 
-FrameFile::FrameFile(const std::string& path, const FrameForm& form, const BitshuffleLz4* filter,
-                     std::size_t most_rows, DirectWrites* direct)
+FrameFile::FrameFile(const std::string& path, const FrameForm& form, const RunMetadata& metadata,
+                     const BitshuffleLz4* filter, std::size_t most_rows, DirectWrites* direct)
     : path_(path),
       form_(form),
       direct_(direct),
       chunk_rows_(form.columns()),
       next_(std::make_unique<NewFile>(path, true)),
-      columns_(form.columns()) {
+      columns_(form.columns()),
+      awaits_run_(!metadata.empty() && !names_run(metadata)) {
   const bool pages = direct != nullptr;
   std::uint64_t spare = SPARE + (pages ? 2 * ChunkFile::BLOCK : 0);
   for (std::size_t c = 0; c < form.columns(); ++c) {
@@ -57,7 +58,7 @@ FrameFile::FrameFile(const std::string& path, const FrameForm& form, const Bitsh
   try {
     if (const int problem = storage_->reserve(0); problem != 0)
       throw file_error("cannot write", path, problem);
-    lay_out(form, filter);
+    lay_out(form, metadata, filter);
   } catch (const Error& e) {
     const Error told = about(e);
     abandon();
@@ -74,20 +75,22 @@ void FrameFile::abandon() noexcept {
   storage_.reset();
 }
 
-void FrameFile::lay_out(const FrameForm& form, const BitshuffleLz4* filter) {
+void FrameFile::lay_out(const FrameForm& form, const RunMetadata& metadata,
+                        const BitshuffleLz4* filter) {
   library_ = hdf5::create(*storage_, path_);
-  make_frame_layout(library_, form, [&](std::optional<std::size_t> column, hid_t properties) {
-    std::vector<hsize_t> chunk{1};
-    if (!column) {
-      chunk.insert(chunk.end(), form.shape.begin(), form.shape.end());
-    } else {
-      chunk.front() = chunk_rows_[*column];
-      if (width_of_rows(*column, form) > 0) chunk.push_back(form.valid_bytes());
-    }
-    hdf5::require(H5Pset_chunk(properties, static_cast<int>(chunk.size()), chunk.data()) >= 0,
-                  LAY_OUT);
-    if (!column && filter != nullptr) filter->add_to(properties);
-  });
+  make_frame_layout(
+      library_, form, metadata, [&](std::optional<std::size_t> column, hid_t properties) {
+        std::vector<hsize_t> chunk{1};
+        if (!column) {
+          chunk.insert(chunk.end(), form.shape.begin(), form.shape.end());
+        } else {
+          chunk.front() = chunk_rows_[*column];
+          if (width_of_rows(*column, form) > 0) chunk.push_back(form.valid_bytes());
+        }
+        hdf5::require(H5Pset_chunk(properties, static_cast<int>(chunk.size()), chunk.data()) >= 0,
+                      LAY_OUT);
+        if (!column && filter != nullptr) filter->add_to(properties);
+      });
   hdf5::require(H5Fstart_swmr_write(library_) >= 0, "enable concurrent reading");
   const hdf5::Handle access(H5Pcreate(H5P_DATASET_ACCESS), H5Pclose, LAY_OUT);
   // Frames bypass the chunk cache.
@@ -97,6 +100,12 @@ void FrameFile::lay_out(const FrameForm& form, const BitshuffleLz4* filter) {
   frames_ = dataset_of(library_, columns_.size(), access);
   // Readers see new frames only after `publish`, which writes their rows first.
   hdf5::require(H5Odisable_mdc_flushes(frames_) >= 0, LAY_OUT);
+}
+
+void FrameFile::describe(const RunMetadata& metadata) {
+  if (!awaits_run_) return;
+  awaits_run_ = !names_run(metadata);
+  check(write_run(library_, metadata));
 }
 
 void FrameFile::begin() {
@@ -110,6 +119,7 @@ void FrameFile::begin() {
 
 void FrameFile::end(bool durable) {
   if (direct_ != nullptr) direct_->end();
+  check(write_time(library_, END_TIME, last_time_));
   check(close_library());
   const int problem = storage_->trim();
   if (problem != 0) throw file_error("cannot cut", path_, problem);
@@ -166,7 +176,8 @@ std::uint64_t FrameFile::publish(const FrameRows& rows, std::uint64_t first) {
 }
 
 void FrameFile::write_rows(const FrameRows& rows, std::uint64_t first) {
-  if (first == 0) check(write_start_time(library_, stored_ > 0 ? rows.first_time() : 0));
+  if (first == 0) check(write_time(library_, START_TIME, stored_ > 0 ? rows.first_time() : 0));
+  if (stored_ > first) last_time_ = rows.last_time(stored_ - first - 1);
   set_frames(frames_, columns_.size(), stored_);
   for (std::size_t c = 0; c < columns_.size(); ++c) {
     set_frames(columns_[c], c, stored_);
@@ -191,13 +202,19 @@ bool FrameFile::has_rows(const FrameRows& rows, std::uint64_t first) const {
 
 void FrameFile::shorten(std::uint64_t frames) {
   go_on_behind(frames);
-  if (frames == 0) check(write_start_time(library_, 0));
+  if (frames == 0) check(write_time(library_, START_TIME, 0));
   set_frames(frames_, columns_.size(), frames);
   check(H5Dflush(frames_) >= 0);
   for (std::size_t c = 0; c < columns_.size(); ++c) {
     set_frames(columns_[c], c, frames);
     check(H5Dflush(columns_[c]) >= 0);
   }
+  find_last_time(frames);
+}
+
+void FrameFile::find_last_time(std::uint64_t frames) {
+  last_time_ = 0;
+  if (frames > 0) read_column(FrameColumn::LAST_TIMESTAMP, frames - 1, 1, &last_time_);
 }
 
 std::vector<std::byte> FrameFile::read_stored(std::uint64_t frame) const {
@@ -259,6 +276,8 @@ void FrameFile::cut(const FrameRows& rows, std::uint64_t first, std::uint64_t fr
   frames_ = dataset_of(library_, columns_.size(), H5P_DEFAULT);
   stored_ = frames;
   if (frames == first || !has_rows(rows, first)) write_rows(rows, first);
+  find_last_time(frames);
+  check(write_time(library_, END_TIME, last_time_));
   if (!close_library()) throw about({Status::GENERIC_FAILURE, "cannot close"});
   const int problem = storage_->trim();
   if (problem != 0) throw file_error("cannot cut", path_, problem);

@@ -26,15 +26,17 @@ class FrameFile {
   /// Lay out the file at `path`, which is not visible yet. `filter`: compresses frames; null: they
   /// are stored as they are. At most `most_rows` rows are published at once. `direct`: writes
   /// frames without the page cache; null: the caller writes them through it. `form` and `direct`
-  /// must live longer.
-  FrameFile(const std::string& path, const FrameForm& form, const BitshuffleLz4* filter,
-            std::size_t most_rows, DirectWrites* direct);
+  /// must live longer. `metadata`: see `make_frame_layout`.
+  FrameFile(const std::string& path, const FrameForm& form, const RunMetadata& metadata,
+            const BitshuffleLz4* filter, std::size_t most_rows, DirectWrites* direct);
   FrameFile(const FrameFile&) = delete;
   FrameFile& operator=(const FrameFile&) = delete;
   /// Without `end`, the file stays as it was when frames were last published.
   ~FrameFile();
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
+  /// Write the values of its run, unless they are known.
+  void describe(const RunMetadata& metadata);
   /// Make it visible; frames may be stored in it now.
   void begin();
   /// Append a frame as it is in a chunk. `owner`: see DirectWrites::put.
@@ -65,10 +67,11 @@ class FrameFile {
   [[nodiscard]] bool still_there() const noexcept { return file_has(file_, least_size_); }
 
  private:
-  void lay_out(const FrameForm& form, const BitshuffleLz4* filter);
+  void lay_out(const FrameForm& form, const RunMetadata& metadata, const BitshuffleLz4* filter);
   /// The dataset of a column, or of the frames if `c` is the number of columns.
   [[nodiscard]] hdf5::Handle dataset_of(hid_t file, std::size_t c, hid_t access) const;
   void set_frames(hid_t dataset, std::size_t c, std::uint64_t frames) const;
+  void find_last_time(std::uint64_t frames);
   /// Write rows of all frames, none of which is in flight, and make them visible.
   void write_rows(const FrameRows& rows, std::uint64_t first);
   /// Whether they are in the file: the library does not index a new chunk of a column that it could
@@ -101,8 +104,12 @@ class FrameFile {
   std::vector<hdf5::Handle> columns_;
   hdf5::Handle frames_;
   std::vector<hsize_t> position_;
+  /// Whether it has space for values of its run, which is not known yet.
+  bool awaits_run_;
   /// Number of frames in the file.
   std::uint64_t stored_{0};
+  /// When the last packet of the last published frame arrived, ns; 0: there is none.
+  std::uint64_t last_time_{0};
   /// When no write was in flight last: number of frames, and DirectWrites::whole.
   std::uint64_t settled_{0};
   std::uint64_t settled_whole_{0};

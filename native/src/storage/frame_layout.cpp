@@ -1,10 +1,15 @@
 #include "storage/frame_layout.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <ctime>
+#include <limits>
 
+#include "daqiri/version.h"
+#include "reorder/convert.h"
 #include "reorder/plan.h"
+#include "timing/clock.h"
 
 namespace daqiri {
 
@@ -56,8 +61,22 @@ Handle make_group(hid_t parent, const std::string& name, const char* kind) {
   return group;
 }
 
-constexpr const char* START_TIME = "start_time";
 constexpr std::size_t TIME_LENGTH = sizeof "1970-01-01T00:00:00.000000000Z" - 1;
+/// Text of a run in its file; the metadata file has all of it.
+constexpr std::size_t LONGEST_TEXT = 4096;
+constexpr std::int64_t NO_NUMBER = -1;
+
+std::string time_text(std::uint64_t time) {
+  constexpr std::uint64_t SECOND = 1'000'000'000;
+  const auto seconds = static_cast<std::time_t>(time / SECOND);
+  std::tm utc{};
+  gmtime_r(&seconds, &utc);
+  std::array<char, 64> text{};
+  const std::size_t length = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &utc);
+  std::snprintf(text.data() + length, text.size() - length, ".%09uZ",
+                static_cast<unsigned>(time % SECOND));
+  return text.data();
+}
 
 /// Of fixed length, so that it can be written later.
 Handle time_type() {
@@ -67,15 +86,97 @@ Handle time_type() {
   return type;
 }
 
-void make_start_time(hid_t entry) {
+/// As `time_type`; `bytes` includes the final zero.
+Handle fixed_text_type(std::size_t bytes) {
+  Handle type(H5Tcopy(H5T_C_S1), H5Tclose, LAY_OUT);
+  require(H5Tset_size(type, bytes) >= 0 && H5Tset_cset(type, H5T_CSET_UTF8) >= 0, LAY_OUT);
+  return type;
+}
+
+/// At most `most` bytes of a text, whole characters of UTF-8.
+std::string_view cut_text(std::string_view text, std::size_t most) {
+  if (text.size() <= most) return text;
+  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xC0U) == 0x80U) --most;
+  return text.substr(0, most);
+}
+
+/// A dataset of one value, which is stored in its header: HDF5 replaces it at once.
+Handle make_scalar(hid_t parent, const char* name, hid_t type, const void* value = nullptr) {
   const Handle properties(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, LAY_OUT);
   require(
       H5Pset_obj_track_times(properties, false) >= 0 && H5Pset_layout(properties, H5D_COMPACT) >= 0,
       LAY_OUT);
   const Handle scalar(H5Screate(H5S_SCALAR), H5Sclose, LAY_OUT);
-  const Handle time(
-      H5Dcreate2(entry, START_TIME, time_type(), scalar, H5P_DEFAULT, properties, H5P_DEFAULT),
-      H5Dclose, LAY_OUT);
+  Handle dataset(H5Dcreate2(parent, name, type, scalar, H5P_DEFAULT, properties, H5P_DEFAULT),
+                 H5Dclose, LAY_OUT);
+  if (value != nullptr)
+    require(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, value) >= 0, LAY_OUT);
+  return dataset;
+}
+
+Handle make_text(hid_t parent, const char* name, std::string_view text, std::size_t least = 0) {
+  std::string padded(cut_text(text, LONGEST_TEXT));
+  padded.resize(std::max(padded.size(), least) + 1);
+  return make_scalar(parent, name, fixed_text_type(padded.size()), padded.data());
+}
+
+/// A text of any length, as a dataset that is never changed.
+void make_long_text(hid_t parent, const char* name, const std::string& text) {
+  const Handle properties(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, LAY_OUT);
+  require(H5Pset_obj_track_times(properties, false) >= 0 &&
+              H5Pset_alloc_time(properties, H5D_ALLOC_TIME_EARLY) >= 0 &&
+              H5Pset_fill_time(properties, H5D_FILL_TIME_NEVER) >= 0,
+          LAY_OUT);
+  const Handle scalar(H5Screate(H5S_SCALAR), H5Sclose, LAY_OUT);
+  const Handle type = fixed_text_type(text.size() + 1);
+  const Handle dataset(H5Dcreate2(parent, name, type, scalar, H5P_DEFAULT, properties, H5P_DEFAULT),
+                       H5Dclose, LAY_OUT);
+  require(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, text.c_str()) >= 0, LAY_OUT);
+}
+
+void make_value(hid_t parent, const RunField& field, const std::string& value, bool reserve) {
+  switch (field.value) {
+    case RunValue::TEXT:
+      make_text(parent, field.name, value, reserve ? field.reserved : 0);
+      return;
+    case RunValue::INTEGER: {
+      const std::int64_t number = value.empty() ? NO_NUMBER : std::stoll(value);
+      make_scalar(parent, field.name, H5T_STD_I64LE, &number);
+      return;
+    }
+    case RunValue::NUMBER: {
+      const double number = std::stod(value);
+      set_text(make_scalar(parent, field.name, H5T_IEEE_F64LE, &number), "units", field.units);
+      return;
+    }
+  }
+}
+
+/// Make the values of the run, or those of the detector, in their groups.
+void make_values(hid_t parent, const RunMetadata& metadata, bool of_run) {
+  const bool reserve = of_run && !metadata.empty() && !names_run(metadata);
+  Handle run;
+  for (const RunField& field : run_fields()) {
+    const std::string value(value_of(metadata, field.key));
+    if (field.of_run != of_run || (value.empty() && !reserve)) continue;
+    const std::string_view group = field.group;
+    if (group.empty()) {
+      make_value(parent, field, value, reserve);
+    } else if (group == "run") {
+      if (!run.is_open()) run = make_group(parent, "run", "NXcollection");
+      make_value(run, field, value, reserve);
+    } else {
+      make_value(make_group(parent, field.group, "NXsample"), field, value, reserve);
+    }
+  }
+}
+
+void make_configuration(hid_t entry, const std::string& text) {
+  if (text.empty()) return;
+  const Handle note = make_group(entry, "configuration", "NXnote");
+  make_text(note, "type", "application/yaml");
+  make_text(note, "description", "Configuration of the engine when the recording began");
+  make_long_text(note, "data", text);
 }
 
 hid_t type_of(std::size_t column) noexcept {
@@ -119,6 +220,36 @@ std::string output_dtype(ReorderDataType type) {
   }
 }
 
+/// Bits of an element of a packet; 0: packets have other elements than frames.
+std::uint32_t bit_depth_of(const ReorderConfig& config, const std::string& dtype) {
+  const ReorderDataType input = config.data_types_.input_type_;
+  if (input != ReorderDataType::SAME) return reorder::bits_of(input);
+  const std::size_t digits = dtype.find_first_of("0123456789");
+  return digits == std::string::npos ? 0
+                                     : static_cast<std::uint32_t>(std::stoul(dtype.substr(digits)));
+}
+
+void describe_dataset(hid_t dataset, std::optional<std::size_t> column, const FrameForm& form) {
+  if (!column) {
+    set_text(dataset, "units", "counts");
+    set_text(dataset, "long_name", form.plan.c_str());
+    return;
+  }
+  if (*column >= NUM_FRAME_COLUMNS) return;
+  switch (static_cast<FrameColumn>(*column)) {
+    case FrameColumn::TIMESTAMP:
+      return set_text(dataset, "long_name", "arrival of the first packet (ns since 1970, UTC)");
+    case FrameColumn::LAST_TIMESTAMP:
+      return set_text(dataset, "long_name", "arrival of the last packet (ns since 1970, UTC)");
+    case FrameColumn::VALID:
+      return set_text(dataset, "description",
+                      "bit i of a row, from the least significant bit of its first byte: packet i "
+                      "of the frame has arrived");
+    default:
+      return;
+  }
+}
+
 }  // namespace
 
 FrameForm::FrameForm(const ReorderConfig& config, std::uint32_t units_of_frame)
@@ -127,7 +258,8 @@ FrameForm::FrameForm(const ReorderConfig& config, std::uint32_t units_of_frame)
       dtype(config.frame_.dtype_.empty() ? output_dtype(config.data_types_.output_type_)
                                          : config.frame_.dtype_),
       bytes(static_cast<std::uint32_t>(reorder::frame_bytes_of(config))),
-      units(units_of_frame) {
+      units(units_of_frame),
+      bit_depth(bit_depth_of(config, dtype)) {
   // A slash would name another group.
   std::ranges::replace(plan, '/', '_');
   if (shape.empty()) {
@@ -203,15 +335,29 @@ void require_reduction_names(const std::vector<std::string>& names) {
 
 std::string detector_of(const FrameForm& form) { return "/entry/instrument/" + form.plan; }
 
-void make_frame_layout(hid_t file, const FrameForm& form, const FrameStorage& storage) {
+void make_frame_layout(hid_t file, const FrameForm& form, const RunMetadata& metadata,
+                       const FrameStorage& storage) {
   const Handle root(H5Gopen2(file, "/", H5P_DEFAULT), H5Gclose, LAY_OUT);
   set_text(root, "NX_class", "NXroot");
   set_text(root, "default", "entry");
+  set_text(root, "creator", "daqiri-ophyd");
+  set_text(root, "creator_version", DAQIRI_VERSION);
+  set_text(root, "file_time", time_text(realtime_ns()).c_str());
   const Handle entry = make_group(root, "entry", "NXentry");
   set_text(entry, "default", "data");
-  make_start_time(entry);
+  make_scalar(entry, START_TIME, time_type());
+  make_scalar(entry, END_TIME, time_type());
+  set_text(make_text(entry, "program_name", "daqiri-ophyd"), "version", DAQIRI_VERSION);
+  make_values(entry, metadata, true);
+  make_configuration(entry, form.configuration);
   const Handle instrument = make_group(entry, "instrument", "NXinstrument");
   const Handle detector = make_group(instrument, form.plan, "NXdetector");
+  make_text(detector, "description", "frames of reorder plan " + form.plan);
+  make_values(detector, metadata, false);
+  if (form.bit_depth > 0) {
+    const auto bits = static_cast<std::int64_t>(form.bit_depth);
+    make_scalar(detector, "bit_depth_readout", H5T_STD_I64LE, &bits);
+  }
   const Handle plot = make_group(entry, "data", "NXdata");
   set_text(plot, "signal", "data");
   set_axes(plot, 1 + form.shape.size());
@@ -243,6 +389,7 @@ void make_frame_layout(hid_t file, const FrameForm& form, const FrameStorage& st
       set_text(dataset, "start", "1970-01-01T00:00:00Z");
     }
     if (column && *column >= NUM_FRAME_COLUMNS) set_text(dataset, REDUCED_FROM, FRAMES);
+    describe_dataset(dataset, column, form);
     require(H5Lcreate_hard(detector, name, plot, name, H5P_DEFAULT, H5P_DEFAULT) >= 0, LAY_OUT);
   };
   for (std::size_t c = 0; c < form.columns(); ++c) {
@@ -260,20 +407,35 @@ void make_frame_layout(hid_t file, const FrameForm& form, const FrameStorage& st
   make(FRAMES, form.type(), extents, std::nullopt);
 }
 
-bool write_start_time(hid_t file, std::uint64_t time) {
-  constexpr std::uint64_t SECOND = 1'000'000'000;
-  const auto seconds = static_cast<std::time_t>(time / SECOND);
-  std::tm utc{};
-  gmtime_r(&seconds, &utc);
-  char text[64] = {};
-  if (time != 0) {
-    const std::size_t length = std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &utc);
-    std::snprintf(text + length, sizeof text - length, ".%09uZ",
-                  static_cast<unsigned>(time % SECOND));
+bool write_run(hid_t file, const RunMetadata& metadata) {
+  for (const RunField& field : run_fields()) {
+    const std::string_view value = value_of(metadata, field.key);
+    if (!field.of_run || value.empty()) continue;
+    const std::string path =
+        std::string("/entry/") + field.group + (*field.group == 0 ? "" : "/") + field.name;
+    const Handle dataset(H5Dopen2(file, path.c_str(), H5P_DEFAULT), H5Dclose, LAY_OUT);
+    if (field.value == RunValue::INTEGER) {
+      const std::int64_t number = std::stoll(std::string(value));
+      if (H5Dwrite(dataset, H5T_STD_I64LE, H5S_ALL, H5S_ALL, H5P_DEFAULT, &number) < 0)
+        return false;
+    } else {
+      const Handle type(H5Dget_type(dataset), H5Tclose, LAY_OUT);
+      const std::size_t bytes = H5Tget_size(type);
+      std::string padded(cut_text(value, bytes - 1));
+      padded.resize(bytes);
+      if (H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, padded.data()) < 0) return false;
+    }
+    if (H5Dflush(dataset) < 0) return false;
   }
+  return true;
+}
+
+bool write_time(hid_t file, const char* name, std::uint64_t time) {
+  std::string text = time == 0 ? std::string() : time_text(time);
+  text.resize(TIME_LENGTH);
   const Handle entry(H5Gopen2(file, "entry", H5P_DEFAULT), H5Gclose, LAY_OUT);
-  const Handle dataset(H5Dopen2(entry, START_TIME, H5P_DEFAULT), H5Dclose, LAY_OUT);
-  return H5Dwrite(dataset, time_type(), H5S_ALL, H5S_ALL, H5P_DEFAULT, text) >= 0 &&
+  const Handle dataset(H5Dopen2(entry, name, H5P_DEFAULT), H5Dclose, LAY_OUT);
+  return H5Dwrite(dataset, time_type(), H5S_ALL, H5S_ALL, H5P_DEFAULT, text.data()) >= 0 &&
          H5Dflush(dataset) >= 0;
 }
 

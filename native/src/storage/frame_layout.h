@@ -10,6 +10,7 @@
 
 #include "daqiri/reorder.h"
 #include "storage/hdf5_file.h"
+#include "storage/run_metadata.h"
 
 namespace daqiri {
 
@@ -34,6 +35,10 @@ struct FrameForm {
   std::uint64_t numbers{std::uint64_t{1} << 32U};
   /// Names of the columns with numbers that are computed from each frame.
   std::vector<std::string> reductions{};
+  /// Bits of an element in a packet; 0: not known.
+  std::uint32_t bit_depth{0};
+  /// The configuration of the engine, as YAML; empty: not known.
+  std::string configuration{};
 
   /// Number of columns: those of every file, then the reductions.
   [[nodiscard]] std::size_t columns() const noexcept;
@@ -73,10 +78,17 @@ std::string detector_of(const FrameForm& form);
 /// first for the columns, then without one for the frames.
 using FrameStorage = std::function<void(std::optional<std::size_t> column, hid_t properties)>;
 
-/// Makes the groups, and empty datasets that grow. Throws Error.
-void make_frame_layout(hid_t file, const FrameForm& form, const FrameStorage& storage);
-/// Write when the file's first frame arrived, ns since the epoch; 0: there is none. Returns false
-/// on error.
-[[nodiscard]] bool write_start_time(hid_t file, std::uint64_t time);
+/// Makes the groups, and empty datasets that grow. `metadata`: empty: nothing is reported about a
+/// run; if it does not name one, values of its run have space. Throws Error.
+void make_frame_layout(hid_t file, const FrameForm& form, const RunMetadata& metadata,
+                       const FrameStorage& storage);
+/// Write values of a run that have space. Texts are cut to it. Returns false on error.
+[[nodiscard]] bool write_run(hid_t file, const RunMetadata& metadata);
+
+/// Names of times of a file: arrival of its first and of its last packet.
+inline constexpr const char* START_TIME = "start_time";
+inline constexpr const char* END_TIME = "end_time";
+/// Write a time, ns since the epoch; 0: there is none. Returns false on error.
+[[nodiscard]] bool write_time(hid_t file, const char* name, std::uint64_t time);
 
 }  // namespace daqiri

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <string_view>
 
@@ -281,6 +283,71 @@ void count(FoundFrames& found, const Datasets& datasets, H5D_layout_t layout, st
   }
 }
 
+/// A scalar of any file as text; empty: it has none. Never throws for what others have written.
+std::string scalar_text(hid_t file, const std::string& path) {
+  constexpr std::size_t MOST = std::size_t{16} << 20U;
+  const hid_t id = H5Dopen2(file, path.c_str(), H5P_DEFAULT);
+  if (id < 0) return {};
+  const Handle dataset(id, H5Dclose, READ);
+  const Handle type(H5Dget_type(dataset), H5Tclose, READ);
+  const Handle space(H5Dget_space(dataset), H5Sclose, READ);
+  if (H5Sget_simple_extent_npoints(space) != 1) return {};
+  const auto read = [&](hid_t as, void* to) {
+    return H5Dread(dataset, as, H5S_ALL, H5S_ALL, H5P_DEFAULT, to) >= 0;
+  };
+  switch (H5Tget_class(type)) {
+    case H5T_INTEGER: {
+      long long number = 0;
+      return read(H5T_NATIVE_LLONG, &number) && number >= 0 ? std::to_string(number) : "";
+    }
+    case H5T_FLOAT: {
+      double number = 0;
+      std::array<char, 32> digits{};
+      if (!read(H5T_NATIVE_DOUBLE, &number) || !std::isfinite(number)) return {};
+      std::snprintf(digits.data(), digits.size(), "%.15g", number);
+      return digits.data();
+    }
+    case H5T_STRING: {
+      if (H5Tis_variable_str(type) > 0) {
+        char* text = nullptr;
+        if (!read(type, static_cast<void*>(&text)) || text == nullptr) return {};
+        std::string copy(text);
+        H5free_memory(text);
+        return copy;
+      }
+      if (H5Tget_size(type) > MOST) return {};
+      std::string text(H5Tget_size(type), '\0');
+      if (!read(type, text.data())) return {};
+      return text.substr(0, text.find('\0'));
+    }
+    default:
+      return {};
+  }
+}
+
+void read_metadata(FoundFrames& found, hid_t file) {
+  const std::string detector = std::string(INSTRUMENT) + "/" + found.plan + "/";
+  for (const RunField& field : run_fields()) {
+    const std::string group = *field.group == 0 ? "" : std::string(field.group) + "/";
+    std::string text =
+        scalar_text(file, (field.of_run ? "/entry/" : detector) + group + field.name);
+    if (!text.empty()) found.metadata[field.key] = std::move(text);
+  }
+  found.configuration = scalar_text(file, "/entry/configuration/data");
+}
+
+/// Write when its last packet arrived, which a killed writer could not; older files have no time.
+void write_end(hid_t file, const Datasets& datasets, std::uint64_t frames) {
+  const hid_t time = H5Dopen2(file, (std::string("/entry/") + END_TIME).c_str(), H5P_DEFAULT);
+  if (time < 0) return;
+  H5Dclose(time);
+  const auto last = values_of<std::int64_t>(datasets.column(FrameColumn::LAST_TIMESTAMP),
+                                            H5T_NATIVE_INT64, frames);
+  hdf5::require(
+      write_time(file, END_TIME, last.empty() ? 0 : static_cast<std::uint64_t>(last.back())),
+      "write its end");
+}
+
 /// Throws Error if datasets are longer and cannot be cut; does not change the file.
 void require_cuttable(const std::string& path, std::uint64_t frames) {
   const Handle file = open_file(path, H5F_ACC_RDONLY);
@@ -349,6 +416,7 @@ FoundFrames examine_frames(const std::string& path, bool live) {
     for (const Datasets::Dataset& dataset : datasets.all)
       found.lengths.emplace_back(dataset.name, dataset.extents.front());
     count(found, datasets, layout, opened.size);
+    read_metadata(found, file);
     return found;
   });
 }
@@ -371,6 +439,7 @@ void cut_frames(const std::string& path, std::uint64_t frames, const std::string
         extents.front() = frames;
         hdf5::require(H5Dset_extent(dataset.handle, extents.data()) >= 0, "cut it");
       }
+      write_end(file, datasets, frames);
     }
     hdf5::require(H5Fflush(file, H5F_SCOPE_GLOBAL) >= 0 && file.close(), "write it");
     const File written(open(path.c_str(), O_RDWR | O_CLOEXEC));

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "storage/run_metadata.h"
+
 namespace daqiri {
 
 /// Contents of a file of frames.
@@ -35,6 +37,9 @@ struct FoundFrames {
   /// Times of the first and the last packet, ns; -1: none.
   std::int64_t t_first_ns{-1};
   std::int64_t t_last_ns{-1};
+  /// Run and detector, as far as it has them, and the configuration of its engine as YAML.
+  RunMetadata metadata;
+  std::string configuration;
 };
 
 // The HDF5 library may crash or hang on files that are damaged in other ways: call these functions

@@ -118,6 +118,10 @@ std::uint64_t FrameRows::first_time() const noexcept {
   return at<std::uint64_t>(FrameColumn::TIMESTAMP, 0);
 }
 
+std::uint64_t FrameRows::last_time(std::size_t row) const noexcept {
+  return at<std::uint64_t>(FrameColumn::LAST_TIMESTAMP, row);
+}
+
 FileTally FrameRows::tally(FileTally before, std::size_t first, std::size_t end,
                            std::uint32_t bytes) const noexcept {
   for (std::size_t row = first; row < end; ++row) {

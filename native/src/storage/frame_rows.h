@@ -36,6 +36,8 @@ class FrameRows {
   }
   /// Arrival of the first row, ns; there must be one.
   [[nodiscard]] std::uint64_t first_time() const noexcept;
+  /// Arrival of the last packet of a row, ns.
+  [[nodiscard]] std::uint64_t last_time(std::size_t row) const noexcept;
   [[nodiscard]] std::size_t columns() const noexcept { return widths_.size(); }
   [[nodiscard]] std::uint32_t width(std::size_t column) const noexcept { return widths_[column]; }
   /// `before` plus frames [first, end) of `bytes` each.

@@ -44,7 +44,22 @@ void FrameWriter::attempt(Step&& step) noexcept {
 void FrameWriter::prepare(const std::string& path) {
   discard_prepared();
   const BitshuffleLz4* const filter = compressor_ ? &compressor_->filter() : nullptr;
-  prepared_ = std::make_unique<FrameFile>(path, form_, filter, rows_.most(), direct_.get());
+  prepared_ =
+      std::make_unique<FrameFile>(path, form_, metadata_, filter, rows_.most(), direct_.get());
+}
+
+void FrameWriter::describe(const RunMetadata& metadata) noexcept {
+  if (metadata == metadata_) return;
+  metadata_ = metadata;
+  attempt([&] { open_->describe(metadata); });
+  if (!prepared_) return;
+  try {
+    const std::string path = prepared_->path();
+    prepare(path);
+  } catch (const std::exception&) {
+    // `create` tries again, and reports the problem.
+    prepared_.reset();
+  }
 }
 
 void FrameWriter::create(const std::string& path) {

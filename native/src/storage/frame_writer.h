@@ -37,6 +37,7 @@ class FrameWriter final : public RecordWriter {
   [[nodiscard]] std::string cufile_mode() const override {
     return direct_ ? direct_->cufile_mode() : std::string();
   }
+  void describe(const RunMetadata& metadata) noexcept override;
   void prepare(const std::string& path) override;
   void discard_prepared() noexcept override { prepared_.reset(); }
   void create(const std::string& path) override;
@@ -91,6 +92,7 @@ class FrameWriter final : public RecordWriter {
   /// Of the latest frame.
   std::vector<double> reduced_;
   std::unique_ptr<FrameCompressor> compressor_;
+  RunMetadata metadata_;
   std::unique_ptr<FrameFile> prepared_;
   std::unique_ptr<FrameFile> open_;
   /// Of the file at `path_`, also after it was closed.

@@ -8,6 +8,7 @@
 
 #include "burst/burst.h"
 #include "storage/file_output.h"
+#include "storage/run_metadata.h"
 
 namespace daqiri {
 
@@ -42,6 +43,8 @@ class RecordWriter {
   /// The mode of cuFile; empty: another writer.
   [[nodiscard]] virtual std::string cufile_mode() const { return {}; }
 
+  /// Report this in later files, and in the open one if its run is not known.
+  virtual void describe(const RunMetadata& /*metadata*/) noexcept {}
   /// Prepare the file `path` for `create`, while another file may be open. Everything that can fail
   /// is checked now, and the file is not visible yet. Throws Error: INVALID_PARAMETER if the file
   /// exists, GENERIC_FAILURE with path and errno.

@@ -25,6 +25,7 @@ void Recorder::run() noexcept {
   bool limit_reached = false;
   try {
     limit_reached = record();
+    answer_description();
     if (!alone_) roll_with_group(group_->end());
     files_.finish();
     publish();
@@ -53,6 +54,7 @@ bool Recorder::record() {
       drain();
       return over || group_->limit_reached();
     }
+    answer_description();
     answer_roll();
     answer_rewind();
     if (!alone_) roll_with_group(group_->rolls());
@@ -80,7 +82,8 @@ bool Recorder::record() {
 Burst* Recorder::await() {
   const WaitQueue::Ticket ticket = source_->ready().prepare();
   const bool asked = stopping_.load() || rolls_asked_.load() != rolls_done_ ||
-                     rewinds_asked_.load() != rewinds_done_ || source_->closed();
+                     rewinds_asked_.load() != rewinds_done_ ||
+                     descriptions_asked_.load() != descriptions_done_ || source_->closed();
   Burst* burst = asked ? nullptr : source_->receive();
   if (asked || burst != nullptr) return burst;
   const std::uint64_t now = monotonic_ns();
@@ -228,6 +231,24 @@ void Recorder::complete() {
   tell_group(0, before);
 }
 
+void Recorder::answer_description() {
+  if (descriptions_asked_.load() == descriptions_done_) return;
+  RunMetadata metadata;
+  std::uint64_t asked = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    metadata = description_;
+    asked = descriptions_asked_.load();
+  }
+  files_.describe(metadata);
+  publish();
+  {
+    const std::lock_guard lock(mutex_);
+    descriptions_done_ = asked;
+  }
+  answered_.notify_all();
+}
+
 void Recorder::answer_roll() {
   const std::uint64_t asked = rolls_asked_.load();
   if (asked == rolls_done_) return;
@@ -332,6 +353,16 @@ void Recorder::stop() noexcept {
   source_->ready().ring();
   const std::lock_guard lock(stop_mutex_);
   if (thread_.joinable()) thread_.join();
+}
+
+void Recorder::describe(RunMetadata metadata) {
+  require_run_metadata(metadata);
+  std::unique_lock lock(mutex_);
+  if (!running_) return;
+  description_ = std::move(metadata);
+  const std::uint64_t mine = descriptions_asked_.fetch_add(1) + 1;
+  source_->ready().ring();
+  answered_.wait(lock, [&] { return descriptions_done_ >= mine || !running_; });
 }
 
 void Recorder::roll() {

@@ -92,6 +92,9 @@ class Recorder {
   /// While paused, packets are taken from the queue and discarded, counted as omitted (`paused` in
   /// the file's metadata), and the clock of `max_seconds` stops; files stay valid.
   void set_paused(bool paused);
+  /// Report this run and detector in later files, and in the current one if its run is not known;
+  /// returns when this is done. No effect after the end. Throws Error INVALID_PARAMETER.
+  void describe(RunMetadata metadata);
   /// Let `max_seconds`, its own or its group's, end this long from now. Throws Error.
   void end_in(double seconds);
   /// Record exactly the next `frames` images (0: all) whose first packet arrives from now on. Row i
@@ -144,6 +147,7 @@ class Recorder {
   void drain();
   /// Complete the current file.
   void complete();
+  void answer_description();
   void answer_roll();
   void roll_with_group(std::uint64_t rolls);
   Burst* await();
@@ -184,6 +188,7 @@ class Recorder {
   // Requests.
   std::atomic<bool> stopping_{false};
   std::atomic<bool> paused_{false};
+  std::atomic<std::uint64_t> descriptions_asked_{0};
   std::atomic<std::uint64_t> rolls_asked_{0};
   std::atomic<std::uint64_t> acquisitions_asked_{0};
   std::atomic<std::uint64_t> rewinds_asked_{0};
@@ -193,6 +198,8 @@ class Recorder {
   CounterGroup<7> counts_;
   mutable std::mutex mutex_;
   std::condition_variable answered_;
+  RunMetadata description_;
+  std::uint64_t descriptions_done_{0};
   std::uint64_t rolls_done_{0};
   Acquisition asked_;
   std::uint64_t acquired_{0};

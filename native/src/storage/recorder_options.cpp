@@ -9,6 +9,7 @@ namespace daqiri {
 
 void require_recordable(const RecorderOptions& options) {
   require_target(options.directory, options.prefix);
+  require_run_metadata(options.metadata);
   limit_ns("roll_seconds", options.roll_seconds);
   limit_ns("max_seconds", options.max_seconds);
   if (options.group &&

@@ -13,6 +13,7 @@
 #include "daqiri/flows.h"
 #include "storage/file_output.h"
 #include "storage/recorder_group.h"
+#include "storage/run_metadata.h"
 
 namespace daqiri {
 
@@ -74,6 +75,9 @@ struct RecorderOptions {
   /// is a column of the files.
   std::vector<std::string> reductions{};
   ReduceFrame reduce{};
+  /// Run and detector. Files of frames have space for a run that is not known yet only if this is
+  /// not empty.
+  RunMetadata metadata{};
   /// Null: no group. With a group, its limits apply instead of those above.
   std::shared_ptr<RecorderGroup> group{};
 };

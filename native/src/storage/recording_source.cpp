@@ -83,9 +83,11 @@ FrameForm form_of(const reorder::RunningPlan& running) {
 
 class PlanFrames final : public RecordingSource {
  public:
-  PlanFrames(reorder::RunningPlan& plan, const RecorderOptions& options, const std::string& taker)
+  PlanFrames(reorder::RunningPlan& plan, const Session& session, const RecorderOptions& options,
+             const std::string& taker)
       : plan_(plan), form_(form_of(plan)), begins_anew_(options.held || options.start_flow) {
     form_.reductions = options.reductions;
+    form_.configuration = session.config_text();
     plan_.attach("a recorder that writes " + taker + "_*", begins_anew_);
   }
   ~PlanFrames() override { PlanFrames::detach(); }
@@ -132,6 +134,7 @@ class PlanFrames final : public RecordingSource {
     std::unique_ptr<FrameWriter> writer = make_file_writer(options, kind, std::move(cufile));
     if (kind != WriterKind::CUFILE) writer->read_through(plan_.output().mirror());
     writer->reduce_with(options.reduce);
+    writer->describe(options.metadata);
     return writer;
   }
 
@@ -241,7 +244,7 @@ std::unique_ptr<RecordingSource> packets_of(RxQueue& queue, const Session& sessi
 std::unique_ptr<RecordingSource> frames_of(reorder::RunningPlan& plan, const Session& session,
                                            const RecorderOptions& options) {
   require_recordable(options);
-  auto source = std::make_unique<PlanFrames>(plan, options, taker_of(options));
+  auto source = std::make_unique<PlanFrames>(plan, session, options, taker_of(options));
   source->require(options);
   if (options.start_flow) source->await(*options.start_flow, session);
   return source;

@@ -185,7 +185,16 @@ def test_files_are_nexus(source: Source, tmp_path: Path) -> None:
         assert plot.attrs["signal"] == "data"
         assert list(plot.attrs["axes"]) == ["timestamp", *["."] * (plot["data"].ndim - 1)]
         assert plot.attrs["timestamp_indices"] == 0
-        assert dict(plot["timestamp"].attrs) == {"units": "ns", "start": "1970-01-01T00:00:00Z"}
+        assert dict(plot["timestamp"].attrs) == {
+            "units": "ns",
+            "start": "1970-01-01T00:00:00Z",
+            "long_name": "arrival of the first packet (ns since 1970, UTC)",
+        }
+        assert dict(plot["data"].attrs) == {"units": "counts", "long_name": "images"}
+        assert "bit i of a row" in plot["valid"].attrs["description"]
+        end = np.datetime64(int(plot["last_timestamp"][-1]), "ns")
+        assert file["entry/end_time"].asstr()[()] == f"{end}Z"
+        assert file["entry/program_name"].attrs["version"] == file.attrs["creator_version"]
         detector = file["entry/instrument/images"]
         for name in ["data", *COLUMNS]:
             assert file["entry/data"][name] == detector[name]

@@ -18,6 +18,7 @@ from daqiri_ophyd.catalog import Catalog
 from daqiri_ophyd.catalog._unfinished import UnfinishedRun
 from daqiri_ophyd.cli import _frame_file, _main
 from daqiri_ophyd.devices import FrameDetector
+from daqiri_ophyd.engine import examine_frames
 
 from .conftest import Source, images
 
@@ -124,14 +125,20 @@ def test_frames_of_a_process_that_was_killed_are_in_its_run(
         process.kill()
         process.communicate()
     assert process.returncode == -signal.SIGKILL
+    files = sorted((tmp_path / "captures").rglob("*.h5"))
+    told = [examine_frames(path).run for path in files]
     assert _main._run(["catalog", "recover", "--data", str(tmp_path), "--json"]) == 0
     ((uid, found),) = json.loads(capsys.readouterr().out).items()
     assert (found["problem"], found["unlisted"]) == ("", []), found
-    files = sorted((tmp_path / "captures").rglob("*.h5"))
+    assert [run["uid"] for run in told] == [uid] * len(files)
+    assert [examine_frames(path).run for path in files] == told  # after the repair
     recorded = []
     for path in files:
         with h5py.File(path) as file:
             recorded += file["entry/data/batch"][:].tolist()
+            last = file["entry/data/last_timestamp"][-1:]
+            ends = np.array([file["entry/end_time"].asstr()[()].removesuffix("Z")] * len(last))
+            np.testing.assert_array_equal(ends.astype("datetime64[ns]").astype(int), last)
     with Catalog.open(tmp_path / "catalog", readable=[tmp_path / "captures"]) as catalog:
         run = catalog.client[uid]
         assert run.metadata["stop"]["exit_status"] == "abort"

@@ -14,6 +14,7 @@ from run_documents import Documents
 from daqiri_ophyd import plans
 from daqiri_ophyd.cli._early_recording import _OPTIONS as OPTIONS
 from daqiri_ophyd.devices import CaptureError, Daq
+from daqiri_ophyd.documents import read_sidecar
 from daqiri_ophyd.engine import Engine, QueueRecording
 
 from .conftest import packets
@@ -56,6 +57,8 @@ def test_the_run_has_the_packets_from_before_it(
     run_engine(plans.capture(capture, num_packets=100), {"descriptor": [lambda *_: send(daq, 40)]})
     (file,) = capture.files
     assert file == recording.directory / "early_000000.pcap"
+    sidecar = read_sidecar(file)
+    assert sidecar is not None and sidecar.run["uid"] == documents.of("start")[0]["uid"]
     assert packets([file]) == 100
     assert documents.files() == [file]
     assert [row["daq_port0_capture_packets"] for row in documents.rows()] == [100]

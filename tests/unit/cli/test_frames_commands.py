@@ -130,6 +130,9 @@ def test_info_tells_what_is_in_a_file(
         "file_bytes": path.stat().st_size,
         "duration_s": (11 * STEP + 500) / 1e9,
         "being_written": False,
+        "run": {},  # other programs write none
+        "detector": {},
+        "configuration": "",
     }
     rate = told[str(path)].pop("frames_per_s")
     assert rate == pytest.approx(COUNT / expected["duration_s"])

@@ -403,6 +403,8 @@ def test_control_characters_of_metadata_are_quoted(
     said = json.loads(sidecar_path(path).read_text()) | {
         "queue": "\x1b]0;OWNED\x07[/red]",
         "clock": "\x9b31m\nq",
+        "run": {"uid": "\x1b[2J", "plan_name": ["\x9bplan"], "scan_id": None},
+        "detector": {"name": "\x1b[9m"},
         "dropped_by_reason": {"\x1b[5m": 3},
     }
     sidecar_path(path).write_text(json.dumps(said))

@@ -23,6 +23,9 @@ GOOD = {
     "headers_reconstructed": True,
     "queue": "port0/rx0",
     "clock": "CLOCK_REALTIME",
+    "run": {"uid": "5c09", "scan_id": 3, "plan_name": "count"},
+    "detector": {"name": "camera", "count_time": 0.5},
+    "configuration": "daqiri: {}\n",
 }
 REQUIRED = ("packets", "bytes", "t_first_ns", "t_last_ns", "dropped")
 
@@ -97,6 +100,9 @@ def test_empty_capture(tmp_path):
         ("headers_reconstructed", "no", "headers_reconstructed is 'no', expected true or false"),
         ("queue", 0, "queue is 0, expected a string"),
         ("clock", None, "clock is None, expected a string"),
+        ("run", "5c09", "run is '5c09', expected an object"),
+        ("detector", None, "detector is None, expected an object"),
+        ("configuration", {}, r"configuration is \{\}, expected a string"),
     ],
 )
 def test_bad_value(tmp_path, key, value, message):

@@ -97,6 +97,7 @@ class FrameDetector(FrameSettings, Recorded):
         self._paths: list[Path] = []  # of the last stage
         self._streams = ReadingStreams()
         self._file_begun = 0.0
+        self._told: dict[str, Any] = {}  # what the file reports about its run
         self._reduced = FrameReductions({})  # of the latest recorder
         self._numbers: dict[str, float] = {}  # of the latest reading
         self._flown_keys = False  # whether the latest data keys were those of a fly scan
@@ -411,6 +412,7 @@ class FrameDetector(FrameSettings, Recorded):
         if flown:
             for name in ("on_error", "roll_frames", "roll_bytes", "roll_seconds"):
                 options[name] = getattr(self, name).get()
+        self._told = self._run_metadata()
         reduced = FrameReductions({n: each.function for n, each in self.reductions.items()})
         recorder = self._engine_plan().record(
             Path(place.directory_path),
@@ -419,6 +421,7 @@ class FrameDetector(FrameSettings, Recorded):
             start_flow=self.start_flow_id(),
             held=True,
             reductions=reduced,
+            metadata=self._told,
             **options,
         )
         with self._state:
@@ -450,16 +453,32 @@ class FrameDetector(FrameSettings, Recorded):
             rows.close()
             rows.cut_torn()
             self._open(rows, place, flown=False)
-        elif rows.stream.documented and (
-            streams.fresh or streams.is_shared or self._is_full(rows.stream.documented)
-        ):
+        else:
+            is_of_run = self._is_of_run(rows)
+            full = streams.fresh or streams.is_shared or self._is_full(rows.stream.documented)
+            if is_of_run and not (full and rows.stream.documented):
+                return
+            recorder = rows.recorder
             with self._state:
                 rows.roll()
+            if not is_of_run:
+                recorder.describe(self._told)
             rows.cut_dropped()
-        else:
-            return
         streams.fresh = False
         self._file_begun = time.monotonic()
+
+    def _is_of_run(self, rows: DetectorFiles) -> bool:
+        """Return whether the file of readings is of the run of the next one.
+
+        A file that is empty and of no run becomes one of this run.
+        """
+        told, self._told = self._told, self._run_metadata()
+        if told.get("uid") == self._told.get("uid"):
+            return True
+        if "uid" in told or rows.stream.documented:
+            return False
+        rows.recorder.describe(self._told)
+        return True
 
     def _is_full(self, documented: int) -> bool:
         frames = documented * self._per_row

@@ -10,7 +10,7 @@ from typing import Any
 
 from ophyd.ophydobj import Kind
 
-from daqiri_ophyd.documents import StreamAsset, row_counters
+from daqiri_ophyd.documents import StreamAsset, add_run, row_counters
 from daqiri_ophyd.engine import (
     QueueRecording,
     RecordedFile,
@@ -378,7 +378,10 @@ class Capture(CaptureSettings, Recorded):
                 f"{self.name}: a step scan cannot continue a recording; kick it off instead."
             )
         recording = self._take_adopted({**limits, **options})
-        if recording is None:
+        metadata = self._run_metadata()
+        if recording is not None:
+            self._add_run(recording, metadata)
+        else:
             place = self._begin_files()
             recording = QueueRecording.start(
                 self.daq.port(self.port_name),
@@ -388,6 +391,7 @@ class Capture(CaptureSettings, Recorded):
                 first_number=self._rows.stream.finished,
                 limits=limits,
                 options=options,
+                metadata=metadata,
             )
         if flown:
             self._rows.stream.announce()
@@ -444,6 +448,15 @@ class Capture(CaptureSettings, Recorded):
         self._begun().use(place)
         self._adopted = None
         return recording
+
+    def _add_run(self, recording: QueueRecording, metadata: dict[str, Any]) -> None:
+        """Let all files of an adopted recording report the run, also those from before it."""
+        recording.describe(metadata)
+        for file in recording.files():
+            try:
+                add_run(file.path, metadata)
+            except (OSError, ValueError) as error:
+                _log.warning("%s: the metadata of %s have no run: %s", self.name, file.path, error)
 
     def _abandon(self, work: Work, *, success: bool) -> None:
         """End a capture whose reductions still run: its files have rows without them."""
