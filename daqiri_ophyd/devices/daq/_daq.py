@@ -119,7 +119,7 @@ class Daq(EngineOwner):
     # --- Bluesky
 
     def run_started(self, name: str, doc: Mapping[str, Any]) -> None:
-        """Store the start document of a run, for paths with its scan id.
+        """Store the start document of a run, for files and for paths with its scan id.
 
         A RunEngine that stages the device, or a part of it, is known from then on. For runs that
         are opened before:
