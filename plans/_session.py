@@ -40,7 +40,7 @@ class Session:
     catalog : Catalog or None
         Catalog in which its runs are stored.
     live : BestEffortCallback or None
-        Table, plots and, in ``live.peaks``, peaks of the last run; None without ``table``.
+        Table, plots and, in ``live.peaks``, peaks of the last run; None if no call had ``table``.
     """
 
     run_engine: RunEngine
@@ -71,7 +71,7 @@ def setup(
     catalog: Catalog | None = None,
     *,
     table: bool = True,
-    plots: bool = False,
+    plots: bool | None = None,
     progress: bool = True,
     metadata: str | Path | None = None,
 ) -> Session:
@@ -98,7 +98,8 @@ def setup(
         Print a table of each run (bluesky's `BestEffortCallback`). Without it, there are no plots
         either.
     plots : bool
-        Plot hinted columns of each run in windows, which requires a display.
+        Plot hinted columns of each run in windows, which requires a display. Default: as in an
+        earlier call, else no plots.
     progress : bool
         Show progress bars, unless the RunEngine has a ``waiting_hook``.
     metadata : str or Path, optional
@@ -133,8 +134,8 @@ def setup(
         if wrapper not in run_engine.preprocessors:
             run_engine.preprocessors.append(wrapper)
     if metadata is not None and has.metadata != Path(metadata):
+        _keep_metadata(run_engine, Path(metadata))
         has.metadata = Path(metadata)
-        _keep_metadata(run_engine, has.metadata)
     if progress and not has.has_progress and run_engine.waiting_hook is None:
         has.has_progress = True
         run_engine.waiting_hook = _on_terminal(ProgressBarManager())
@@ -144,8 +145,10 @@ def setup(
             from bluesky.callbacks.best_effort import BestEffortCallback
 
             has.live = BestEffortCallback()
+            has.live.disable_plots()
             run_engine.subscribe(_on_terminal(has.live))
-        (has.live.enable_plots if plots else has.live.disable_plots)()
+        if plots is not None:
+            (has.live.enable_plots if plots else has.live.disable_plots)()
     return Session(run_engine, daq, has.catalog, has.live)
 
 

@@ -17,6 +17,7 @@ __all__ = [
     "find_server",
     "lock_directory",
     "require_server",
+    "write_private",
 ]
 
 DATABASE = "catalog.db"
@@ -64,15 +65,7 @@ class ServerAddress:
         CatalogError
             If the directory cannot be written.
         """
-        temporary = directory / f".{_NAME}.part"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        try:
-            temporary.unlink(missing_ok=True)
-            with open(os.open(temporary, flags, 0o600), "w", encoding="utf-8") as file:
-                json.dump(asdict(self), file)
-            temporary.replace(directory / _NAME)
-        except OSError as error:
-            raise CatalogError(f"{temporary} cannot be written ({error.strerror}).") from error
+        write_private(directory / _NAME, json.dumps(asdict(self)))
 
     @classmethod
     def read(cls, directory: Path) -> "ServerAddress":
@@ -86,6 +79,25 @@ class ServerAddress:
             raise CatalogError(
                 f"{directory / _NAME} cannot be used ({error!r}). Remove it; it is created again."
             ) from error
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner can read; a link in its place is replaced, not followed.
+
+    Raises
+    ------
+    CatalogError
+        If it cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}.part")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    try:
+        temporary.unlink(missing_ok=True)
+        with open(os.open(temporary, flags, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
+        temporary.replace(path)
+    except OSError as error:
+        raise CatalogError(f"{temporary} cannot be written ({error.strerror}).") from error
 
 
 def lock_directory(directory: Path) -> IO[str] | None:

@@ -122,7 +122,8 @@ def _line(name: str, doc: dict[str, Any]) -> str:
 def write_backup(path: Path, documents: Documents) -> None:
     """Write a backup file atomically."""
     part = path.with_name(f".{path.name}.part")
-    with part.open("w", encoding="utf-8") as file:
+    part.unlink(missing_ok=True)  # a link would be followed
+    with part.open("x", encoding="utf-8") as file:
         file.writelines(f"{_line(name, doc)}\n" for name, doc in documents)
         file.flush()
         os.fsync(file.fileno())
@@ -186,4 +187,16 @@ def read_backup(path: Path) -> list[tuple[str, dict[str, Any]]]:
             f"{path} does not hold one whole run: expected documents from start to stop, "
             f"found {len(names)} ({found})."
         )
-    return documents
+    # Those of an exported run are relative to its folder.
+    return [
+        (name, {**doc, "uri": _absolute(doc["uri"], path)} if name == "stream_resource" else doc)
+        for name, doc in documents
+    ]
+
+
+def _absolute(uri: str, path: Path) -> str:
+    """Return the address of a file or folder; a relative one is below the folder of a path."""
+    if ":" in uri.partition("/")[0]:
+        return uri
+    end = "/" if uri.endswith("/") else ""
+    return f"file://localhost{path.absolute().parent / uri}{end}"

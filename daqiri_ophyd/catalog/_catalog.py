@@ -191,7 +191,7 @@ class Catalog:
         backup = Path(backup_directory).resolve() if backup_directory is not None else None
         client = _runs(uri, api_key)
         known = tuple(Path(path).absolute() for path in readable)
-        set_folders(client.context, Folders(known, places))
+        set_folders(client.context, Folders(known, places, is_shared=True))
         return cls(client, backup_directory=backup)
 
     @property
@@ -209,19 +209,28 @@ class Catalog:
         """API key for `uri`."""
         return self._client.context.api_key
 
-    @property
     def page(self) -> str:
-        """Address of a web page that lists the runs; of a directory's catalog, with its key.
+        """Return the address of a web page with the runs; of a directory's catalog, with its key.
 
         Of servers that do not use `confined_tree`: the page of Tiled's web interface.
+
+        Raises
+        ------
+        CatalogError
+            If the catalog does not answer.
         """
         context, path = self._client.context, "/".join(self._client.path_parts)
         # A server's key is its user's; that of a directory is for this host.
         key = {"api_key": context.api_key} if self._directory and context.api_key else {}
         page = httpx.URL(context.api_uri).join("browse")
-        if context.http_client.head(page).status_code == httpx.codes.NOT_FOUND:
-            return str(page.copy_with(path=f"/ui/browse/{path}", params=key))
-        return str(page.copy_with(params={"path": path, **key}))
+        try:
+            found = context.http_client.head(page).status_code != httpx.codes.NOT_FOUND
+        except httpx.HTTPError as error:
+            raise CatalogError(f"The catalog at {self.uri} does not answer: {error}") from error
+        if found:
+            return str(page.copy_with(params={"path": path, **key}))
+        root = page.path.removesuffix("/browse").removesuffix("/api/v1")
+        return str(page.copy_with(path=f"{root}/ui/browse/{path}", params=key))
 
     @property
     def backup_directory(self) -> Path | None:

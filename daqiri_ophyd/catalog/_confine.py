@@ -36,11 +36,19 @@ class Folders:
         New places of folders that documents name.
     is_applied : bool
         Whether the server's addresses have the new places already.
+    is_shared : bool
+        Whether the server may be on another host, whose paths are not those of this one.
     """
 
     readable: tuple[Path, ...] = ()
     moved: MovedFolders = field(default_factory=MovedFolders)
     is_applied: bool = False
+    is_shared: bool = False
+
+    @property
+    def stored(self) -> MovedFolders:
+        """The new places for documents that are stored."""
+        return MovedFolders() if self.is_shared else self.moved
 
 
 # By connection of a `Catalog`: a run refers to its connection, not its catalog.

@@ -2,21 +2,22 @@
 
 import os
 import shutil
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from tiled.utils import path_from_uri
 
 from daqiri_ophyd.documents import COMPANIONS
 
 from ._backup import Documents, moved_documents, write_backup
 from ._broker import frame_rows
 from ._captures import run_files
-from ._confine import folders_of
+from ._confine import folders_of, require_confined
 from ._find import why_incomplete
-from ._moved import MovedFolders
 from ._nexus import write_nexus
 
 __all__ = ["export_run"]
@@ -33,8 +34,8 @@ def export_run(
     ===================  ======================================================================
     ``captures/``        Files of captures and frames with their metadata files, in the folders in
                          which they were.
-    ``documents.jsonl``  The run's documents, with the new addresses of the files, for
-                         `Catalog.ingest_backup`.
+    ``documents.jsonl``  The run's documents, for `Catalog.ingest_backup`; the addresses of the
+                         files are relative to it.
     ``STREAM.csv``       Rows of each stream, without arrays.
     ``run.nxs``          NeXus (HDF5): metadata, the rows as plots, and links to the frames.
     ===================  ======================================================================
@@ -44,7 +45,7 @@ def export_run(
     run : bluesky_tiled_plugins.BlueskyRun
         The run, from ``catalog.client[...]``.
     directory : str or Path
-        Directory that does not exist or is empty. It appears when it is complete.
+        Directory that does not exist or is empty. Its contents appear when they are complete.
     readable : iterable of str or Path, optional
         As for `capture_files`.
 
@@ -66,15 +67,16 @@ def export_run(
     OSError
         If the disk is full, or the directory cannot be written; nothing is left then.
     """
-    target = Path(directory).absolute()
+    target = Path(directory).resolve()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise FileExistsError(f"{target} exists and is not empty. Name a new directory.")
     start, stop = run.metadata["start"], run.metadata.get("stop")
     if not stop:
         raise ValueError(f"Run {start['uid']} cannot be exported.{why_incomplete(run)}")
+    readable = list(map(Path, readable or folders_of(run.context).readable))
     files = run_files(run, readable=readable)
-    roots = folders_of(run.context).readable if readable is None else [*map(Path, readable)]
-    places = _places({path for paths in files.values() for path in paths}, roots)
+    place = _Places(readable).of
+    places = {path: found for paths in files.values() for path in paths if (found := place(path))}
     missing = [path for path in places if not path.is_file()]
     if missing:
         raise FileNotFoundError(
@@ -82,22 +84,25 @@ def export_run(
             f"{missing[0]}."
         )
     target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(f".{target.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir()
+    part = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
         _require_space(part, places)
-        for source, place in places.items():
-            _copy(source, part / place)
-        write_backup(part / "documents.jsonl", _documents(run, roots, target))
+        for source, copied in places.items():
+            _copy(source, part / copied, readable)
+        write_backup(part / "documents.jsonl", _documents(run, place))
         tables = {stream: _table_of(run, stream) for stream in run.base}
-        for stream, table in tables.items():
-            table.to_csv(part / f"{_file_name(stream)}.csv")
+        for name, table in zip(_file_names(tables), tables.values(), strict=True):
+            table.to_csv(part / f"{name}.csv")
         placed = {name: [places[path] for path in paths] for name, paths in files.items()}
         write_nexus(part / "run.nxs", run, tables, placed)
+        part.chmod(0o777 & ~_umask())
         if target.exists():
-            target.rmdir()
-        part.rename(target)
+            # It may be the current directory of a shell, so it stays.
+            for path in part.iterdir():
+                path.rename(target / path.name)
+            part.rmdir()
+        else:
+            part.rename(target)
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
@@ -108,30 +113,42 @@ def export_run(
     )
 
 
-def _real(path: Path) -> Path:
-    return Path(os.path.realpath(path))
+def _umask() -> int:
+    """Return the file mode creation mask, which the system tells only when it is set."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
-def _names(roots: Iterable[Path]) -> dict[Path, str]:
-    """Return the folder below the new directory for each readable one."""
-    return {
-        root: "captures" if i == 0 else f"captures_{i + 1}"
-        for i, root in enumerate(dict.fromkeys(map(_real, roots)))
-    }
-
-
-def _places(paths: Iterable[Path], roots: Iterable[Path]) -> dict[Path, Path]:
-    """Return the new path of each file, relative to the new directory."""
+def _names(readable: Iterable[Path]) -> dict[Path, str]:
+    """Return the folder below the new directory for each readable one, by all of its paths."""
+    numbers: dict[Path, int] = {}
     found = {}
-    for path in sorted(paths):
-        real = _real(path)
-        # The innermost: readable directories may be below one another.
-        root, name = max(
-            ((root, name) for root, name in _names(roots).items() if real.is_relative_to(root)),
-            key=lambda each: len(each[0].parts),
-        )
-        found[path] = Path(name) / real.relative_to(root)
+    for path in readable:
+        real = Path(os.path.realpath(path))
+        number = numbers.setdefault(real, len(numbers) + 1)
+        found[path] = found[real] = "captures" if number == 1 else f"captures_{number}"
     return found
+
+
+class _Places:
+    """The new path of files below readable directories, relative to the new directory."""
+
+    def __init__(self, readable: Iterable[Path]) -> None:
+        self._names = _names(readable)
+        # The innermost first: readable directories may be below one another.
+        self._folders = sorted(self._names, key=lambda each: len(each.parts), reverse=True)
+
+    def of(self, path: Path) -> Path | None:
+        """Return the place of a path; None if it is below none of them."""
+        # As documents name it; if it gets there by a link elsewhere, by its real path.
+        return self._below(path) or self._below(Path(os.path.realpath(path)))
+
+    def _below(self, path: Path) -> Path | None:
+        for folder in self._folders:
+            if path.is_relative_to(folder):
+                return Path(self._names[folder]) / path.relative_to(folder)
+        return None
 
 
 def _require_space(directory: Path, paths: Iterable[Path]) -> None:
@@ -144,31 +161,45 @@ def _require_space(directory: Path, paths: Iterable[Path]) -> None:
         )
 
 
-def _copy(source: Path, target: Path) -> None:
+def _copy(source: Path, target: Path, readable: Iterable[Path]) -> None:
     """Copy a file and what belongs to it."""
+    beside = [source.with_name(source.name + suffix) for suffix in COMPANIONS]
+    own = [source, *(path for path in beside if path.is_file())]
+    require_confined(own, readable)
     target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copy2(source, target)
-    for suffix in COMPANIONS:
-        beside = source.with_name(source.name + suffix)
-        if beside.is_file():
-            shutil.copy2(beside, target.with_name(target.name + suffix))
+    for path in own:
+        shutil.copy2(path, target.with_name(target.name + path.name.removeprefix(source.name)))
 
 
-def _file_name(stream: str) -> str:
-    return "".join(c if c.isalnum() or c in "-_." else "_" for c in stream)
+def _file_names(streams: Iterable[str]) -> list[str]:
+    """Return a name for the table of each stream; those that would be equal get a number."""
+    found: list[str] = []
+    for stream in streams:
+        name = "".join(c if c.isalnum() or c in "-_." else "_" for c in stream)
+        taken = [each.casefold() for each in found]
+        number, unique = 1, name
+        while unique.casefold() in taken:
+            number, unique = number + 1, f"{name}_{number + 1}"
+        found.append(unique)
+    return found
 
 
-def _documents(run: Any, roots: Iterable[Path], target: Path) -> Documents:
-    """Return the documents of a run with the addresses of the copies."""
+def _documents(run: Any, place: Callable[[Path], Path | None]) -> Documents:
+    """Return the documents of a run; addresses of its files are relative to the new directory."""
     documents: Documents = [(name, dict(document)) for name, document in run.documents()]
     folders = folders_of(run.context)
     if not folders.is_applied:
         documents = moved_documents(documents, folders.moved)
-    names = _names(roots)
-    places = {
-        each: names[real] for root in roots for real in (_real(root),) for each in (root, real)
-    }
-    return moved_documents(documents, MovedFolders({a: target / b for a, b in places.items()}))
+    return [
+        (name, {**doc, "uri": _relative(doc["uri"], place)} if "uri" in doc else doc)
+        for name, doc in documents
+    ]
+
+
+def _relative(uri: str, place: Callable[[Path], Path | None]) -> str:
+    """Return the address of a file or folder in the new directory; others are not copied."""
+    found = place(path_from_uri(uri)) if uri.startswith("file:") else None
+    return uri if found is None else f"{found}{'/' if uri.endswith('/') else ''}"
 
 
 def _table_of(run: Any, stream: str) -> pd.DataFrame:

@@ -74,20 +74,30 @@ def write_nexus(
         documents = _group(entry, "bluesky", "NXcollection")
         documents["start"] = json.dumps(start, default=str)
         documents["stop"] = json.dumps(stop, default=str)
+        plots = {}
         for stream, table in tables.items():
             description = run.base[stream].metadata
-            _write_rows(entry, stream, table, description, start)
+            name = _free(entry, stream)
+            if _write_rows(entry, name, stream, table, description, start):
+                plots[stream] = name
             documents[f"descriptor_{stream}"] = json.dumps(dict(description), default=str)
-        for (_, key), paths in files.items():
+        for (stream, key), paths in files.items():
             if paths[0].suffix == ".h5":
-                _link_frames(entry, key, paths, path.parent)
-        streams = [name for name in tables if name in entry]
-        if streams:
-            entry.attrs["default"] = "primary" if "primary" in streams else streams[0]
+                # A detector may be in several streams.
+                name = key if key not in entry else f"{key}_{stream}"
+                _link_frames(entry, _free(entry, name), paths, path.parent)
+        if plots:
+            entry.attrs["default"] = plots.get("primary", next(iter(plots.values())))
 
 
 def _iso(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
+def _free(entry: "h5py.Group", name: str) -> str:
+    """Return a name that the entry does not have yet."""
+    name = name.replace("/", "_")
+    return name if name not in entry else _free(entry, f"{name}_")
 
 
 def _group(parent: "h5py.Group", name: str, kind: str) -> "h5py.Group":
@@ -98,23 +108,25 @@ def _group(parent: "h5py.Group", name: str, kind: str) -> "h5py.Group":
 
 def _write_rows(
     entry: "h5py.Group",
+    name: str,
     stream: str,
     table: pd.DataFrame,
     description: Mapping[str, Any],
     start: Mapping[str, Any],
-) -> None:
+) -> bool:
+    """Write the rows of a stream; whether there are some."""
     columns = {name: _plain(table[name]) for name in table if not str(name).startswith("ts_")}
     columns = {name: values for name, values in columns.items() if values is not None}
     if not columns:
-        return
-    group = _group(entry, stream, "NXdata")
+        return False
+    group = _group(entry, name, "NXdata")
     data_keys = description["data_keys"]
-    for name, values in columns.items():
-        group[name] = values
-        group[name].attrs["long_name"] = name
-        if units := data_keys.get(name, {}).get("units"):
-            group[name].attrs["units"] = units
-    times = columns.get("time")
+    for column, values in columns.items():
+        group[column] = values
+        group[column].attrs["long_name"] = column
+        if units := data_keys.get(column, {}).get("units"):
+            group[column].attrs["units"] = units
+    times = columns.get("time") if "elapsed" not in columns else None
     if times is not None:
         # Seconds since the run began, as plots need.
         group["elapsed"] = times - start["time"]
@@ -139,6 +151,7 @@ def _write_rows(
         # Scans of several motors have one axis here: rows are points along the path.
         axes = [name for name in motors if name != "time"][:1]
         group.attrs["axes"] = axes or (["elapsed"] if times is not None else ["."])
+    return True
 
 
 def _plain(values: pd.Series) -> np.ndarray[Any, Any] | None:

@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from ._address import CatalogError, ServerAddress
+from ._address import CatalogError, ServerAddress, write_private
 
 __all__ = ["moved_readable", "settle"]
 
@@ -40,7 +40,7 @@ def settle(directory: Path, readable: Iterable[Path]) -> bool:
     Returns
     -------
     bool
-        Whether the directory was elsewhere before.
+        Whether the directory was elsewhere before, or may have been.
 
     Raises
     ------
@@ -71,7 +71,8 @@ def settle(directory: Path, readable: Iterable[Path]) -> bool:
     everything = list(dict.fromkeys([*folders, *now]))
     if remembered != (here, everything):
         _write(directory, everything)
-    return before not in (None, here)
+    # Of an earlier version's catalog without event tables, nobody knows where it was.
+    return before != here if before is not None else remembered is None
 
 
 def moved_readable(directory: Path, readable: Iterable[Path]) -> dict[str, str]:
@@ -122,12 +123,8 @@ def _read(directory: Path) -> tuple[str, Pairs] | None:
 
 
 def _write(directory: Path, folders: Pairs) -> None:
-    part = directory / f".{_NAME}.part"
-    try:
-        part.write_text(json.dumps({"directory": str(directory), "folders": folders}), "utf-8")
-        part.replace(directory / _NAME)
-    except OSError as error:
-        raise CatalogError(f"{part} cannot be written ({error.strerror}).") from error
+    content = {"directory": str(directory), "folders": folders}
+    write_private(directory / _NAME, json.dumps(content))
 
 
 def _move_storage(directory: Path, before: str | None) -> str | None:

@@ -129,7 +129,7 @@ def _recover(catalog: Catalog, path: Path, readable: list[Path], mend: Mend) -> 
     is_journal = path.name.endswith(Journal.SUFFIX)
     partial = path.name.endswith(Journal.PARTIAL)
     try:
-        moved = folders_of(catalog.client.context).moved
+        moved = folders_of(catalog.client.context).stored
         documents = moved_documents(read_documents(path, unfinished=True), moved)
         if not documents or documents[0][0] != "start":
             raise BackupError(f"{path} does not begin with a start document.")

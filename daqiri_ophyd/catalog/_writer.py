@@ -306,7 +306,7 @@ def ingest_backup(client: CatalogOfBlueskyRuns, path: str | Path) -> str:
         If the file is incomplete, or contains anything but the documents of one run.
     """
     documents = read_backup(Path(path))
-    return store_documents(client, moved_documents(documents, folders_of(client.context).moved))
+    return store_documents(client, moved_documents(documents, folders_of(client.context).stored))
 
 
 def store_documents(client: CatalogOfBlueskyRuns, documents: Documents) -> str:

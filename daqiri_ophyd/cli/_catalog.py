@@ -1,5 +1,6 @@
 """``daqiri-ophyd catalog browse`` and ``catalog recover``."""
 
+import html
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -25,16 +26,15 @@ def browse(
 
     Example: [bold]daqiri-ophyd catalog browse --data daqiri-demo[/bold]
     """
-    import webbrowser
     from threading import Event
 
     from ._workspace import open_catalog
 
     with open_catalog(data, catalog, moved_folders(moved), create=False) as opened:
-        page = opened.page
+        page = opened.page()
         print_line(page)
         if show:
-            webbrowser.open(page)
+            _open(page)
         if not opened.is_served_here:
             return
         print_message("Ctrl-C ends the server")
@@ -81,6 +81,19 @@ def recover(
         print_line("no unfinished run")
     if failed:
         raise typer.Exit(1)
+
+
+def _open(page: str) -> None:
+    """Open a page in a browser, whose command line everybody on this host can read."""
+    import atexit
+    import tempfile
+    import webbrowser
+
+    # Only its owner can read it.
+    with tempfile.NamedTemporaryFile("w", suffix=".html", delete=False) as file:
+        file.write(f'<meta http-equiv="refresh" content="0; url={html.escape(page)}">\n')
+    atexit.register(Path(file.name).unlink, missing_ok=True)
+    webbrowser.open(Path(file.name).as_uri())
 
 
 def _mend(path: Path) -> list[str]:

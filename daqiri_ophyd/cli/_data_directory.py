@@ -1,11 +1,21 @@
 """The directory of catalog and captures, and the options that name it."""
 
+import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-__all__ = ["DATA", "CatalogName", "Data", "Moved", "captures_of", "moved_folders"]
+__all__ = [
+    "DATA",
+    "RUN_SETTINGS",
+    "CatalogName",
+    "Data",
+    "Moved",
+    "Run",
+    "captures_of",
+    "moved_folders",
+]
 
 Data = Annotated[
     Path,
@@ -31,6 +41,25 @@ Moved = Annotated[
     ),
 ]
 DATA = Path("daqiri-data")
+# -1 is a run, not an option.
+RUN_SETTINGS = {"ignore_unknown_options": True}
+_FROM_THE_END = re.compile(r"-[0-9]{1,5}")
+
+
+def _run_name(text: str) -> str:
+    """Return the name of a run; raise if it is an option."""
+    if text.startswith("-") and not _FROM_THE_END.fullmatch(text):
+        raise typer.BadParameter(f"no such option: {text}")
+    return text
+
+
+Run = Annotated[
+    str,
+    typer.Argument(
+        help="Run: uid or its first characters, scan id, or -1 for the latest.",
+        callback=_run_name,
+    ),
+]
 
 
 def moved_folders(options: list[str] | None) -> dict[str, str]:

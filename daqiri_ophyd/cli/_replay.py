@@ -1,23 +1,18 @@
 """``daqiri-ophyd replay``."""
 
-import re
 from typing import Annotated
 
 import typer
 
-from ._data_directory import DATA, CatalogName, Data, Moved, moved_folders
+from ._data_directory import DATA, RUN_SETTINGS, CatalogName, Data, Moved, Run, moved_folders
 from ._part import PlayOptions, with_play_options
 
-# -1 is a run, not an option.
-CONTEXT_SETTINGS = {"ignore_unknown_options": True}
-_FROM_THE_END = re.compile(r"-[0-9]{1,5}")
+CONTEXT_SETTINGS = RUN_SETTINGS
 
 
 @with_play_options
 def replay(
-    run: Annotated[
-        str, typer.Argument(help="Run: uid or its first characters, scan id, or -1 for the latest.")
-    ],
+    run: Run,
     config: Annotated[
         str, typer.Option(help="Configuration file, or name of a profile.")
     ] = "loopback",
@@ -33,8 +28,6 @@ def replay(
 
     Example: [bold]daqiri-ophyd replay -1 --data daqiri-demo[/bold]
     """
-    if run.startswith("-") and not _FROM_THE_END.fullmatch(run):
-        raise typer.BadParameter(f"no such option: {run}")
     places = moved_folders(moved)
     from ._send_packets import open_sender, print_sent
 

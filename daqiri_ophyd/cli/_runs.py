@@ -1,35 +1,14 @@
 """``daqiri-ophyd runs``, ``runs show`` and ``runs export``."""
 
-import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ._data_directory import DATA, CatalogName, Data, Moved
+from ._data_directory import DATA, RUN_SETTINGS, CatalogName, Data, Moved, Run
 
 app = typer.Typer(help="List, show and export the runs of a catalog.", invoke_without_command=True)
-# -1 is a run, not an option.
-_RUN = {"ignore_unknown_options": True}
-_FROM_THE_END = re.compile(r"-[0-9]{1,5}")
-
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-
-
-def _run_name(text: str) -> str:
-    """Return the name of a run; raise if it is an option."""
-    if text.startswith("-") and not _FROM_THE_END.fullmatch(text):
-        raise typer.BadParameter(f"no such option: {text}")
-    return text
-
-
-Run = Annotated[
-    str,
-    typer.Argument(
-        help="Run: uid or its first characters, scan id, or -1 for the latest.",
-        callback=_run_name,
-    ),
-]
 
 
 @app.callback()
@@ -53,7 +32,7 @@ def runs(
         list_runs(count, data, catalog, as_json)
 
 
-@app.command(context_settings=_RUN)
+@app.command(context_settings=RUN_SETTINGS)
 def show(
     run: Run,
     data: Data = DATA,
@@ -71,7 +50,7 @@ def show(
     show_run(run, data, catalog, moved, as_json)
 
 
-@app.command(context_settings=_RUN)
+@app.command(context_settings=RUN_SETTINGS)
 def export(
     run: Run,
     directory: Annotated[

@@ -34,15 +34,21 @@ def facts_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
         "plan": start.get("plan_name", ""),
         "seconds": round(stop["time"] - start["time"], 3) if stop else None,
         "status": stop.get("exit_status", "no end yet"),
-        "detectors": list(start.get("detectors", ())),
-        "sample": _text(start.get("sample", start.get("sample_name", ""))),
+        "detectors": _names(start.get("detectors")),
+        "sample": _text(start.get("sample", start.get("sample_name"))),
         "run": start["uid"],
     }
 
 
+def _names(value: Any) -> list[str]:
+    """Return names in metadata: a list, or one as text."""
+    return [value] if isinstance(value, str) else list(map(str, value or ()))
+
+
 def _text(value: Any) -> str:
     """Return a sample's name: of a text, or of metadata that have one."""
-    return str(value.get("name", "")) if isinstance(value, Mapping) else str(value)
+    value = value.get("name") if isinstance(value, Mapping) else value
+    return "" if value is None else str(value)
 
 
 def list_runs(count: int, data: Path, catalog: str | None, as_json: bool) -> None:

@@ -29,7 +29,7 @@ from ._output import print_error, print_line, print_message
 from ._shell_magics import register
 from ._shell_source import Source, make_source
 from ._signals import ended_by
-from ._workspace import open_catalog
+from ._workspace import latest_scan_id, open_catalog
 
 __all__ = ["run_session"]
 
@@ -65,7 +65,7 @@ def run_session(name: str, config: NetworkConfig, data: Path, catalog: str | Non
         with _ending_on_signals(shell, names["RE"]):
             if not sys.stdin.isatty():
                 return bool(shell.run_cell(sys.stdin.read()).success)
-            print_line(_banner(names, name, backend, names["catalog"].page))
+            print_line(_banner(names, name, backend, names["catalog"].page()))
             shell.mainloop()
     return True
 
@@ -94,7 +94,7 @@ def _namespace(
     motor = SynAxis(name="motor", labels={"motors"})
     source = make_source(name, daq, motor)
     with daq.open(), open_catalog(data, catalog_name) as catalog:
-        run_engine = RunEngine()
+        run_engine = RunEngine({"scan_id": latest_scan_id(catalog)})
         plans.setup(run_engine, daq, catalog, plots=plots, metadata=data / "metadata")
         run_engine.subscribe(_LossReport())
         names: dict[str, Any] = {"RE": run_engine, "daq": daq, "catalog": catalog, "motor": motor}
@@ -218,7 +218,7 @@ def _banner(names: dict[str, Any], config: str, plots: str, page: str) -> str:
         else "           packets come from the network, or from daqiri-ophyd simulate in a terminal"
     )
     return f"""\
-daqiri-ophyd, configuration {config}. Runs are stored in {names["daq"].directory.parent}
+daqiri-ophyd, configuration {config}. Runs are stored in {names["catalog"]!r}
 
 RE         runs plans, with a table and progress bars. Plots: {plots}
 daq        the engine; its detectors: {", ".join(detectors) or "none"}

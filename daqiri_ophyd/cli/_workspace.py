@@ -21,6 +21,7 @@ from ._signals import HeldInterrupts, ended_by
 
 # Between attempts to pause a RunEngine, s.
 _RETRY_S = 0.02
+_LATEST_RUNS = 20
 # Period of checks for signals, s.
 _LOOK_S = 0.2
 
@@ -162,12 +163,11 @@ def open_catalog(
     return Catalog.open(directory, readable, moved=moved, create=create)
 
 
-def _latest_scan_id(catalog: Catalog) -> int:
-    """Return the scan id of the latest run; 0: there is none."""
-    if not len(catalog.client):
-        return 0
-    found = catalog.client.values().last().metadata["start"].get("scan_id")
-    return found if isinstance(found, int) else 0
+def latest_scan_id(catalog: Catalog) -> int:
+    """Return the largest scan id of the latest runs; 0: there is none."""
+    latest = catalog.client.values().tail(_LATEST_RUNS)
+    found = (run.metadata.get("start", {}).get("scan_id") for run in latest)
+    return max((number for number in found if isinstance(number, int)), default=0)
 
 
 @contextmanager
@@ -198,7 +198,7 @@ def open_workspace(
         daq = make_daq(config, directory=captures_of(data))
         with daq.open(engine):
             pause = partial(_EndOnInterrupt, daq=daq, interrupts=interrupts)
-            scan_id = {"scan_id": _latest_scan_id(opened)}
+            scan_id = {"scan_id": latest_scan_id(opened)}
             run_engine = RunEngine(scan_id, context_managers=[pause], during_task=WaitForPlan())
             writer = opened.writer()
             run_engine.subscribe(writer)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import h5py
 import httpx
@@ -16,7 +16,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from daqiri_ophyd.catalog import Catalog, _export, capture_files, frames_dataset
+from daqiri_ophyd.catalog import Catalog, _export, capture_files, export_run, frames_dataset
+from daqiri_ophyd.catalog._nexus import write_nexus
 from daqiri_ophyd.cli import _main
 from daqiri_ophyd.engine import PcapFile
 
@@ -155,20 +156,99 @@ def test_documents_of_an_export_can_be_stored_elsewhere(
     tmp_path: Path,
     empty_catalog: Path,
 ) -> None:
-    target = tmp_path / "new"
+    """After its folder was moved, too."""
     shutil.copytree(empty_catalog, tmp_path / "catalog")
+    target = tmp_path / "moved"
     with Catalog.open(tmp_path / "catalog", readable=[target]) as catalog:
-        for uid in (recorded.packets, recorded.scan):
+        for uid in (recorded.packets, recorded.scan, recorded.flight):
             shutil.rmtree(target, ignore_errors=True)
-            shown("export", uid, target)
+            shown("export", uid, tmp_path / "new")
+            (tmp_path / "new").rename(target)
             assert catalog.ingest_backup(target / "documents.jsonl") == uid
+            (path,) = capture_files(catalog.client[uid])
+            assert path.is_relative_to(target)
             if uid == recorded.packets:
-                (path,) = capture_files(catalog.client[uid])
-                assert path.is_relative_to(target)
                 with PcapFile(path) as pcap:
                     assert len(pcap) == 40
-        dataset = frames_dataset(catalog.client[recorded.scan]).load()
-        np.testing.assert_array_equal(dataset["frames"], images(dataset["batch"].values))
+            else:
+                dataset = frames_dataset(catalog.client[uid]).load()
+                np.testing.assert_array_equal(dataset["frames"], images(dataset["batch"].values))
+
+
+def test_links_within_a_readable_folder_are_followed(
+    recorded: Recorded,  # noqa: F811
+    tmp_path: Path,
+    empty_catalog: Path,
+) -> None:
+    copy = recorded.copy(tmp_path / "copy")
+    (year,) = copy.captures.iterdir()
+    year.rename(copy.captures / "real")
+    year.symlink_to("real")
+    shutil.copytree(empty_catalog, tmp_path / "catalog")
+    with Catalog.open(copy.catalog, readable=[copy.captures]) as catalog:
+        export_run(catalog.client[copy.packets], tmp_path / "new", readable=iter([copy.captures]))
+    with Catalog.open(tmp_path / "catalog", readable=[tmp_path / "new"]) as catalog:
+        catalog.ingest_backup(tmp_path / "new" / "documents.jsonl")
+        (path,) = capture_files(catalog.client[copy.packets])
+    assert path.is_file()
+
+
+def test_what_belongs_to_a_file_is_confined(
+    recorded: Recorded,  # noqa: F811
+    tmp_path: Path,
+    capsys: Captured,
+) -> None:
+    copy = recorded.copy(tmp_path / "copy")
+    (tmp_path / "secret").write_text("secret")
+    (sidecar,) = copy.captures.rglob("*.pcap.json")
+    sidecar.unlink()
+    sidecar.symlink_to(tmp_path / "secret")
+    assert run("runs", "export", copy.packets, tmp_path / "new", "--data", copy.folder) == 1
+    assert "is not below a readable directory" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
+def test_an_export_fills_an_empty_directory(
+    shown: Any,
+    recorded: Recorded,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / ".here.part").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    shown("export", recorded.scan, ".")
+    assert sorted(path.name for path in Path().iterdir()) == [
+        "captures",
+        "documents.jsonl",
+        "primary.csv",
+        "run.nxs",
+    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".here.part", "here"]
+
+
+def test_names_in_a_nexus_file_are_different(
+    recorded: Recorded,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    """A stream may have the name of a group, and a detector be in two streams."""
+    table = pd.DataFrame({"time": [1.0], "elapsed": [2.0]}, index=pd.Index([1], name="seq_num"))
+    with Catalog.open(recorded.catalog, readable=[recorded.captures]) as catalog:
+        stored = catalog.client[recorded.scan]
+        paths = capture_files(stored)
+        stream = stored.base["primary"]
+
+        class Renamed:
+            metadata = stored.metadata
+            base: ClassVar = {"title": stream, "a/b": stream}
+
+        files = {("title", KEY): paths, ("a/b", KEY): paths}
+        write_nexus(tmp_path / "run.nxs", Renamed, {"title": table, "a/b": table}, files)
+    with h5py.File(tmp_path / "run.nxs") as file:
+        entry = file["entry"]
+        assert entry["title_/elapsed"][()].tolist() == [2.0]
+        assert entry["a_b/elapsed"][()].tolist() == [2.0]
+        assert len(entry[KEY]["data"]) == len(entry[f"{KEY}_a_b"]["data"]) == 3
 
 
 def test_an_export_leaves_other_files_alone(
