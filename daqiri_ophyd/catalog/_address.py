@@ -15,8 +15,8 @@ __all__ = [
     "CatalogError",
     "ServerAddress",
     "find_server",
+    "is_served",
     "lock_directory",
-    "require_server",
     "write_private",
 ]
 
@@ -146,19 +146,9 @@ def find_server(directory: Path) -> ServerAddress | None:
     return None
 
 
-def require_server(directory: Path, address: ServerAddress) -> None:
-    """Raise if the server of a catalog directory is no longer the one at this address.
-
-    Raises
-    ------
-    CatalogError
-        If the address has changed, or no server runs.
-    """
-    if not _is_locked(directory) or ServerAddress.read(directory) != address:
-        raise CatalogError(
-            f"The catalog in {directory} was open in process {address.process}, which has closed "
-            "it or ended, and its server with it. Open it again: Catalog.open(directory)."
-        )
+def is_served(directory: Path, address: ServerAddress) -> bool:
+    """Whether the server of a catalog directory is the one at this address."""
+    return _is_locked(directory) and ServerAddress.read(directory) == address
 
 
 def _is_locked(directory: Path) -> bool:

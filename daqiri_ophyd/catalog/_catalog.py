@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import IO, Any, Self
 
 import httpx
 from bluesky_tiled_plugins import BlueskyRun, CatalogOfBlueskyRuns
@@ -12,13 +12,13 @@ from tiled.client.context import CannotPrompt, Context
 from tiled.structures.core import Spec
 from tiled.utils import OneShotCachedMap
 
-from ._address import DATABASE, CatalogError, find_server, lock_directory, require_server
+from ._address import DATABASE, CatalogError, find_server, lock_directory
 from ._backlog import abandon, flush
 from ._confine import Folders, set_folders
 from ._moved import MovedFolders, Moves
 from ._places import moved_readable
 from ._register import register
-from ._server import EmbeddedServer
+from ._server import EmbeddedServer, SharedServer
 from ._writer import RunWriter, ingest_backup
 
 __all__ = ["Catalog"]
@@ -47,7 +47,7 @@ class Catalog:
         *,
         directory: Path | None = None,
         backup_directory: Path | None = None,
-        server: EmbeddedServer | None = None,
+        server: EmbeddedServer | SharedServer | None = None,
         served: Iterable[Path] | None = None,
     ) -> None:
         self._client = client
@@ -72,8 +72,8 @@ class Catalog:
         """Open the catalog in a directory.
 
         The first process that opens it runs its server. Other processes of the same user on this
-        host use that server until the first process closes the catalog or ends. Open the directory
-        again later to read its runs.
+        host use that server. When the first process closes the catalog or ends, the next one that
+        needs the server runs it, at the same address.
 
         Parameters
         ----------
@@ -98,9 +98,8 @@ class Catalog:
         ------
         CatalogError
             If the Tiled server is not installed, the directory cannot be written or, with
-            ``create=False``, has no catalog, or the server does not start. Once the server's
-            process has closed it or ended, every later use of the catalog in another process also
-            raises it.
+            ``create=False``, has no catalog, or the server does not start. Also raised by later
+            uses, if the server's process has ended and its port is used by another program.
         ValueError
             If an old path of `moved` is not absolute.
         """
@@ -121,34 +120,34 @@ class Catalog:
         both = list(dict.fromkeys([*given, *(path.resolve() for path in given)]))
         backup = directory / "backup" if backup_directory is None else backup_directory
         backup = Path(backup).resolve()
-        server = None
-        while True:
+        served = both
+
+        def start(lock: IO[str]) -> EmbeddedServer:
+            places = lambda: MovedFolders(moved, moved_readable(directory, served))  # noqa: E731
+            return EmbeddedServer(directory, lock, served, places)
+
+        server: EmbeddedServer | SharedServer | None = None
+        while server is None:
             if lock := lock_directory(directory):
-                server = EmbeddedServer(
-                    directory,
-                    lock,
-                    both,
-                    lambda: MovedFolders(moved, moved_readable(directory, both)),
-                )
-                address = server.address
-                break
-            if address := find_server(directory):
-                break
+                server = start(lock)
+            elif address := find_server(directory):
+                served = list(dict.fromkeys([*map(Path, address.readable), *both]))
+                server = SharedServer(directory, address, start)
+        address = server.address
         try:
             # Do not use a proxy from the environment: the server is on this host.
             client = _runs(address.uri, address.api_key, trust_env=False)
         except BaseException:
-            if server is not None:
-                server.close()
+            server.close()
             raise
-        if server is None:
-            _before_requests(client, lambda: require_server(directory, address))
-        served = [Path(path) for path in address.readable]
-        known = tuple(dict.fromkeys([*served, *both]))
-        places = MovedFolders(moved, moved_readable(directory, known))
-        set_folders(client.context, Folders(known, places, is_applied=server is not None))
+        is_here = isinstance(server, EmbeddedServer)
+        if isinstance(server, SharedServer):
+            _before_requests(client, server.require)
+        places = MovedFolders(moved, moved_readable(directory, served))
+        set_folders(client.context, Folders(tuple(served), places, is_applied=is_here))
+        readers = [Path(path) for path in address.readable]
         return cls(
-            client, directory=directory, backup_directory=backup, server=server, served=served
+            client, directory=directory, backup_directory=backup, server=server, served=readers
         )
 
     @classmethod
@@ -240,7 +239,8 @@ class Catalog:
     @property
     def is_served_here(self) -> bool:
         """Whether this process runs the server of the catalog."""
-        return self._server is not None
+        server = self._server
+        return isinstance(server, EmbeddedServer) or (server is not None and server.own is not None)
 
     def writer(self, *, batch_size: int = 10_000) -> RunWriter:
         """Return a subscriber for a RunEngine: ``RE.subscribe(catalog.writer())``.

@@ -73,9 +73,9 @@ def export_run(
     start, stop = run.metadata["start"], run.metadata.get("stop")
     if not stop:
         raise ValueError(f"Run {start['uid']} cannot be exported.{why_incomplete(run)}")
-    readable = list(map(Path, readable or folders_of(run.context).readable))
-    files = run_files(run, readable=readable)
-    place = _Places(readable).of
+    folders = [Path(each) for each in readable or folders_of(run.context).readable]
+    files = run_files(run, readable=folders)
+    place = _Places(folders).of
     places = {path: found for paths in files.values() for path in paths if (found := place(path))}
     missing = [path for path in places if not path.is_file()]
     if missing:
@@ -88,7 +88,7 @@ def export_run(
     try:
         _require_space(part, places)
         for source, copied in places.items():
-            _copy(source, part / copied, readable)
+            _copy(source, part / copied, folders)
         write_backup(part / "documents.jsonl", _documents(run, place))
         tables = {stream: _table_of(run, stream) for stream in run.base}
         for name, table in zip(_file_names(tables), tables.values(), strict=True):

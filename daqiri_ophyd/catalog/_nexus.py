@@ -54,7 +54,8 @@ def write_nexus(
             default="entry",
         )
         entry = _group(file, "entry", "NXentry")
-        title = " ".join(filter(None, [str(start.get("scan_id", "")), start.get("plan_name", "")]))
+        words = (start.get("plan_name"), start.get("scan_id"))
+        title = " ".join(str(word) for word in words if word is not None)
         facts = {
             "title": str(start.get("title", title)),
             "start_time": _iso(start["time"]),
@@ -115,7 +116,9 @@ def _write_rows(
     start: Mapping[str, Any],
 ) -> bool:
     """Write the rows of a stream; whether there are some."""
-    columns = {name: _plain(table[name]) for name in table if not str(name).startswith("ts_")}
+    # When each was read.
+    stamps = {f"ts_{name}" for name in table} - set(description["data_keys"])
+    columns = {name: _plain(table[name]) for name in table if name not in stamps}
     columns = {name: values for name, values in columns.items() if values is not None}
     if not columns:
         return False
@@ -135,7 +138,8 @@ def _write_rows(
         group["time"].attrs["units"] = "s"
     numbers = [name for name, values in columns.items() if values.dtype.kind in "iuf"]
     dimensions = (start.get("hints") or {}).get("dimensions") or []
-    motors = [fields[0] for fields, name in dimensions if name == stream and fields[0] in numbers]
+    scanned = [fields[0] for fields, name in dimensions if name == stream and fields]
+    motors = [name for name in scanned if name in numbers]
     hinted = [
         field
         for hints in (description.get("hints") or {}).values()

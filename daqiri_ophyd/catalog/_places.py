@@ -79,8 +79,8 @@ def moved_readable(directory: Path, readable: Iterable[Path]) -> dict[str, str]:
     """Return the present paths of the folders that a catalog directory remembers.
 
     Empty if all are where they were. A folder that was readable is in its new place, if a folder
-    with the same path relative to the catalog directory is readable now. It is in its old place,
-    if that is readable now, and not only because a folder with both is.
+    with the same path relative to the catalog directory is readable now, or is to be. It is in its
+    old place, if that is readable now, and not only because a folder with both is.
 
     Parameters
     ----------
@@ -99,7 +99,9 @@ def moved_readable(directory: Path, readable: Iterable[Path]) -> dict[str, str]:
             continue
         if any(_below(old, name) and not _below(new, name) for name, _ in allowed):
             found[old] = old
-        elif os.path.isdir(real) and any(_below(real, path) for _, path in allowed):
+        elif any(_below(real, path) for _, path in allowed) and (
+            os.path.isdir(real) or real in {path for _, path in allowed}
+        ):
             found[old] = new
     return found if any(old != new for old, new in found.items()) else {}
 

@@ -100,7 +100,12 @@ def recover_runs(catalog: Catalog, mend: Mend) -> Iterator[Recovery]:
     # Another process that has the catalog open may be writing these runs.
     if catalog.is_served_here:
         # Not by a query: with SQLite, KeyPresent(exists=False) of Tiled 0.2.20 finds all runs.
-        unfinished = [run for run in catalog.client.values() if not run.metadata.get("stop")]
+        unfinished = [
+            run
+            for run in catalog.client.values()
+            # A Tiled client may have stored other things there.
+            if "start" in run.metadata and not run.metadata.get("stop")
+        ]
         for run in unfinished:
             if run.metadata["start"]["uid"].partition("-")[0] not in seen:
                 yield _close(run, readable, mend)

@@ -16,12 +16,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
-from ._address import DATABASE, CatalogError, ServerAddress
+from ._address import (
+    DATABASE,
+    CatalogError,
+    ServerAddress,
+    find_server,
+    is_served,
+    lock_directory,
+)
 from ._confine import whereabouts
 from ._moved import MovedFolders
 from ._places import settle
 
-__all__ = ["EmbeddedServer"]
+__all__ = ["EmbeddedServer", "SharedServer"]
 
 _STARTUP_S = 30.0
 _SHUTDOWN_S = 10
@@ -132,6 +139,78 @@ class EmbeddedServer:
         for name in _LOGGERS:
             logging.getLogger(name).removeHandler(self._log)
         self._log.close()
+
+
+class SharedServer:
+    """The server of another process, which this process succeeds when that one ends.
+
+    It then runs a server at the same address: clients of both continue.
+
+    Parameters
+    ----------
+    directory : Path
+        The catalog directory.
+    address : ServerAddress
+        Address of the server.
+    start : callable
+        ``start(lock)`` runs the server in this process.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        address: ServerAddress,
+        start: Callable[[IO[str]], EmbeddedServer],
+    ) -> None:
+        self._directory = directory
+        self.address = address
+        self._start_own = start
+        self._changing = threading.Lock()
+        self._is_closed = False
+        self.own: EmbeddedServer | None = None
+
+    def require(self) -> None:
+        """Return if a server answers at the address; start one if that of the process has ended.
+
+        Raises
+        ------
+        CatalogError
+            If another server has another address, or none can be started there.
+        """
+        if self.own is not None or is_served(self._directory, self.address):
+            return
+        with self._changing:
+            if self.own is not None:
+                return
+            found = None
+            while found is None and not self._is_closed:
+                if lock := lock_directory(self._directory):
+                    own = self._start_own(lock)
+                    if self._is_same(own.address):
+                        self.own = own
+                        return
+                    own.close()
+                    break
+                found = find_server(self._directory)
+            if found is not None and self._is_same(found):
+                self.address = found
+                return
+        raise CatalogError(
+            f"The catalog in {self._directory} was open in process {self.address.process}, which "
+            "has closed it or ended, and its server cannot be continued at "
+            f"{self.address.uri}. Open it again: Catalog.open(directory)."
+        )
+
+    def _is_same(self, address: ServerAddress) -> bool:
+        return (address.uri, address.api_key) == (self.address.uri, self.address.api_key)
+
+    def close(self) -> None:
+        """Stop the server that this process has started, if any."""
+        with self._changing:
+            self._is_closed = True
+            own, self.own = self.own, None
+        if own is not None:
+            own.close()
 
 
 def _listen(port: int) -> socket.socket:

@@ -31,7 +31,7 @@ def facts_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "scan_id": start.get("scan_id"),
         "started": datetime.fromtimestamp(start["time"]).isoformat(" ", "seconds"),
-        "plan": start.get("plan_name", ""),
+        "plan": str(start.get("plan_name", "")),
         "seconds": round(stop["time"] - start["time"], 3) if stop else None,
         "status": stop.get("exit_status", "no end yet"),
         "detectors": _names(start.get("detectors")),
@@ -55,7 +55,12 @@ def list_runs(count: int, data: Path, catalog: str | None, as_json: bool) -> Non
     """Print the latest runs, the latest last."""
     with open_catalog(data, catalog, create=False) as opened:
         total = len(opened.client)
-        found = [facts_of(run.metadata) for run in opened.client.values().tail(count)]
+        latest = opened.client.items().tail(count)
+        # A Tiled client may have stored other things there.
+        found = [facts_of(run.metadata) for _, run in latest if "start" in run.metadata]
+    for key, other in latest:
+        if "start" not in other.metadata:
+            print_message(f"{key!r} in the catalog is not a run")
     if as_json:
         print_json({"total": total, "runs": found})
         return
@@ -79,8 +84,8 @@ def list_runs(count: int, data: Path, catalog: str | None, as_json: bool) -> Non
     has_samples = any(facts["sample"] for facts in found)
     kept = [i for i, name in enumerate(columns) if name != "sample" or has_samples]
     print_table([columns[i] for i in kept], [[row[i] for i in kept] for row in rows])
-    if total > len(found):
-        print_message(f"{total - len(found):,} earlier runs; --count lists more")
+    if total > len(latest):
+        print_message(f"{total - len(latest):,} earlier runs; --count lists more")
 
 
 @contextmanager

@@ -88,7 +88,6 @@ def simulate(
             for chunk in traffic:
                 sender.send(chunk)
                 result["frames"] += len(chunk.frames)
-                result["bytes"] += chunk.packets.size
                 result["lost"] += chunk.lost
                 result["duplicated"] += chunk.duplicated
                 show(result["frames"])
@@ -99,7 +98,7 @@ def simulate(
         result["frames"] = max(result["frames"], sender.packets // chosen.packets_per_frame)
     finally:
         sender.close()
-    result["sent"] = sender.packets
+    result |= {"sent": sender.packets, "bytes": sender.bytes}
     _print(result, as_json)
     if interrupted and count:
         print_error(f"interrupted; {result['frames']:,} of {count:,} frames were sent")

@@ -45,7 +45,7 @@ class SocketSender:
     def __init__(self, to: Destination, instrument: Instrument, rate: float) -> None:
         self._interval = 1 / (rate * instrument.packets_per_frame) if rate else 0.0
         self._begin: float | None = None
-        self.packets = 0
+        self.packets = self.bytes = 0
         self._open = ExitStack()
         self._streams: list[tuple[socket.socket, Any]] = []
         for stream, port in enumerate(to.ports):
@@ -69,6 +69,7 @@ class SocketSender:
             sender, address = self._streams[streams[i]]
             sender.sendto(packet, address)
             self.packets += 1
+            self.bytes += len(packet)
 
     def finish(self) -> dict[str, int]:
         """Return further results."""
@@ -103,7 +104,7 @@ class QueueSender:
         self._to = to
         self._interval = 1e9 / (rate * instrument.packets_per_frame) if rate else 0.0
         self._begin: int | None = None
-        self.packets = 0
+        self.packets = self.bytes = 0
 
     def send(self, chunk: Chunk) -> None:
         """Submit packets, each with its due time."""
@@ -116,6 +117,7 @@ class QueueSender:
         packets = self._framed(chunk) if self._raw else chunk.packets
         self._queue.send(packets, launch_times=times, timeout=None)
         self.packets += count
+        self.bytes += chunk.packets.size
 
     def _framed(self, chunk: Chunk) -> NDArray[np.uint8]:
         return ethernet.udp_frames(

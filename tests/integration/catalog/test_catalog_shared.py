@@ -49,26 +49,44 @@ def test_two_processes_may_create_the_catalog_of_runs_at_once(tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("number", [None, signal.SIGKILL])
-def test_a_second_process_stores_and_reads_until_the_first_ends(
+def test_a_second_process_succeeds_the_first(
     holder, directory, captures, device, run_engine, number, caplog
 ):
-    with Catalog.open(directory) as second:
+    """It runs the server when the first has ended, and other clients do not notice."""
+    with Catalog.open(directory) as second, Catalog.open(directory) as third:
         assert second.uri == holder.uri
         writer = second.writer()
         run_engine.subscribe(writer)
         (uid,) = run_engine(bp.count([device], 2))
         assert capture_files(second.client[uid]) == device.written
         assert writer.backups == [] and "cannot read its captures" not in caplog.text
+        assert not second.is_served_here
         holder.end(number)
-        with pytest.raises(CatalogError, match=r"was open in process \d+, which has closed it"):
-            second.client[uid]
-        (lost,) = run_engine(bp.count([device], 1))
-        assert len(writer.backups) == 1
-        # Opening it again makes this process the server; what was not stored is stored now.
-        with Catalog.open(directory, readable=[captures]) as again:
-            assert again.uri == holder.uri  # the port is kept as well
-            again.ingest_backup(writer.backups[0])
-            assert {uid, lost} <= set(again.client)
+        assert capture_files(second.client[uid]) == device.written[:2]
+        assert second.is_served_here
+        assert second.uri == holder.uri
+        (another,) = run_engine(bp.count([device], 1))
+        assert second.client[another]["primary"].base["soft_files"].read().tolist() == [
+            device.written[2].name
+        ]
+        assert writer.backups == []
+        assert {uid, another} <= set(third.client)
+        assert not third.is_served_here
+        second.close()
+        assert {uid, another} <= set(third.client)
+        assert third.is_served_here
+        third.close()
+
+
+def test_a_server_whose_port_is_taken_is_not_succeeded(holder, directory):
+    with Catalog.open(directory) as second:
+        port = int(re.search(r":(\d+)/", holder.uri)[1])
+        holder.end()
+        with socket.create_server(("127.0.0.1", port)):
+            with pytest.raises(CatalogError, match=r"was open in process \d+, which has closed it"):
+                list(second.client)
+    with Catalog.open(directory) as again:
+        assert list(again.client) == []
 
 
 def test_the_key_is_kept_where_only_the_owner_reads_it(tmp_path, catalog, captures):

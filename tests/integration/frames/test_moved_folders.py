@@ -345,7 +345,7 @@ def test_replay_from_a_copy(
     elsewhere = copy.captures.rename(tmp_path / "elsewhere")
     options = ["--data", str(copy.folder), "--json"]
     assert _main._run(["replay", copy.packets, *options]) == 1
-    assert f"nor does {copy.captures / '2026'}: was the folder moved?" in capsys.readouterr().err
+    assert f"nor does {copy.captures}: was the folder moved?" in capsys.readouterr().err
     for old in (recorded.captures, copy.captures):
         named = ["--moved", f"{old}={elsewhere}"]
         assert _main._run(["replay", copy.packets, *options, *named]) == 0

@@ -346,3 +346,39 @@ def test_runs_are_listed_on_a_web_page(
     assert capsys.readouterr().out.strip() == page
     browsing.send_signal(signal.SIGINT)
     assert browsing.wait(60) == 0
+
+
+def test_what_is_not_a_run_hides_no_run(
+    recorded: Recorded,  # noqa: F811
+    tmp_path: Path,
+    capsys: Captured,
+) -> None:
+    copy = recorded.copy(tmp_path / "copy")
+    with Catalog.open(copy.catalog, readable=[copy.captures]) as catalog:
+        catalog.client.create_container("notes")
+    assert run("runs", "--data", copy.folder) == 0
+    said = capsys.readouterr()
+    assert len(said.out.splitlines()) == 1 + 3
+    assert said.err == "'notes' in the catalog is not a run\n"
+    assert run("catalog", "recover", "--data", copy.folder) == 0
+
+
+def test_a_list_takes_the_server_of_no_capture(
+    recorded: Recorded,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    """The process that has opened the catalog first ends while another one uses it."""
+    copy = recorded.copy(tmp_path / "copy")
+    program = (
+        "import sys; from daqiri_ophyd.catalog import Catalog; c = Catalog.open(sys.argv[1])\n"
+    )
+    program += "print(flush=True); sys.stdin.read(); c.close()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program, copy.catalog], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as first:
+        assert first.stdout is not None
+        first.stdout.readline()
+        with Catalog.open(copy.catalog, readable=[copy.captures]) as catalog:
+            assert len(catalog.client) == 3
+            first.communicate()
+            assert len(catalog.client[copy.packets]["primary"].read()["time"]) == 1
