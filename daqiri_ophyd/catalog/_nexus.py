@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from daqiri_ophyd import __version__
+from daqiri_ophyd.documents import run_metadata
 
 if TYPE_CHECKING:
     import h5py
@@ -54,24 +55,21 @@ def write_nexus(
             default="entry",
         )
         entry = _group(file, "entry", "NXentry")
-        words = (start.get("plan_name"), start.get("scan_id"))
-        title = " ".join(str(word) for word in words if word is not None)
+        told = run_metadata(start, "")
         facts = {
-            "title": str(start.get("title", title)),
+            "title": told.get("title"),
             "start_time": _iso(start["time"]),
             "end_time": _iso(stop["time"]),
-            "entry_identifier": start["uid"],
+            "entry_identifier": told["uid"],
             "program_name": "daqiri-ophyd",
-            "experiment_identifier": start.get("proposal_id", start.get("experiment_id")),
+            "experiment_identifier": told.get("experiment_identifier"),
         }
         for name, value in facts.items():
             if value is not None:
-                entry[name] = str(value)
+                entry[name] = value
         entry["program_name"].attrs["version"] = __version__
-        sample = start.get("sample", start.get("sample_name"))
-        if sample is not None:
-            name = sample.get("name", "") if isinstance(sample, Mapping) else sample
-            _group(entry, "sample", "NXsample")["name"] = str(name)
+        if "sample" in told:
+            _group(entry, "sample", "NXsample")["name"] = told["sample"]
         documents = _group(entry, "bluesky", "NXcollection")
         documents["start"] = json.dumps(start, default=str)
         documents["stop"] = json.dumps(stop, default=str)

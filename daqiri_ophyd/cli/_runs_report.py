@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..catalog import UnreadableFileError, find_run, run_files
-from ..documents import sidecar_path
+from ..documents import run_metadata, sidecar_path
 from ._data_directory import moved_folders
 from ._output import print_error, print_facts, print_json, print_line, print_message, print_table
 from ._workspace import open_catalog
@@ -35,7 +35,7 @@ def facts_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
         "seconds": round(stop["time"] - start["time"], 3) if stop else None,
         "status": stop.get("exit_status", "no end yet"),
         "detectors": _names(start.get("detectors")),
-        "sample": _text(start.get("sample", start.get("sample_name"))),
+        "sample": run_metadata(start, "").get("sample", ""),
         "run": start["uid"],
     }
 
@@ -43,12 +43,6 @@ def facts_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
 def _names(value: Any) -> list[str]:
     """Return names in metadata: a list, or one as text."""
     return [value] if isinstance(value, str) else list(map(str, value or ()))
-
-
-def _text(value: Any) -> str:
-    """Return a sample's name: of a text, or of metadata that have one."""
-    value = value.get("name") if isinstance(value, Mapping) else value
-    return "" if value is None else str(value)
 
 
 def list_runs(count: int, data: Path, catalog: str | None, as_json: bool) -> None:
