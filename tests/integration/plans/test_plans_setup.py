@@ -112,6 +112,26 @@ def test_scan_ids_continue(profile: Any, tmp_path: Any) -> None:
             assert engine.md["session"] == expected
 
 
+def test_plots_are_as_before_unless_they_are_named(watched: Watched, profile: Any) -> None:
+    daq, _, _ = profile("loopback")
+    shown = []
+    for plots in (None, True, None, False, None):
+        session = setup(watched.engine, daq, plots=plots)
+        assert session.live is not None
+        shown.append(session.live._plots_enabled)
+    assert shown == [False, True, True, False, False]
+
+
+def test_a_folder_that_cannot_be_made_is_named_each_time(
+    watched: Watched, profile: Any, tmp_path: Any
+) -> None:
+    daq, _, _ = profile("loopback")
+    (tmp_path / "file").touch()
+    for _ in range(2):
+        with pytest.raises(NotADirectoryError, match="file/metadata"):
+            setup(watched.engine, daq, table=False, metadata=tmp_path / "file" / "metadata")
+
+
 def test_the_package_has_it_and_imports_it_when_it_is_used() -> None:
     assert daqiri_ophyd.setup is setup
     code = "import sys, daqiri_ophyd; assert 'bluesky' not in sys.modules"

@@ -173,3 +173,12 @@ def test_a_damaged_memory_is_named(tmp_path: Path) -> None:
     (directory / "folders.json").write_text("[]")
     with pytest.raises(RuntimeError, match=r"folders\.json cannot be used .* Remove it; it is cre"):
         settle(directory, [])
+
+
+def test_a_link_in_a_folder_that_was_received_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "catalog").mkdir()
+    (tmp_path / "mine").write_text("mine")
+    (tmp_path / "catalog" / ".folders.json.part").symlink_to(tmp_path / "mine")
+    settle(tmp_path / "catalog", [tmp_path])
+    assert (tmp_path / "mine").read_text() == "mine"
+    assert not (tmp_path / "catalog" / "folders.json").is_symlink()
