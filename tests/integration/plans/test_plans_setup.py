@@ -110,6 +110,8 @@ def test_scan_ids_continue(profile: Any, tmp_path: Any) -> None:
             engine(bp.count([motor]))
             assert engine.md["scan_id"] == expected
             assert engine.md["session"] == expected
+            # Else it writes when it is collected, and the folder may be gone.
+            engine.md._finalizer()  # type: ignore[attr-defined]
 
 
 def test_plots_are_as_before_unless_they_are_named(watched: Watched, profile: Any) -> None:
