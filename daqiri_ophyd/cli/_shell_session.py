@@ -155,6 +155,8 @@ def _make_shell(names: dict[str, Any], plots: bool) -> TerminalInteractiveShell:
     app.initialize([])
     shell: Any = app.shell
     shell.confirm_exit = False
+    # The text of an error says what is wrong; Bluesky's traceback before it has 60 lines.
+    shell.InteractiveTB.set_mode(mode="Minimal")
     if not sys.stdout.isatty():
         shell.colors = "nocolor"
     shell.user_ns.update(names)
@@ -227,6 +229,7 @@ motor      a simulated motor
 catalog    runs; web page: {page}
 bp, bps    Bluesky's plans and their parts; plans: those of packets
 %ct        counts and stores; %mov motor 1 moves; %wa lists devices
+%tb Context shows where the last error came from
 
 Try:
   {"source.start()" if source else "daq.read()"}

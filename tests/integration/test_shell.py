@@ -30,6 +30,9 @@ def test_a_session_scans_pauses_and_ends(tmp_path: Path) -> None:
         counted = [int(row.split("|")[4]) for row in rows[1:]]
         assert counted[1] > counted[0]
         assert "count ['" in session.type("%ct")
+        shown = session.type("RE(bp.count([capture], num='many'))")
+        assert "TypeError: " in shown and "Traceback" not in shown
+        assert "bluesky/plans.py" in session.type("%tb Context")
         session.type("%mov motor 2")
         assert "2.0" in session.type("motor.position")
         session.begin("RE(bp.count([capture], 1000))", "|         1 |")
