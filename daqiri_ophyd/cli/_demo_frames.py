@@ -22,6 +22,7 @@ from ..catalog import frames_dataset
 from ..devices import Gpu, reductions
 from ..documents import sidecar_path
 from ..engine import Engine, Frame, NetworkConfig, load_config
+from ..host import FactError
 from ..simulate import INSTRUMENTS, Traffic
 from ._data_directory import captures_of
 from ._frames_picture import ScannedFrames, draw_frames
@@ -97,7 +98,7 @@ def demo_frames(profile: str, writer: str, output: Path, as_json: bool) -> None:
         data = frames_dataset(run).compute()
         start = run.metadata["start"]
         parts = workspace.daq.walk_subdevices()
-        gpus = [part.gpu_name.get() for _, part in parts if isinstance(part, Gpu)]
+        gpus = [_name_of(part) for _, part in parts if isinstance(part, Gpu)]
     images, lacking = data["frames"].to_numpy(), data["missing"].to_numpy()
     arrived = _compare(images, data["batch"].to_numpy(), lacking)
     shown = int(np.argmax(lacking > 0))
@@ -148,6 +149,14 @@ def demo_frames(profile: str, writer: str, output: Path, as_json: bool) -> None:
         print_json(result)
     else:
         _print_summary(result)
+
+
+def _name_of(gpu: Gpu) -> str:
+    """Return the name of a GPU, as the driver's library tells it."""
+    try:
+        return gpu.gpu_name.get()
+    except FactError:
+        return "a GPU"
 
 
 def _columns(position: float) -> tuple[int, int]:

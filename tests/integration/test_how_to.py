@@ -48,8 +48,10 @@ def test_the_run_of_the_demonstration_is_read_and_replayed_as_a_guide_says(
 
 def is_given_to_a_colleague(folder: Path) -> None:
     page = GUIDES / "give-a-run-to-a-colleague.md"
-    (copy,) = commands_of(page)
-    run_command(copy, folder)
+    copy, listing, export = commands_of(page)
+    for command in (copy, listing, export):
+        run_command(command, folder)
+    assert (folder / "run-for-anna" / "run.nxs").is_file()
     exit_code, printed = run_program(program(page), folder, "-W", "error")
     assert exit_code == 0, printed
     assert printed.splitlines() == [f"<Catalog {folder}/for-anna/catalog: 2 runs>", "True"]

@@ -43,7 +43,7 @@ QUOTED = {
 
 def is_quoted(message: object) -> bool:
     """Whether the guide quotes a message, or the end of one."""
-    lines = [shape(line).rstrip(".") for line in str(message).splitlines()]
+    lines = [shape(line.removeprefix("error: ")).rstrip(".") for line in str(message).splitlines()]
     quoted = {line.rstrip(".") for line in QUOTED}
     assert any(line in quoted for line in lines), "\n".join([*lines, "", "quoted:", *QUOTED])
     return True

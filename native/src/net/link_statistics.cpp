@@ -52,7 +52,7 @@ LinkStatistics::LinkStatistics(const std::string& port, Traffic traffic,
   try {
     reader_ = std::make_unique<LinkReader>();
     // First: what the backlog drops between the two readings must not be missing in this one.
-    tally_.add({}, reader_->backlog_drops());
+    tally_.add({}, backlog_drops(*reader_));
     read(*reader_);
   } catch (const std::exception& error) {
     reader_.reset();
@@ -69,8 +69,12 @@ void LinkStatistics::read(LinkReader& reader) {
   std::map<int, LinkCounters> found;
   if (index >= 0) found = reader.read(index);
   for (auto& [each, counters] : found) reader.read_driver(each, counters);
-  tally_.add(found, reader.backlog_drops());
+  tally_.add(found, backlog_drops(reader));
   read_at_ = monotonic_ns();
+}
+
+std::uint64_t LinkStatistics::backlog_drops(LinkReader& reader) const {
+  return traffic_ == Traffic::IN_DRIVER ? 0 : reader.backlog_drops();
 }
 
 PortSnapshot LinkStatistics::losses(std::uint64_t max_age) noexcept {

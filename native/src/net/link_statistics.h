@@ -40,6 +40,10 @@ class LinkStatistics {
     EVERY_FRAME,
     /// rx_dropped also counts frames of protocols that no program receives, such as LLDP and STP.
     SOME_FRAMES,
+    /// An XDP program takes frames in the driver, before the backlog of a core: what that loses
+    /// meanwhile are others' frames, and rx_dropped counts what the program's sockets had no space
+    /// for, which they count, too.
+    IN_DRIVER,
     /// A stream, whose sender repeats what is lost.
     REPEATED,
   };
@@ -59,6 +63,8 @@ class LinkStatistics {
  private:
   /// Throws std::system_error.
   void read(LinkReader& reader);
+  /// Throws std::system_error.
+  [[nodiscard]] std::uint64_t backlog_drops(LinkReader& reader) const;
 
   Traffic traffic_;
   FindInterface find_interface_;

@@ -208,7 +208,8 @@ TEST_CASE("The losses of every interface of this host can be read", "[net][losse
 
 TEST_CASE("What a port loses depends on what it receives", "[net][losses]") {
   using Traffic = LinkStatistics::Traffic;
-  for (const Traffic traffic : {Traffic::EVERY_FRAME, Traffic::SOME_FRAMES, Traffic::REPEATED}) {
+  for (const Traffic traffic :
+       {Traffic::EVERY_FRAME, Traffic::SOME_FRAMES, Traffic::IN_DRIVER, Traffic::REPEATED}) {
     LinkStatistics none("port0", traffic, [](const File&) { return -1; });
     REQUIRE(none.losses(0).lost_before_engine == 0);
     none.stop();

@@ -29,6 +29,8 @@ class FrameRing : public memory::BufferOwner {
   /// Whether every frame of the interface is received, and none goes to the kernel instead. Any
   /// thread.
   [[nodiscard]] virtual bool takes_every_frame() const noexcept { return false; }
+  /// Whether frames are taken in the driver, before the backlog of a core.
+  [[nodiscard]] virtual bool in_driver() const noexcept { return false; }
   /// See steering::InstalledFlow::offload.
   [[nodiscard]] virtual std::string_view offload() const noexcept { return {}; }
   /// Why flows that are added later may not receive all their packets; null: they do. Any thread.

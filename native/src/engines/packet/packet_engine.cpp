@@ -46,10 +46,12 @@ class PacketPort final : public PortIo {
     // those that no flow wants to the kernel.
     if (receivers_.empty()) return;
     using Traffic = LinkStatistics::Traffic;
-    losses_.emplace(
-        port.config.name_,
-        receivers_.front()->takes_every_frame() ? Traffic::EVERY_FRAME : Traffic::SOME_FRAMES,
-        [index = interface_.index](const File&) { return index; });
+    const Receiver& first = *receivers_.front();
+    const Traffic traffic = first.takes_every_frame() ? Traffic::EVERY_FRAME
+                            : first.in_driver()       ? Traffic::IN_DRIVER
+                                                      : Traffic::SOME_FRAMES;
+    losses_.emplace(port.config.name_, traffic,
+                    [index = interface_.index](const File&) { return index; });
   }
 
   std::uint32_t receive(RxQueue& queue) noexcept override {

@@ -56,6 +56,8 @@ class Receiver {
   [[nodiscard]] std::string path() const { return ring_->path(); }
   /// See FrameRing::takes_every_frame.
   [[nodiscard]] bool takes_every_frame() const noexcept { return ring_->takes_every_frame(); }
+  /// See FrameRing::in_driver.
+  [[nodiscard]] bool in_driver() const noexcept { return ring_->in_driver(); }
   /// See steering::InstalledFlow::offload.
   [[nodiscard]] std::string_view offload() const noexcept { return ring_->offload(); }
   /// See PortIo::fixed_flows.

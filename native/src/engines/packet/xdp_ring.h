@@ -50,6 +50,9 @@ class XdpRing final : public FrameRing {
   [[nodiscard]] const char* fixed_flows() const noexcept override {
     return attachment_->fixed_flows();
   }
+  [[nodiscard]] bool in_driver() const noexcept override {
+    return attachment_->mode() == XdpMode::NATIVE;
+  }
   [[nodiscard]] std::string_view offload() const noexcept override { return "xdp"; }
 
   [[nodiscard]] std::uint64_t gathers_ns() const noexcept override {
