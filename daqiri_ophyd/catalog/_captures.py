@@ -6,9 +6,14 @@ from typing import Any
 
 from daqiri_ophyd.documents import CAPTURE_MIMETYPES, FRAMES_MIMETYPE
 
-from ._confine import UnreadableFileError, confined_path, folders_of, whereabouts
+from ._confine import (
+    UnreadableFileError,
+    confined_path,
+    directories_of,
+    folders_of,
+    whereabouts,
+)
 from ._find import why_incomplete
-from ._moved import MovedFolders
 
 __all__ = ["CaptureNotFoundError", "capture_files", "captures_of", "run_files"]
 
@@ -74,9 +79,7 @@ def capture_files(
             f"{why_incomplete(run)}"
         )
     (uris,) = wanted.values()
-    directories = (
-        folders_of(run.context).readable if readable is None else list(map(Path, readable))
-    )
+    directories = directories_of(run.context, readable)
     if not directories:
         raise UnreadableFileError(
             f"Run {uid}: the directories of captures are not known, and the catalog could name any "
@@ -119,9 +122,7 @@ def run_files(
     UnreadableFileError
         If a file is on another host or not below a readable directory.
     """
-    directories = (
-        folders_of(run.context).readable if readable is None else list(map(Path, readable))
-    )
+    directories = directories_of(run.context, readable)
     return {
         name: [confined_path(uri, directories) for uri in uris] for name, uris in captures_of(run)
     }
@@ -132,8 +133,7 @@ def captures_of(run: Any) -> Iterator[tuple[tuple[str, str], list[str]]]:
 
     Files of folders that were moved have the new addresses.
     """
-    folders = folders_of(run.context)
-    moved = MovedFolders() if folders.is_applied else folders.moved
+    moved = folders_of(run.context).unapplied
     # Read the plain container: runs from databroker have another interface to streams.
     for stream_name, stream in run.base.items():
         parts = set(stream.base)

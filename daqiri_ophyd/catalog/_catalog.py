@@ -122,8 +122,10 @@ class Catalog:
         backup = Path(backup).resolve()
         served = both
 
+        def places() -> MovedFolders:
+            return MovedFolders(moved, moved_readable(directory, served))
+
         def start(lock: IO[str]) -> EmbeddedServer:
-            places = lambda: MovedFolders(moved, moved_readable(directory, served))  # noqa: E731
             return EmbeddedServer(directory, lock, served, places)
 
         server: EmbeddedServer | SharedServer | None = None
@@ -143,8 +145,7 @@ class Catalog:
         is_here = isinstance(server, EmbeddedServer)
         if isinstance(server, SharedServer):
             _before_requests(client, server.require)
-        places = MovedFolders(moved, moved_readable(directory, served))
-        set_folders(client.context, Folders(tuple(served), places, is_applied=is_here))
+        set_folders(client.context, Folders(tuple(served), places(), is_applied=is_here))
         readers = [Path(path) for path in address.readable]
         return cls(
             client, directory=directory, backup_directory=backup, server=server, served=readers

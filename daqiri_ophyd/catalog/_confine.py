@@ -17,6 +17,7 @@ __all__ = [
     "Folders",
     "UnreadableFileError",
     "confined_path",
+    "directories_of",
     "folders_of",
     "require_confined",
     "set_folders",
@@ -44,6 +45,11 @@ class Folders:
     moved: MovedFolders = field(default_factory=MovedFolders)
     is_applied: bool = False
     is_shared: bool = False
+
+    @property
+    def unapplied(self) -> MovedFolders:
+        """The new places for addresses from the server."""
+        return MovedFolders() if self.is_applied else self.moved
 
     @property
     def stored(self) -> MovedFolders:
@@ -142,3 +148,8 @@ def set_folders(context: Any, folders: Folders) -> None:
 def folders_of(context: Any) -> Folders:
     """Return the folders of captures of a Tiled connection; none if not known."""
     return _FOLDERS.get(context, Folders())
+
+
+def directories_of(context: Any, readable: Iterable[str | Path] | None) -> list[Path]:
+    """Return the directories that may be read: those that are given, or those of a connection."""
+    return list(map(Path, folders_of(context).readable if readable is None else readable))

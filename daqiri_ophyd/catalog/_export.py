@@ -16,7 +16,7 @@ from daqiri_ophyd.documents import COMPANIONS
 from ._backup import Documents, moved_documents, write_backup
 from ._broker import frame_rows
 from ._captures import run_files
-from ._confine import folders_of, require_confined
+from ._confine import directories_of, folders_of, require_confined
 from ._find import why_incomplete
 from ._nexus import write_nexus
 
@@ -73,7 +73,7 @@ def export_run(
     start, stop = run.metadata["start"], run.metadata.get("stop")
     if not stop:
         raise ValueError(f"Run {start['uid']} cannot be exported.{why_incomplete(run)}")
-    folders = [Path(each) for each in readable or folders_of(run.context).readable]
+    folders = directories_of(run.context, readable)
     files = run_files(run, readable=folders)
     place = _Places(folders).of
     places = {path: found for paths in files.values() for path in paths if (found := place(path))}
@@ -187,12 +187,9 @@ def _file_names(streams: Iterable[str]) -> list[str]:
 def _documents(run: Any, place: Callable[[Path], Path | None]) -> Documents:
     """Return the documents of a run; addresses of its files are relative to the new directory."""
     documents: Documents = [(name, dict(document)) for name, document in run.documents()]
-    folders = folders_of(run.context)
-    if not folders.is_applied:
-        documents = moved_documents(documents, folders.moved)
     return [
         (name, {**doc, "uri": _relative(doc["uri"], place)} if "uri" in doc else doc)
-        for name, doc in documents
+        for name, doc in moved_documents(documents, folders_of(run.context).unapplied)
     ]
 
 

@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from ._address import CatalogError, ServerAddress, write_private
+from ._address import DATABASE, CatalogError, ServerAddress, write_private
 
 __all__ = ["moved_readable", "settle"]
 
@@ -63,7 +63,7 @@ def settle(directory: Path, readable: Iterable[Path]) -> bool:
         if remembered is None:
             return False  # the server names what is wrong with the database
         raise CatalogError(
-            f"The catalog database {directory / 'catalog.db'} cannot be changed to its new place: "
+            f"The catalog database {directory / DATABASE} cannot be changed to its new place: "
             f"{error}"
         ) from error
     # Files may be named with the links of a folder, and the folder be moved with or without them.
@@ -131,7 +131,7 @@ def _write(directory: Path, folders: Pairs) -> None:
 
 def _move_storage(directory: Path, before: str | None) -> str | None:
     """Let the database name the storage in its own directory; return where it was before."""
-    database = directory / "catalog.db"
+    database = directory / DATABASE
     if not database.is_file():
         return before
     with closing(sqlite3.connect(database)) as connection, connection:

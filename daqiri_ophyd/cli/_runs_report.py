@@ -15,7 +15,7 @@ from ._workspace import open_catalog
 
 _COUNTS = ("packets", "frames", "dropped")
 
-__all__ = ["facts_of", "files_of", "list_runs", "opened_run", "show_run"]
+__all__ = ["list_runs", "opened_run", "show_run"]
 
 
 def facts_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
