@@ -411,8 +411,7 @@ bool write_run(hid_t file, const RunMetadata& metadata) {
   for (const RunField& field : run_fields()) {
     const std::string_view value = value_of(metadata, field.key);
     if (!field.of_run || value.empty()) continue;
-    const std::string path =
-        std::string("/entry/") + field.group + (*field.group == 0 ? "" : "/") + field.name;
+    const std::string path = "/entry/" + field.path();
     const Handle dataset(H5Dopen2(file, path.c_str(), H5P_DEFAULT), H5Dclose, LAY_OUT);
     if (field.value == RunValue::INTEGER) {
       const std::int64_t number = std::stoll(std::string(value));

@@ -328,9 +328,7 @@ std::string scalar_text(hid_t file, const std::string& path) {
 void read_metadata(FoundFrames& found, hid_t file) {
   const std::string detector = std::string(INSTRUMENT) + "/" + found.plan + "/";
   for (const RunField& field : run_fields()) {
-    const std::string group = *field.group == 0 ? "" : std::string(field.group) + "/";
-    std::string text =
-        scalar_text(file, (field.of_run ? "/entry/" : detector) + group + field.name);
+    std::string text = scalar_text(file, (field.of_run ? "/entry/" : detector) + field.path());
     if (!text.empty()) found.metadata[field.key] = std::move(text);
   }
   found.configuration = scalar_text(file, "/entry/configuration/data");

@@ -30,6 +30,11 @@ struct RunField {
   std::size_t reserved;
   /// NUMBER: its unit.
   const char* units;
+
+  /// Group and name, relative to the group of the run or of the detector.
+  [[nodiscard]] std::string path() const {
+    return *group == '\0' ? name : std::string(group) + "/" + name;
+  }
 };
 
 std::span<const RunField> run_fields() noexcept;

@@ -197,11 +197,10 @@ int XdpRing::balance() noexcept {
   if (sockets_.size() == 1 || stopped_) return -1;
   for (std::size_t at = 0; at < sockets_.size(); ++at) arrived_[at] = sockets_[at]->take_arrived();
   shares_.update(arrived_, monotonic_ns());
-  for (std::size_t at = 0; at < sockets_.size(); ++at) {
-    sockets_[at]->refill(shares_);
-    holdings_[at] = {.held = sockets_[at]->held(), .waiting = sockets_[at]->waiting()};
-  }
+  for (const auto& socket : sockets_) socket->refill(shares_);
   if (monotonic_ns() - exchanged_ns_ < EXCHANGE_NS) return -1;
+  for (std::size_t at = 0; at < sockets_.size(); ++at)
+    holdings_[at] = {.held = sockets_[at]->held(), .waiting = sockets_[at]->waiting()};
   const std::size_t idle = shares_.surplus(holdings_, umem_.available());
   return idle == sockets_.size() ? -1 : exchange(idle);
 }
