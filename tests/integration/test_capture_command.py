@@ -74,6 +74,12 @@ def start(tmp_path: Path) -> Iterator[Start]:
         process.communicate()
 
 
+def stored_by(folder: Path) -> Catalog:
+    """Return the catalog of the command that ran in a folder."""
+    data = folder / "daqiri-data"
+    return Catalog.open(data / "catalog", readable=[data / "captures"])
+
+
 def send(port: int) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         for payload in PAYLOADS:
@@ -101,8 +107,7 @@ def test_packets_are_captured_before_the_run_begins(
     assert process.returncode == 0
     result = json.loads(output)
     assert (result["received"], result["dropped"]) == (PACKETS, 0)
-    data = tmp_path / "daqiri-data"
-    with Catalog.open(data / "catalog", readable=[data / "captures"]) as catalog:
+    with stored_by(tmp_path) as catalog:
         run = catalog.client[result["run"]]
         files = capture_files(run)
         begun = run.metadata["start"]["time"]
@@ -124,8 +129,7 @@ def test_a_capture_that_is_ended_before_its_run_begins_is_stored(
     assert process.returncode == (0 if number == signal.SIGINT else 128 + number), messages
     result = json.loads(output)
     assert (result["received"], result["dropped"]) == (PACKETS, 0)
-    data = tmp_path / "daqiri-data"
-    with Catalog.open(data / "catalog", readable=[data / "captures"]) as catalog:
+    with stored_by(tmp_path) as catalog:
         run = catalog.client[-1]
         assert run.metadata["stop"]["exit_status"] == "success"
         require_as_sent(capture_files(run))
@@ -138,8 +142,7 @@ def test_a_capture_without_limit_ends_with_ctrl_c(
     """Once Bluesky runs the plan, and then what arrives after Ctrl-C is not captured."""
     process = start(config)
     send(port)
-    data = tmp_path / "daqiri-data"
-    with Catalog.open(data / "catalog", readable=[data / "captures"]) as catalog:
+    with stored_by(tmp_path) as catalog:
         # The plan runs.
         wait_for(lambda: len(catalog.client) == 1)
         process.send_signal(signal.SIGINT)
@@ -178,8 +181,7 @@ def test_a_capture_without_packets_is_a_failure(tmp_path: Path, start: Start, co
     assert process.returncode == 1
     assert json.loads(output)["received"] == 0
     assert messages.endswith("no packet arrived that the queue captures\n")
-    data = tmp_path / "daqiri-data"
-    with Catalog.open(data / "catalog", readable=[data / "captures"]) as catalog:
+    with stored_by(tmp_path) as catalog:
         assert catalog.client[-1].metadata["stop"]["exit_status"] == "success"
 
 
@@ -193,8 +195,7 @@ def test_a_capture_fails_after_the_time_without_packets(
     _, messages = process.communicate(timeout=200)
     assert process.returncode == 1
     assert f"no packet for 0.5 s, after {PACKETS} packets" in messages
-    data = tmp_path / "daqiri-data"
-    with Catalog.open(data / "catalog", readable=[data / "captures"]) as catalog:
+    with stored_by(tmp_path) as catalog:
         run = catalog.client[-1]
         assert run.metadata["stop"]["exit_status"] == "fail"
         require_as_sent(capture_files(run))

@@ -1,17 +1,25 @@
 """A detector that sends images over a loopback engine, and runs that record them."""
 
+import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from bluesky import plan_stubs as bps
+from bluesky import plans as bp
+from bluesky import preprocessors as bpp
 from named_files import names_every_file  # noqa: F401 - a fixture
 from numpy.typing import NDArray
-from run_documents import until
+from run_documents import new_run_engine, until
+from tiled.client import from_context
 
-from daqiri_ophyd.devices import Daq, FrameDetector
+from daqiri_ophyd import plans
+from daqiri_ophyd.catalog import Catalog
+from daqiri_ophyd.devices import Daq, FrameDetector, make_daq, reductions
 from daqiri_ophyd.engine import ethernet
 
 PACKETS, SHAPE = 8, (8, 32)
@@ -176,3 +184,65 @@ def fly(detector: FrameDetector, motion: Iterable[Any] = (), prepared: int = 0) 
         [detector], [detector], flush_period=0.05, stream_name="primary"
     )
     yield from bps.close_run()
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A folder with ``catalog`` and ``captures``, and its runs."""
+
+    folder: Path
+    packets: str  # in pcap files
+    scan: str  # frames in events
+    flight: str  # frames without events
+
+    def copy(self, folder: Path) -> "Recorded":
+        """Copy it, as ``cp -r`` does."""
+        shutil.copytree(self.folder, folder, symlinks=True)
+        return Recorded(folder, self.packets, self.scan, self.flight)
+
+    @property
+    def catalog(self) -> Path:
+        return self.folder / "catalog"
+
+    @property
+    def captures(self) -> Path:
+        return self.folder / "captures"
+
+
+@pytest.fixture(scope="package", name="recorded")
+def recorded_folder(tmp_path_factory: pytest.TempPathFactory, empty_catalog: Path) -> Recorded:
+    folder = tmp_path_factory.mktemp("recorded") / "experiment"
+    captures = folder / "captures"
+    shutil.copytree(empty_catalog, folder / "catalog")
+    daq = make_daq(configuration(), "daq", directory=captures)
+    detector: FrameDetector = daq.port0.frames.images
+    detector.reductions = {"total": reductions.total()}
+
+    def motion() -> Any:
+        source.send(5)
+        yield from bps.null()
+
+    with (
+        Catalog.open(folder / "catalog", readable=[captures]) as catalog,
+        new_run_engine() as engine,
+        daq.open(),
+    ):
+        engine.subscribe(catalog.writer())
+        source = Source(daq)
+        source.start()
+        (scan,) = engine(bp.count([detector], 3))
+        (packets,) = engine(plans.capture(daq.port0.capture, 40))
+        source.stop()
+        (flight,) = engine(bpp.stage_wrapper(fly(detector, motion(), prepared=5), [detector]))
+        from_context(catalog.client.context).write_array([1, 2, 3], key="own")
+    return Recorded(folder, packets, scan, flight)
+
+
+def take_reading(detector: FrameDetector, source: Source) -> Any:
+    """Trigger a detector, send it a frame, and read it."""
+    yield from bps.trigger(detector, group="reading")
+    source.send(1)
+    yield from bps.wait("reading")
+    yield from bps.create()
+    yield from bps.read(detector)
+    yield from bps.save()

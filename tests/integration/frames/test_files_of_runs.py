@@ -20,7 +20,7 @@ from daqiri_ophyd.devices import Daq, FrameDetector
 from daqiri_ophyd.documents import read_sidecar, sidecar_path
 from daqiri_ophyd.engine import InvalidParameterError, PcapFile, examine_frames, load_config
 
-from .conftest import Source, fly
+from .conftest import Source, fly, take_reading
 
 NAME = "daq_port0_frames_images"
 
@@ -122,12 +122,7 @@ def test_runs_of_one_stage_have_files_of_their_own(
         for _ in range(2):
             yield from bps.open_run({"plan_name": "own"})
             for _ in range(2):
-                yield from bps.trigger(detector, group="reading")
-                source.send(1)
-                yield from bps.wait("reading")
-                yield from bps.create()
-                yield from bps.read(detector)
-                yield from bps.save()
+                yield from take_reading(detector, source)
             yield from bps.close_run()
 
     run_engine(bpp.stage_wrapper(two_runs(), [detector]))

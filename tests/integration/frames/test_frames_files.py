@@ -16,7 +16,7 @@ from run_documents import Documents, until
 
 from daqiri_ophyd.devices import CaptureError, FrameDetector
 
-from .conftest import Source, fly, images
+from .conftest import Source, fly, images, take_reading
 
 
 def documented(documents: Documents, key: str) -> dict[Path, int]:
@@ -120,12 +120,7 @@ def test_a_file_that_is_removed_behind_the_last_reading_fails_the_run(
 ) -> None:
     def plan() -> Any:
         yield from bps.open_run()
-        yield from bps.trigger(detector, group="reading")
-        source.send(1)
-        yield from bps.wait("reading")
-        yield from bps.create()
-        yield from bps.read(detector)
-        yield from bps.save()
+        yield from take_reading(detector, source)
         detector.files[0].unlink()
         yield from bps.close_run()
 

@@ -4,7 +4,6 @@ import json
 import shutil
 import sqlite3
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,7 @@ import h5py
 import numpy as np
 import pytest
 import tiled.client.utils
-from bluesky import plan_stubs as bps
 from bluesky import plans as bp
-from bluesky import preprocessors as bpp
 from fastapi.testclient import TestClient
 from run_documents import new_run_engine
 from tiled.client import from_context
@@ -22,7 +19,6 @@ from tiled.client.utils import ClientError
 from tiled.config import Authentication
 from tiled.server.app import build_app
 
-from daqiri_ophyd import plans
 from daqiri_ophyd.catalog import (
     Catalog,
     UnreadableFileError,
@@ -32,10 +28,10 @@ from daqiri_ophyd.catalog import (
     recover_runs,
 )
 from daqiri_ophyd.cli import _main
-from daqiri_ophyd.devices import FrameDetector, make_daq, reductions
+from daqiri_ophyd.devices import make_daq
 from daqiri_ophyd.engine import PcapFile
 
-from .conftest import SHAPE, Source, configuration, fly, images
+from .conftest import SHAPE, Recorded, Source, configuration, images
 
 KEY = "daq_port0_frames_images"
 FILES = "daq_port0_capture_files"
@@ -44,58 +40,6 @@ FILES = "daq_port0_capture_files"
 @pytest.fixture(autouse=True)
 def few_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiled.client.utils, "TILED_RETRY_ATTEMPTS", 1)
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """A folder with ``catalog`` and ``captures``, and its runs."""
-
-    folder: Path
-    packets: str  # in pcap files
-    scan: str  # frames in events
-    flight: str  # frames without events
-
-    def copy(self, folder: Path) -> "Recorded":
-        """Copy it, as ``cp -r`` does."""
-        shutil.copytree(self.folder, folder, symlinks=True)
-        return Recorded(folder, self.packets, self.scan, self.flight)
-
-    @property
-    def catalog(self) -> Path:
-        return self.folder / "catalog"
-
-    @property
-    def captures(self) -> Path:
-        return self.folder / "captures"
-
-
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory, empty_catalog: Path) -> Recorded:
-    folder = tmp_path_factory.mktemp("recorded") / "experiment"
-    captures = folder / "captures"
-    shutil.copytree(empty_catalog, folder / "catalog")
-    daq = make_daq(configuration(), "daq", directory=captures)
-    detector: FrameDetector = daq.port0.frames.images
-    detector.reductions = {"total": reductions.total()}
-
-    def motion() -> Any:
-        source.send(5)
-        yield from bps.null()
-
-    with (
-        Catalog.open(folder / "catalog", readable=[captures]) as catalog,
-        new_run_engine() as engine,
-        daq.open(),
-    ):
-        engine.subscribe(catalog.writer())
-        source = Source(daq)
-        source.start()
-        (scan,) = engine(bp.count([detector], 3))
-        (packets,) = engine(plans.capture(daq.port0.capture, 40))
-        source.stop()
-        (flight,) = engine(bpp.stage_wrapper(fly(detector, motion(), prepared=5), [detector]))
-        from_context(catalog.client.context).write_array([1, 2, 3], key="own")
-    return Recorded(folder, packets, scan, flight)
 
 
 def check_files(catalog: Catalog, recorded: Recorded, captures: Path) -> None:

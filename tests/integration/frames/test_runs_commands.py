@@ -21,8 +21,8 @@ from daqiri_ophyd.catalog._nexus import write_nexus
 from daqiri_ophyd.cli import _main
 from daqiri_ophyd.engine import PcapFile
 
-from .conftest import images
-from .test_moved_folders import KEY, Recorded, recorded  # noqa: F401 - a fixture
+from .conftest import Recorded, images
+from .test_moved_folders import KEY
 
 Captured = pytest.CaptureFixture[str]
 
@@ -32,7 +32,7 @@ def run(*arguments: str | Path) -> int:
 
 
 @pytest.fixture
-def shown(recorded: Recorded, capsys: Captured) -> Any:  # noqa: F811
+def shown(recorded: Recorded, capsys: Captured) -> Any:
     """Run a command of `runs` with the folder; its JSON."""
 
     def of(*arguments: str | Path) -> Any:
@@ -44,7 +44,7 @@ def shown(recorded: Recorded, capsys: Captured) -> Any:  # noqa: F811
     return of
 
 
-def test_the_latest_runs_are_listed(shown: Any, recorded: Recorded) -> None:  # noqa: F811
+def test_the_latest_runs_are_listed(shown: Any, recorded: Recorded) -> None:
     found = shown()
     assert found["total"] == 3
     assert [each["run"] for each in found["runs"]] == [
@@ -57,7 +57,7 @@ def test_the_latest_runs_are_listed(shown: Any, recorded: Recorded) -> None:  # 
     assert [each["run"] for each in shown("-n", "1")["runs"]] == [recorded.flight]
 
 
-def test_a_list_for_people(recorded: Recorded, capsys: Captured) -> None:  # noqa: F811
+def test_a_list_for_people(recorded: Recorded, capsys: Captured) -> None:
     assert run("runs", "--data", recorded.folder, "-n", "2") == 0
     said = capsys.readouterr()
     head, *lines = said.out.splitlines()
@@ -66,7 +66,7 @@ def test_a_list_for_people(recorded: Recorded, capsys: Captured) -> None:  # noq
     assert said.err == "1 earlier runs; --count lists more\n"
 
 
-def test_a_run_of_packets(shown: Any, recorded: Recorded) -> None:  # noqa: F811
+def test_a_run_of_packets(shown: Any, recorded: Recorded) -> None:
     found = shown("show", recorded.packets)
     assert found["plan"] == "capture"
     assert found["streams"]["primary"]["columns"]["daq_port0_capture_t_first_ns"] == "ns"
@@ -76,14 +76,14 @@ def test_a_run_of_packets(shown: Any, recorded: Recorded) -> None:  # noqa: F811
     assert found["start"]["uid"] == recorded.packets
 
 
-def test_a_run_of_frames(shown: Any, recorded: Recorded) -> None:  # noqa: F811
+def test_a_run_of_frames(shown: Any, recorded: Recorded) -> None:
     found = shown("show", recorded.scan[:8])
     assert found["streams"]["primary"]["rows"] == 3
     (file,) = found["files"]
     assert (file["frames"], file["key"]) == (3, KEY)
 
 
-def test_a_run_for_people(recorded: Recorded, capsys: Captured) -> None:  # noqa: F811
+def test_a_run_for_people(recorded: Recorded, capsys: Captured) -> None:
     assert run("runs", "show", recorded.scan, "--data", recorded.folder) == 0
     text = capsys.readouterr().out
     assert f"run        {recorded.scan}\n" in text
@@ -93,7 +93,7 @@ def test_a_run_for_people(recorded: Recorded, capsys: Captured) -> None:  # noqa
 
 def test_files_that_are_missing_are_named(
     tmp_path: Path,
-    recorded: Recorded,  # noqa: F811
+    recorded: Recorded,
     capsys: Captured,
 ) -> None:
     copy = recorded.copy(tmp_path / "copy")
@@ -106,7 +106,7 @@ def test_files_that_are_missing_are_named(
     assert not list(tmp_path.glob("*new*"))
 
 
-def test_packets_are_exported(shown: Any, recorded: Recorded, tmp_path: Path) -> None:  # noqa: F811
+def test_packets_are_exported(shown: Any, recorded: Recorded, tmp_path: Path) -> None:
     target = tmp_path / "new"
     found = shown("export", recorded.packets, target)
     (pcap,) = (Path(name) for name in found["files"] if name.endswith(".pcap"))
@@ -125,7 +125,7 @@ def test_packets_are_exported(shown: Any, recorded: Recorded, tmp_path: Path) ->
 @pytest.mark.parametrize("name", ["scan", "flight"])
 def test_frames_are_exported(
     shown: Any,
-    recorded: Recorded,  # noqa: F811
+    recorded: Recorded,
     tmp_path: Path,
     name: str,
 ) -> None:
@@ -152,7 +152,7 @@ def test_frames_are_exported(
 
 def test_documents_of_an_export_can_be_stored_elsewhere(
     shown: Any,
-    recorded: Recorded,  # noqa: F811
+    recorded: Recorded,
     tmp_path: Path,
     empty_catalog: Path,
 ) -> None:
@@ -176,7 +176,7 @@ def test_documents_of_an_export_can_be_stored_elsewhere(
 
 
 def test_links_within_a_readable_folder_are_followed(
-    recorded: Recorded,  # noqa: F811
+    recorded: Recorded,
     tmp_path: Path,
     empty_catalog: Path,
 ) -> None:
@@ -194,7 +194,7 @@ def test_links_within_a_readable_folder_are_followed(
 
 
 def test_what_belongs_to_a_file_is_confined(
-    recorded: Recorded,  # noqa: F811
+    recorded: Recorded,
     tmp_path: Path,
     capsys: Captured,
 ) -> None:
@@ -210,7 +210,7 @@ def test_what_belongs_to_a_file_is_confined(
 
 def test_an_export_fills_an_empty_directory(
     shown: Any,
-    recorded: Recorded,  # noqa: F811
+    recorded: Recorded,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -228,7 +228,7 @@ def test_an_export_fills_an_empty_directory(
 
 
 def test_names_in_a_nexus_file_are_different(
-    recorded: Recorded,  # noqa: F811
+    recorded: Recorded,
     tmp_path: Path,
 ) -> None:
     """A stream may have the name of a group, and a detector be in two streams."""
@@ -252,7 +252,7 @@ def test_names_in_a_nexus_file_are_different(
 
 
 def test_an_export_leaves_other_files_alone(
-    recorded: Recorded,  # noqa: F811
+    recorded: Recorded,
     tmp_path: Path,
     capsys: Captured,
 ) -> None:
@@ -263,7 +263,7 @@ def test_an_export_leaves_other_files_alone(
 
 
 def test_nothing_is_left_of_an_export_that_fails(
-    recorded: Recorded,  # noqa: F811
+    recorded: Recorded,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: Captured,
@@ -306,7 +306,7 @@ def test_bad_usage(capsys: Captured, arguments: tuple[str, ...]) -> None:
 
 
 @pytest.fixture
-def browsing(recorded: Recorded) -> Iterator[subprocess.Popen[str]]:  # noqa: F811
+def browsing(recorded: Recorded) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "daqiri_ophyd", "catalog", "browse", "--no-open"]
     with subprocess.Popen(
         [*command, "--data", recorded.folder], stdout=subprocess.PIPE, text=True
@@ -317,7 +317,7 @@ def browsing(recorded: Recorded) -> Iterator[subprocess.Popen[str]]:  # noqa: F8
 
 def test_runs_are_listed_on_a_web_page(
     browsing: subprocess.Popen[str],
-    recorded: Recorded,  # noqa: F811
+    recorded: Recorded,
     capsys: Captured,
 ) -> None:
     assert browsing.stdout is not None
@@ -349,7 +349,7 @@ def test_runs_are_listed_on_a_web_page(
 
 
 def test_what_is_not_a_run_hides_no_run(
-    recorded: Recorded,  # noqa: F811
+    recorded: Recorded,
     tmp_path: Path,
     capsys: Captured,
 ) -> None:
@@ -364,7 +364,7 @@ def test_what_is_not_a_run_hides_no_run(
 
 
 def test_a_list_takes_the_server_of_no_capture(
-    recorded: Recorded,  # noqa: F811
+    recorded: Recorded,
     tmp_path: Path,
 ) -> None:
     """The process that has opened the catalog first ends while another one uses it."""
