@@ -118,7 +118,7 @@ def _address(form: PacketFormat) -> str:
         f"      address: {form.address!r}\n"
         "      socket_config:\n"
         "        mode: server\n"
-        f"        local_addr: 'udp://{host}:{form.ports[0]}'  # 0.0.0.0: all addresses of this host\n"
+        f"        local_addr: 'udp://{host}:{form.ports[0]}'  # 0.0.0.0: any address of this host\n"
     )
 
 

@@ -90,7 +90,9 @@ def _put(packets: NDArray[np.uint8], field: PacketField, number: Any) -> None:
     number = number & np.uint64(2**width - 1)
     if field.byte_order == "little":
         for index in range(width // 8):
-            packets[..., field.offset // 8 + index] = number >> np.uint64(8 * index) & np.uint64(255)
+            packets[..., field.offset // 8 + index] = number >> np.uint64(8 * index) & np.uint64(
+                255
+            )
         return
     end = field.offset + field.width
     for index in range((end - width) // 8, math.ceil(end / 8)):

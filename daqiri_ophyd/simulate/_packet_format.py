@@ -8,21 +8,21 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import yaml
 
-__all__ = ["ENGINES", "PIXELS", "ROLES", "PacketField", "PacketFormat", "PacketFormatError"]
+__all__ = ["PacketField", "PacketFormat", "PacketFormatError"]
 
-ENGINES = {"socket": "127.0.0.1", "packet": "lo"}
-"""Engines, and their default addresses."""
-ROLES = ("frame_number", "packet_number", "sequence_number", "byte_offset", "module")
-PIXELS = {
+# Engines, and their default addresses.
+_ENGINES = {"socket": "127.0.0.1", "packet": "lo"}
+_ROLES = ("frame_number", "packet_number", "sequence_number", "byte_offset", "module")
+# Bits of the pixels that frames can have.
+_PIXELS = {
     "int4": 4,
     **{f"{sign}int{bits}": bits for sign in ("", "u") for bits in (8, 16, 32, 64)},
     **{f"float{bits}": bits for bits in (16, 32, 64)},
 }
-"""Bits of the pixels that frames can have."""
 
 _KEYS = {
     *("name", "engine", "address", "port", "source_ports", "modules", "frame", "pixels"),
@@ -75,12 +75,16 @@ class PacketField:
     byte_order : {"big", "little"}
         Order of its bytes.
     role : str or None
-        Meaning of the number in it, one of ``ROLES``.
+        Meaning of the number in it, one of `roles`.
     value : int
         Value of a field without a role.
     first : int
         First number of a field with a role.
+    roles : tuple of str
+        Roles that a field can have.
     """
+
+    roles: ClassVar[tuple[str, ...]] = _ROLES
 
     name: str
     offset: int
@@ -124,14 +128,19 @@ class PacketFormat:
     shape : tuple of int
         Shape of a frame.
     pixels : str
-        Type of its elements, a key of ``PIXELS``.
+        Type of its elements, one of `pixel_types`.
     byte_order : {"big", "little"}
         Order of the bytes of an element in packets.
     payload_bytes : int
         Bytes after the header.
     header : tuple of PacketField
         Fields in order.
+    engines, pixel_types : tuple of str
+        Engines and types that a format can have.
     """
+
+    engines: ClassVar[tuple[str, ...]] = tuple(_ENGINES)
+    pixel_types: ClassVar[tuple[str, ...]] = tuple(_PIXELS)
 
     name: str
     engine: str
@@ -199,7 +208,7 @@ class PacketFormat:
     @property
     def frame_bytes(self) -> int:
         """Bytes of the packets' payloads of a frame."""
-        return math.prod(self.shape) * PIXELS[self.pixels] // 8
+        return math.prod(self.shape) * _PIXELS[self.pixels] // 8
 
     @property
     def packets(self) -> int:
@@ -301,8 +310,10 @@ class _Reader:
         if name is not None and not (
             isinstance(name, str) and _NAME.fullmatch(name) and yaml.safe_load(name) == name
         ):
-            self.wrong("name", name, "a letter, and up to 24 letters, digits and _; no word such as on")
-        engine = self.word("engine", found.get("engine"), ENGINES, "socket")
+            self.wrong(
+                "name", name, "a letter, and up to 24 letters, digits and _; no word such as on"
+            )
+        engine = self.word("engine", found.get("engine"), _ENGINES, "socket")
         order = self._order("byte_order", found.get("byte_order"), _BIG)
         shape = found.get("frame")
         good = isinstance(shape, list) and 0 < len(shape) <= 8
@@ -332,7 +343,7 @@ class _Reader:
 
     def _address(self, found: Any, engine: str) -> str:
         if found is None:
-            return ENGINES[engine]
+            return _ENGINES[engine]
         if engine == "packet":
             if not (isinstance(found, str) and re.fullmatch(r"[^\s/]{1,15}", found)):
                 self.wrong("address", found, "the name of a network interface, such as eth0")
@@ -346,8 +357,8 @@ class _Reader:
     def _pixels(self, found: Any, order: str) -> str:
         if found is None:
             return "uint8"
-        accepted = ", ".join(PIXELS)
-        if found not in PIXELS:
+        accepted = ", ".join(_PIXELS)
+        if found not in _PIXELS:
             packed = re.fullmatch(r"u?int([0-9]+)", str(found))
             if packed is None:
                 self.wrong("pixels", found, accepted)
@@ -361,7 +372,7 @@ class _Reader:
         if order == _BIG and (found.startswith("float") or found.endswith("64")):
             self.problems.append(
                 f"pixels: found {found!r} with byte_order: big; no plan swaps the bytes of this "
-                "type. Use byte_order: little, and in numpy frames.view(frames.dtype.newbyteorder())"
+                "type. Use byte_order: little, and in numpy data.view(data.dtype.newbyteorder())"
             )
         return found
 
@@ -410,8 +421,8 @@ class _Reader:
             self.wrong(f"{at}.byte_order", own, "big for fields that are not of whole bytes")
         role = found.get("role")
         if role is not None:
-            self.word(f"{at}.role", role, ROLES, "")
-            role = role if role in ROLES else None
+            self.word(f"{at}.role", role, _ROLES, "")
+            role = role if role in _ROLES else None
         most = 2 ** min(width, 64) - 1
         if role is not None and width > 64:
             self.wrong(f"{at}.bytes", width // 8, "numbers of up to 8 bytes in a field with a role")
@@ -438,13 +449,13 @@ def _not_in_plans(form: PacketFormat) -> list[str]:
 
 
 def _of_sizes(form: PacketFormat) -> list[str]:
-    total = math.prod(form.shape) * PIXELS[form.pixels]
+    total = math.prod(form.shape) * _PIXELS[form.pixels]
     if total % 8 or form.frame_bytes > 2**32 - 1:
         return [f"frame: found {total} bits; accepts whole bytes, up to 4 GiB"]
     packet = form.header_bytes + form.payload_bytes
     if packet > _UDP_BYTES:
         return [f"payload_bytes: found a packet of {packet} bytes; accepts up to {_UDP_BYTES}"]
-    size = PIXELS[form.pixels] // 8
+    size = _PIXELS[form.pixels] // 8
     if size and form.payload_bytes % size:
         return [
             f"payload_bytes: found {form.payload_bytes}, which splits a pixel of {size} bytes; "
@@ -471,7 +482,7 @@ def _of_numbers(form: PacketFormat) -> list[str]:
     if not places and frame is None:
         return [
             "header: no field has a role; a plan needs frame_number with packet_number or "
-            "byte_offset, or a sequence_number. Without numbers in packets, capture them (`capture`)"
+            "byte_offset, or a sequence_number. Packets without numbers can be captured"
         ]
     if not places and form.packets > 1:
         return [
@@ -579,7 +590,11 @@ def _of_modules(form: PacketFormat) -> list[str]:
             "fields of the header; use engine: packet, or source_ports"
         ]
     word, last = field.offset // 32, (field.offset + field.width - 1) // 32
-    if word != last or word >= _FLEX_WORDS or 4 * (word + 1) > form.header_bytes + form.payload_bytes:
+    if (
+        word != last
+        or word >= _FLEX_WORDS
+        or 4 * (word + 1) > form.header_bytes + form.payload_bytes
+    ):
         return [
             f"header: field {field.name!r} is in bits {field.offset} to "
             f"{field.offset + field.width - 1}; accepts one 32-bit word of the first "

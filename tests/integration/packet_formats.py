@@ -1,6 +1,6 @@
 """Descriptions of packets of any kind that a plan can make frames of, or nearly."""
 
-import math
+import re
 from typing import Any
 
 from hypothesis import strategies as st
@@ -9,8 +9,8 @@ from daqiri_ophyd.simulate import PacketFormat, PacketFormatError
 
 Document = dict[str, Any]
 PORT = 5005
-# A frame must fit into the buffer of a socket.
-_MOST_BYTES = 4096
+# A frame must fit into the buffer of a socket, in which each packet takes some hundred bytes more.
+_MOST_BYTES, _MOST_PACKETS = 4096, 128
 
 
 @st.composite
@@ -20,18 +20,20 @@ def sizes(draw: st.DrawFn, modules: int) -> Document:
         st.sampled_from(["int4", "int8", "uint8", "int16", "uint16", "int32", "uint32", "float32"])
         | st.sampled_from(["int64", "uint64", "float16", "float64"])
     )
-    bits = 4 if pixels == "int4" else int(pixels.lstrip("uintfloat"))
+    bits = 4 if pixels == "int4" else int(re.sub(r"\D", "", pixels))
     payload = draw(st.integers(1, 64)) * max(bits, 8) // 8
-    most = max(1, _MOST_BYTES // payload // modules)
+    most = max(1, min(_MOST_BYTES // payload, _MOST_PACKETS) // modules)
     packets = draw(st.integers(1, most) | st.sampled_from([2**n for n in range(most.bit_length())]))
     elements = modules * packets * payload * 8 // bits
     rows = draw(st.sampled_from([n for n in range(1, elements + 1) if elements % n == 0]))
-    frame = draw(st.sampled_from([[elements], [rows, elements // rows], [rows, 1, elements // rows]]))
+    frame = draw(
+        st.sampled_from([[elements], [rows, elements // rows], [rows, 1, elements // rows]])
+    )
     return {"pixels": pixels, "payload_bytes": payload, "frame": frame}
 
 
 @st.composite
-def headers(draw: st.DrawFn, roles: list[str], packets: int) -> list[Document]:
+def headers(draw: st.DrawFn, roles: list[str]) -> list[Document]:
     """Fields with the roles, of any size and order, and others between them."""
     fields = []
     for role in roles:
@@ -75,15 +77,16 @@ def documents(draw: st.DrawFn, engine: str) -> Document:
     document["byte_order"] = order
     roles = list(draw(st.sampled_from(ROLES)))
     if modules > 1:
-        how = draw(st.sampled_from(["source", "port", "field"] if engine == "packet" else ["source"]))
+        how = draw(
+            st.sampled_from(["source", "port", "field"] if engine == "packet" else ["source"])
+        )
         if how == "field":
             roles.append("module")
         elif how == "source":
             document["source_ports"] = f"40001-{40000 + modules}"
         else:
             document["port"] = f"{PORT}-{PORT + modules - 1}"
-    per_frame = math.prod(document["frame"])
-    document["header"] = draw(headers(roles, per_frame))
+    document["header"] = draw(headers(roles))
     return document
 
 
