@@ -15,7 +15,7 @@ from ..simulate import PacketFormat, PacketFormatError
 from ._format_config import configuration_text
 from ._output import print_error, print_line
 
-__all__ = ["write_new"]
+__all__ = ["write_all", "write_new"]
 
 _DEFAULT_NAME = "detector"
 
@@ -53,7 +53,7 @@ def write_new(name: str, packet_format: Path | None, force: bool) -> None:
     except PacketFormatError as error:
         print_error(str(error))
         raise typer.Exit(2) from None
-    _write_all(texts, force)
+    write_all(texts, force)
     form = PacketFormat.read(described)
     for each in written:
         print_line(f"wrote {each}")
@@ -91,7 +91,7 @@ def _name(path: Path) -> str:
     return name if good else _DEFAULT_NAME
 
 
-def _write_all(texts: Mapping[Path, str], force: bool) -> None:
+def write_all(texts: Mapping[Path, str], force: bool) -> None:
     """Write all files, or none."""
     made: list[Path] = []
     try:

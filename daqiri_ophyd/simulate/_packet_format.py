@@ -445,7 +445,9 @@ class _Reader:
 
 def _not_in_plans(form: PacketFormat) -> list[str]:
     """Return why no reorder plan makes frames of these packets, and what can be done instead."""
-    return _of_sizes(form) or [*_of_numbers(form), *_of_modules(form)]
+    sizes = _of_sizes(form)
+    # Numbers count the packets of a frame.
+    return [*(sizes or _of_numbers(form)), *_of_modules(form)]
 
 
 def _of_sizes(form: PacketFormat) -> list[str]:

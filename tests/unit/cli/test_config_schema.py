@@ -129,7 +129,7 @@ def expected(leaf: dict[str, Any]) -> str:
         words = [
             f"'{word}'"
             for word in leaf["enum"]
-            if word.lower() not in leaf["enum"] or word.islower()
+            if word.lower() not in leaf["enum"] or word == word.lower()
         ]
         return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
     kind = leaf["type"][0] if isinstance(leaf["type"], list) else leaf["type"]
