@@ -116,7 +116,7 @@ def _next_commands(form: PacketFormat, path: Path, described: Path) -> str:
     elif host in ("0.0.0.0", "::"):
         host = "127.0.0.1"
     host = f"[{host}]" if ":" in host else host
-    ports = f"{form.ports[0]}-{form.ports[-1]}" if len(form.ports) > 1 else form.ports[0]
+    ports = "-".join(map(str, dict.fromkeys((form.ports[0], form.ports[-1]))))
     file, packets = shlex.quote(str(path)), shlex.quote(str(described))
     return "\n".join(
         [

@@ -20,9 +20,7 @@ def simulate(
     instrument: Annotated[
         str,
         typer.Argument(
-            metavar="INSTRUMENT",
-            help=f"One of {', '.join(NAMES)}, or a file that describes packets "
-            "(daqiri-ophyd config new).",
+            help=f"One of {', '.join(NAMES)}, or the file of a packet format (config new)."
         ),
     ],
     destination: Annotated[
@@ -61,9 +59,10 @@ def simulate(
     """
     Send the packets of a simulated instrument. The profile of the same name assembles frames.
 
-    For a file that describes packets, test images are sent in such packets; [bold]config new[/bold]
-    writes the configuration that assembles them. Packets go out over UDP sockets, or with --config
-    through an engine: as Ethernet frames from a raw port, as payloads from a socket.
+    The file of a packet format makes a detector that sends test images in such packets.
+
+    Packets go out over UDP sockets, or with --config through an engine: as Ethernet frames from a
+    raw port, as payloads from a socket.
 
     Example: [bold]daqiri-ophyd simulate jungfrau 127.0.0.1:50001 --loss 0.01[/bold]
     """

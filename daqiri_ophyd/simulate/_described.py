@@ -69,7 +69,7 @@ class DescribedDetector(Instrument):
     def _bytes(self, frames: NDArray[Any]) -> NDArray[np.uint8]:
         if self.form.pixels == "int4":
             pairs = frames.reshape(-1, 2).view(np.uint8) & 15
-            return pairs[:, 0] << 4 | pairs[:, 1]
+            return (pairs[:, 0] * np.uint8(16) | pairs[:, 1]).astype(np.uint8)
         order = ">" if self.form.byte_order == "big" else "<"
         return frames.astype(self.dtype.newbyteorder(order)).reshape(-1).view(np.uint8)
 

@@ -304,7 +304,7 @@ class _Reader:
         if found is None:
             return None
         for key in ("name", "port", "frame", "pixels", "payload_bytes", "header"):
-            if found.get(key) is None and key in _KEYS:
+            if found.get(key) is None:
                 self.problems.append(f"{key}: required, but not given")
         name = found.get("name")
         if name is not None and not (
@@ -315,20 +315,14 @@ class _Reader:
             )
         engine = self.word("engine", found.get("engine"), _ENGINES, "socket")
         order = self._order("byte_order", found.get("byte_order"), _BIG)
-        shape = found.get("frame")
-        good = isinstance(shape, list) and 0 < len(shape) <= 8
-        if not good or not all(type(n) is int and 0 < n < 2**32 for n in shape):
-            if shape is not None:
-                self.wrong("frame", shape, "a list of integers from 1, such as [512, 1024]")
-            shape = [1]
-        made = PacketFormat(
+        return PacketFormat(
             name=str(name),
             engine=engine,
             address=self._address(found.get("address"), engine),
             ports=self.ports("port", found.get("port")),
             source_ports=self.ports("source_ports", found.get("source_ports")),
             modules=self.integer("modules", found.get("modules"), 1, 4096, 1),
-            shape=tuple(shape),
+            shape=self._shape(found.get("frame")),
             pixels=self._pixels(found.get("pixels"), order),
             byte_order=order,
             payload_bytes=self.integer(
@@ -336,7 +330,15 @@ class _Reader:
             ),
             header=self._header(found.get("header"), order),
         )
-        return made
+
+    def _shape(self, found: Any) -> tuple[int, ...]:
+        if found is None:
+            return (1,)
+        good = isinstance(found, list) and 0 < len(found) <= 8
+        if not good or not all(type(each) is int and 0 < each < 2**32 for each in found):
+            self.wrong("frame", found, "a list of integers from 1, such as [512, 1024]")
+            return (1,)
+        return tuple(found)
 
     def _order(self, key: str, found: Any, default: Literal["big", "little"]) -> Any:
         return self.word(key, found, (_BIG, _LITTLE), default)

@@ -37,6 +37,7 @@ TESTED = {
     },
     "docs/how-to/give-a-run-to-a-colleague.md": {"python": "integration/test_how_to.py"},
     "docs/how-to/make-frames-of-packets.md": {"python": "integration/test_how_to.py"},
+    "docs/how-to/my-format-does-not-fit.md": {"python": "integration/test_how_to.py"},
     "docs/how-to/prepare-a-fly-scan.md": {"python": "integration/test_how_to.py"},
     "docs/how-to/read-captures.md": {"python": "integration/test_how_to.py"},
     "docs/how-to/read-stats.md": {"python": "integration/test_how_to.py"},
