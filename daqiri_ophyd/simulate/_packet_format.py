@@ -351,7 +351,7 @@ class _Reader:
                 self.wrong("address", found, "the name of a network interface, such as eth0")
             return str(found)
         try:
-            ipaddress.ip_address(found)
+            ipaddress.ip_address(str(found))
         except ValueError:
             self.wrong("address", found, "an IP address of this host, or 0.0.0.0 for all of them")
         return str(found)
@@ -360,7 +360,7 @@ class _Reader:
         if found is None:
             return "uint8"
         accepted = ", ".join(_PIXELS)
-        if found not in _PIXELS:
+        if not isinstance(found, str) or found not in _PIXELS:
             packed = re.fullmatch(r"u?int([0-9]+)", str(found))
             if packed is None:
                 self.wrong("pixels", found, accepted)
@@ -565,6 +565,8 @@ def _of_modules(form: PacketFormat) -> list[str]:
                 f"{key}: found {len(ports)} ports for modules: {form.modules}; accepts one port"
                 + (f", or {form.modules}" if form.modules > 1 else "")
             )
+    if form.modules == 1 and form.source_ports:
+        problems.append("source_ports: found with one module; leave it out: any port is accepted")
     if form.modules > 1 and len(form.source_ports) == 1:
         problems.append(f"source_ports: found one port; accepts one for each of {form.modules}")
     if len(form.ports) > 1 and form.engine == "socket":

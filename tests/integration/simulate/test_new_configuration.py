@@ -11,14 +11,16 @@ import pytest
 import yaml
 from free_ports import free_port
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from networks import Network
 from packet_formats import documents
 
 from daqiri_ophyd.cli import _main
 from daqiri_ophyd.cli._ask_format import format_text
+from daqiri_ophyd.cli._format_config import configuration_text
 from daqiri_ophyd.cli._new_config import write_all
 from daqiri_ophyd.cli._simulate_senders import Destination, SocketSender
-from daqiri_ophyd.engine import Engine
+from daqiri_ophyd.engine import Engine, check_config
 from daqiri_ophyd.simulate import DescribedDetector, PacketFormat, PacketFormatError, Traffic
 
 CAMERA = """
@@ -229,6 +231,33 @@ def test_a_description_is_written_as_it_is_read(document: dict[str, Any]) -> Non
     assert yaml.safe_load(format_text(document)) == document
 
 
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just("1-2"),
+    lambda inside: st.lists(inside, max_size=3) | st.dictionaries(st.text(), inside, max_size=3),
+    max_leaves=4,
+)
+
+
+@settings(max_examples=200)
+@given(data=st.data())
+def test_any_value_of_a_key_is_accepted_or_named(data: st.DataObject) -> None:
+    document = changed()
+    keys = ("name", "engine", "address", "port", "source_ports", "modules", "frame", "pixels")
+    key = data.draw(st.sampled_from([*keys, "byte_order", "payload_bytes", "header", "field"]))
+    value = data.draw(ANY)
+    if key == "field":
+        keys = ("name", "bytes", "bits", "role", "value", "first", "byte_order")
+        document["header"][1][data.draw(st.sampled_from(keys))] = value
+    else:
+        document[key] = value
+    try:
+        form = PacketFormat.from_document(document)
+    except PacketFormatError as error:
+        assert error.problems
+    else:
+        assert check_config(configuration_text(form, "any")).ok
+
+
 def changed(**changes: Any) -> dict[str, Any]:
     return {**yaml.safe_load(CAMERA), **changes}
 
@@ -304,6 +333,7 @@ MODULE = {"name": "m", "role": "module"}
         (changed(modules=2), "modules: found 2, which nothing in packets distinguishes; accepts"),
         (changed(modules=2, port="6000-6001"), "on engine: socket, where a plan reads one"),
         (changed(port="6000-6001"), "port: found 2 ports for modules: 1; accepts one port"),
+        (changed(source_ports=7000), "source_ports: found with one module; leave it out"),
         (changed(modules=2, source_ports=7000), "source_ports: found one port; accepts one for"),
         (
             changed(
