@@ -14,7 +14,7 @@ _PACKETS_BYTES, _FRAMES_BYTES = 32 << 20, 128 << 20
 _TEXT = """\
 # Frames of the packets that {file} describes.
 #
-# - All keys: docs/reference/configuration.md, or the site. With defaults: daqiri-ophyd config show
+# - All keys with their defaults: daqiri-ophyd config show
 # - Completion in an editor: daqiri-ophyd config schema > daqiri-schema.json, and as the first line
 #   of this file: # yaml-language-server: $schema=daqiri-schema.json
 daqiri:
@@ -54,6 +54,8 @@ daqiri:
 {stride}          payload_base: udp_payload
           payload_byte_offset: {header_bytes}  # after the header
           timeout_us: 1000000  # a frame whose last packets do not come is closed after 1 s
+          # window: 4  # frames that are open at once: more if modules or packets overtake others
+          # fill: 0  # value of pixels that did not arrive
 {types}          frame: {{shape: {shape}, dtype: {dtype}}}
           method:
 {method}
