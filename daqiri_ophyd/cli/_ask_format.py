@@ -12,7 +12,7 @@ from ._output import print_error, print_message
 
 __all__ = ["ask_format", "format_text"]
 
-_END = "end"
+_END, _NONE = "end", "none"
 _FIRST_SOURCE_PORT = 50101
 _PAYLOAD_BYTES = 8192
 _FIELDS = ("frame 4 frame_number", "packet 4 packet_number")
@@ -67,10 +67,11 @@ def ask_format(name: str) -> dict[str, Any]:
     ranges = "" if is_socket or found["modules"] == 1 else ", or FIRST-LAST for one each"
     _ask(found, "port", f"UDP port to which they send{ranges}")
     if found["modules"] > 1 and "-" not in str(found["port"]):
-        _ask(found, "source_ports", "UDP ports that the modules send from: FIRST-LAST"
-             + ("" if is_socket else ", or none: a field of the header is the module's number"),
-             _source_ports(found["modules"]))  # fmt: skip
-    found.pop("source_ports", None) if found.get("source_ports") in (None, "none") else None
+        other = "" if is_socket else f", or {_NONE}: a field of the header is the module's number"
+        question = f"UDP ports that the modules send from: FIRST-LAST{other}"
+        _ask(found, "source_ports", question, _source_ports(found["modules"]))
+        if found["source_ports"] == _NONE:
+            del found["source_ports"]
     _ask(found, "frame", "shape of the whole frame: ROWS COLUMNS")
     _ask(found, "pixels", f"pixels: {', '.join(PacketFormat.pixel_types)}")
     big = found["pixels"][:5] != "float" and found["pixels"][-2:] != "64"
@@ -99,7 +100,7 @@ def _problems(found: dict[str, Any], *keys: str) -> list[str]:
         document["source_ports"] = _source_ports(found["modules"])
     try:
         PacketFormat.from_document(
-            {key: value for key, value in document.items() if value != "none"}
+            {key: value for key, value in document.items() if value != _NONE}
         )
     except PacketFormatError as error:
         return [each for each in error.problems if re.split(r"[\[:.]", each)[0] in keys]

@@ -456,6 +456,11 @@ def _of_sizes(form: PacketFormat) -> list[str]:
     total = math.prod(form.shape) * _PIXELS[form.pixels]
     if total % 8 or form.frame_bytes > 2**32 - 1:
         return [f"frame: found {total} bits; accepts whole bytes, up to 4 GiB"]
+    if form.frame_bytes % form.modules:
+        return [
+            f"frame: found {form.frame_bytes} bytes for {form.modules} modules; accepts a frame "
+            "of which all modules send the same number of bytes"
+        ]
     packet = form.header_bytes + form.payload_bytes
     if packet > _UDP_BYTES:
         return [f"payload_bytes: found a packet of {packet} bytes; accepts up to {_UDP_BYTES}"]
@@ -467,9 +472,9 @@ def _of_sizes(form: PacketFormat) -> list[str]:
         ]
     each, rest = divmod(form.frame_bytes, form.modules * form.payload_bytes)
     if rest or not each:
-        of_module = form.frame_bytes / form.modules
+        of_module = form.frame_bytes // form.modules
         return [
-            f"payload_bytes: found {form.payload_bytes}, but a module sends {of_module:g} bytes of "
+            f"payload_bytes: found {form.payload_bytes}, but a module sends {of_module} bytes of "
             "a frame; accepts a divisor: a plan takes packets of one length, not a short last one. "
             "If packets have a byte offset, write the plan by hand with batch_byte_offset, which "
             "accepts packets of any length"

@@ -283,6 +283,7 @@ MODULE = {"name": "m", "role": "module"}
         (changed(pixels="rgb"), "pixels: found 'rgb'; accepts int4, int8"),
         (changed(pixels="float32", byte_order="big"), "no plan swaps the bytes of this type"),
         (changed(payload_bytes=383), "payload_bytes: found 383, which splits a pixel of 2 bytes"),
+        (changed(modules=7), "frame: found 12288 bytes for 7 modules; accepts a frame of which"),
         (changed(payload_bytes=500), "not a short last one. If packets have a byte offset, write"),
         (changed(pixels="int4", frame=[3]), "frame: found 12 bits; accepts whole bytes"),
         (changed(payload_bytes=65500, frame=[32750]), "found a packet of 65512 bytes; accepts up"),
