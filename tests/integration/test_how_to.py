@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from documented_programs import commands_of, run_command, run_program, start
+from documented_programs import commands_of, run_command, run_page, run_program, start
 from page_blocks import program
 from preloaded_processes import run_preloaded
 
@@ -73,6 +73,12 @@ def test_captures_of_your_own_plans_go_where_the_guide_says(tmp_path: Path) -> N
 @pytest.mark.usefixtures("jungfrau_port")
 def test_frames_are_recorded_as_the_guide_says(tmp_path: Path) -> None:
     run_guide("record-frames-in-scans.md", tmp_path)
+
+
+@pytest.mark.usefixtures("jungfrau_port")
+def test_images_are_seen_live_as_the_guide_shows(tmp_path: Path) -> None:
+    run_page(GUIDES / "see-images-live.md", tmp_path, "-W", "error")
+    assert (tmp_path / "live.png").stat().st_size > 10_000
 
 
 @pytest.mark.usefixtures("udp_profile_port")
