@@ -34,6 +34,7 @@ TESTED = {
     },
     "docs/how-to/give-a-run-to-a-colleague.md": {"python": "integration/test_how_to.py"},
     "docs/how-to/make-frames-of-packets.md": {"python": "integration/test_how_to.py"},
+    "docs/how-to/plot-a-scan.md": {"python": "integration/test_how_to.py"},
     "docs/how-to/prepare-a-fly-scan.md": {"python": "integration/test_how_to.py"},
     "docs/how-to/read-captures.md": {"python": "integration/test_how_to.py"},
     "docs/how-to/read-stats.md": {"python": "integration/test_how_to.py"},

@@ -60,6 +60,7 @@ def test_the_first_capture_is_one_program_that_prints_what_the_page_shows(tmp_pa
 @pytest.mark.usefixtures("jungfrau_port")
 def test_the_first_frames_are_one_program_that_prints_what_the_page_shows(tmp_path: Path) -> None:
     run_page(TUTORIALS / "first-frames.md", tmp_path)
+    assert (tmp_path / "image.png").stat().st_size > 10_000
 
 
 @pytest.mark.usefixtures("udp_profile_port")
