@@ -82,6 +82,10 @@ def test_frames_are_recorded_as_the_guide_says(tmp_path: Path) -> None:
     run_guide("record-frames-in-scans.md", tmp_path)
 
 
+def test_settings_have_the_names_that_the_guide_from_areadetector_gives(tmp_path: Path) -> None:
+    run_page(GUIDES / "from-areadetector.md", tmp_path, "-W", "error")
+
+
 @pytest.mark.usefixtures("jungfrau_port")
 def test_images_are_seen_live_as_the_guide_shows(tmp_path: Path) -> None:
     run_page(GUIDES / "see-images-live.md", tmp_path, "-W", "error")
