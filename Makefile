@@ -1,7 +1,7 @@
 # make demo · test · bench · lint · docs · build · clean: each sets up what it needs.
 # With a GPU: gpu-test, gpu-bench. Also: unit-oldest, unit-newest (unit tests with these of the Pythons in pyproject.toml),
-# asan, tsan (sanitizer runs of the C++ tests), vm (tests with a kernel of their own), fuzz (FUZZ_SECONDS=300),
-# tools (installs what these need), format, lock.
+# wheels (PYTHONS="python3.11 python3.13"), asan, tsan (sanitizer runs of the C++ tests), vm (tests with a kernel of
+# their own), fuzz (FUZZ_SECONDS=300), tools (installs what these need), format, lock.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
@@ -39,8 +39,8 @@ native_files := CMakeLists.txt $(shell find native/include native/src native/pyt
 	native/CMakeLists.txt
 cpp_files = $(shell find native -name '*.h' -o -name '*.cpp')
 
-.PHONY: build demo test unit unit-oldest unit-newest bench gpu-test gpu-bench lint docs vm asan tsan fuzz tools format \
-	lock clean
+.PHONY: build demo test unit unit-oldest unit-newest unit-wheel bench gpu-test gpu-bench lint docs vm wheels \
+	asan tsan fuzz tools format lock clean
 
 build: $(VENV)/.built
 
@@ -56,11 +56,22 @@ test: build $(VENV)/.dependencies-dev build/.system-test
 unit: build $(VENV)/.dependencies-test
 	$(BIN)/pytest -n $(CMAKE_BUILD_PARALLEL_LEVEL) $(PYTEST_ORDER) tests/unit $(PYTEST_ARGS)
 
-# Each in a virtual environment and a build folder of its own; None, which optimises nothing, compiles
+# In a virtual environment and a build folder of its own; None, which optimises nothing, compiles
 # sooner.
-unit-oldest unit-newest:
-	@python=$$(.ci/python $(@:unit-%=%)) && $(MAKE) unit PYTHON=$$python VENV=build/$@ \
+unit-oldest:
+	@python=$$(.ci/python oldest) && $(MAKE) unit PYTHON=$$python VENV=build/$@ \
 		NATIVE=build/$@/native BUILD_TYPE=None
+
+# Of the wheel that users install, instead of the checkout.
+unit-newest: build/.system-build build/.system-wheels
+	@python=$$(.ci/python newest) && $(MAKE) unit-wheel PYTHON=$$python VENV=build/$@
+
+unit-wheel: $(VENV)/.dependencies-test $(VENV)/.dependencies-wheels
+	rm -rf $(VENV)/dist
+	@PATH=$(CURDIR)/$(BIN):$$PATH .ci/wheel $(VENV)/dist $(BIN)/python >$(VENV)/wheel.log 2>&1 || \
+		{ tail -n 100 $(VENV)/wheel.log && exit 1; }
+	$(PIP) install --no-deps --no-index --force-reinstall $(VENV)/dist/*.whl
+	PYTHONSAFEPATH=1 $(BIN)/pytest -n $(CMAKE_BUILD_PARALLEL_LEVEL) $(PYTEST_ORDER) tests/unit $(PYTEST_ARGS)
 
 bench: build $(VENV)/.dependencies-bench build/.system-bench
 	@cmake -S . -B $(NATIVE) -DDAQIRI_BUILD_BENCH=ON >build/configure.log
@@ -111,6 +122,15 @@ fuzz: build/.system-build build/.system-test build/.system-sanitize
 	@flock build/.system-sanitize cmake --preset asan >build/configure-asan.log
 	flock build/.system-sanitize cmake --build --preset $@
 	.ci/fuzz build/asan/fuzz $(FUZZ_SECONDS)
+
+# In dist: for each of PYTHONS, and for the first of them on aarch64.
+PYTHONS ?= $(BIN)/python
+wheels: $(VENV)/.dependencies-test $(VENV)/.dependencies-wheels build/.system-build build/.system-wheels \
+		build/.system-wheels-test
+	rm -rf dist
+	PATH=$(CURDIR)/$(BIN):$$PATH .ci/wheel dist $(PYTHONS)
+	PATH=$(CURDIR)/$(BIN):$$PATH ARCH=aarch64 .ci/wheel dist $(firstword $(PYTHONS))
+	$(BIN)/pytest -m wheels tests/wheels --wheels dist $(PYTEST_ARGS)
 
 # What targets other than build and bench install, at once.
 tools: build/.system-test build/.system-docs build/.system-sanitize $(VENV)/.dependencies-dev \

@@ -36,6 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--write", action="store_true", help="write generated pages before they are compared"
     )
+    parser.addoption("--wheels", metavar="FOLDER", help="test the wheels of this folder")
     parser.addoption("--site", metavar="FOLDER", help="look at the pages of this built site")
     parser.addoption(
         "--guides",
@@ -62,13 +63,17 @@ def missing(marker: str, config: pytest.Config) -> str | None:
             return "needs cupy and a CUDA device"
         case "vm" if not (shutil.which("qemu-system-x86_64") and all(map(Path.exists, GUESTS))):
             return "needs QEMU, and a kernel and a disk for its guests: run `make vm`"
+        case "wheels" if not config.getoption("--wheels"):
+            return "needs wheels and mmdebstrap: run `make wheels`"
         case "slow" if not config.getoption("--slow"):
             return "slow: give --slow"
     return None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    reasons = {marker: missing(marker, config) for marker in ("root", "gpu", "vm", "slow")}
+    reasons = {
+        marker: missing(marker, config) for marker in ("root", "gpu", "vm", "wheels", "slow")
+    }
     for item in items:
         for marker, reason in reasons.items():
             if reason and item.get_closest_marker(marker):

@@ -238,7 +238,7 @@ def _build_app(directory: Path, readable: list[str], moved: MovedFolders, api_ke
     except ImportError as error:
         raise CatalogError(
             f"An embedded catalog needs the Tiled server ({error}). "
-            "Install it: pip install 'daqiri-ophyd[catalog]'"
+            "Install it: pip install 'tiled[server]' 'databroker[server]'"
         ) from error
     # Below this level, it prints its version to the terminal.
     logging.getLogger("tiled.server.app").setLevel(logging.WARNING)

@@ -129,6 +129,7 @@ def demo_frames(profile: str, writer: str, output: Path, as_json: bool) -> None:
         position="slit (pixel)",
         unit="counts",
         title=f"Run {start['scan_id']}: {start['plan_name']} of slit, detector images",
+        computed=gpus[0] if gpus and detector.reductions else "",
         subtitle=f"simulated {INSTRUMENT}{where}, {begun:%Y-%m-%d %H:%M}",
     )
     names = ("packets", "placed", "duplicate", "late", "early", "malformed", "no_buffer")

@@ -47,6 +47,7 @@ def draw_frames(
     unit: str,
     title: str,
     subtitle: str,
+    computed: str = "",
 ) -> None:
     """
     Write a PNG of a scan; pixels that did not arrive are red.
@@ -63,6 +64,8 @@ def draw_frames(
         Unit of the pixels.
     title, subtitle
         Lines above the panels.
+    computed
+        Who computed the number of each frame, for the title of the curve.
     """
     # The object interface does not change a user's pyplot backend and figures.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -92,7 +95,8 @@ def draw_frames(
     figure.colorbar(shown[0], ax=both, label=unit, fraction=0.03, pad=0.02)
     _draw_curve(axes["curve"], scanned)
     axes["curve"].set(xlabel=position, ylabel=f"{number} ({unit})")
-    axes["curve"].set_title("the scan: mean of frames at each position", loc="left", fontsize=10)
+    by = f", computed by {computed}" if computed else ""
+    axes["curve"].set_title(f"the scan: mean at each position{by}", loc="left", fontsize=10)
     _draw_losses(axes["lost"], scanned.arrived)
     for name in ("curve", "lost"):
         axes[name].spines[["top", "right"]].set_visible(False)

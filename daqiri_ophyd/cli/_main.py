@@ -49,6 +49,7 @@ TASKS = {
         "host": "Check whether this host can receive the stream.",
         "gpu": "Check whether a GPU assembles correct frames.",
         "info": "Show the version, the engines of this build, and the included profiles.",
+        "cmake-dir": "Print the folder of the CMake package, for C++ programs.",
         "completion": "Print a script that completes commands and options in a shell.",
     },
 }
@@ -112,12 +113,12 @@ def _app(argv: list[str]) -> typer.Typer:
             for name, summary in commands.items():
                 app.command(name, help=summary, rich_help_panel=task)(lambda: None)
         return app
-    module: Any = import_module(f"{__package__}._{asked}")
+    module: Any = import_module(f"{__package__}._{asked.replace('-', '_')}")
     if hasattr(module, "app"):
         app.add_typer(module.app, name=asked)
     else:
         settings = getattr(module, "CONTEXT_SETTINGS", None)
-        app.command(asked, context_settings=settings)(getattr(module, asked))
+        app.command(asked, context_settings=settings)(getattr(module, asked.replace("-", "_")))
     return app
 
 

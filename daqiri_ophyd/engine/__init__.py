@@ -49,7 +49,7 @@ from ._counters import (
     TxCounters,
 )
 from ._dma_buf import DmaBuf
-from ._engine import LINKTYPE_ETHERNET, LINKTYPE_RAW, Engine, Port, capabilities, version
+from ._engine import LINKTYPE_ETHERNET, LINKTYPE_RAW, Engine, Port, capabilities, cmake_dir, version
 from ._errors import (
     ConfigError,
     ConnectFailureError,
@@ -174,6 +174,7 @@ __all__ = [
     "ask_engines",
     "capabilities",
     "check_config",
+    "cmake_dir",
     "engine_problems",
     "cut_frames",
     "default_pump",

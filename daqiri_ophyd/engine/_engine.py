@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -588,3 +589,8 @@ def capabilities() -> dict[str, str]:
 def version() -> str:
     """Return the version of the engine, ``YYYY.MM.PATCH``."""
     return _native.version()
+
+
+def cmake_dir() -> Path:
+    """Return the folder of the CMake package of the engine's C++ library, for ``daqiri_DIR``."""
+    return Path(_native.__file__).parent / "cmake"

@@ -116,7 +116,7 @@ class FrameReplay:
         try:
             import h5py
         except ImportError:
-            text = "Frames are read with h5py: pip install 'daqiri-ophyd[catalog]'."
+            text = "Frames are read with h5py: pip install h5py"
             raise ReplayError(text) from None
         with contextlib.suppress(ImportError):
             import hdf5plugin  # noqa: F401 - for compressed frames

@@ -4,6 +4,7 @@ import os
 import re
 import struct
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -61,7 +62,17 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> str:
 
 
 def built_by_cmake(prefix: Path, folder: Path) -> Path:
-    flags = ["-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=Debug"]
+    return built(f"-DCMAKE_PREFIX_PATH={prefix}", folder)
+
+
+def built_with_the_python_package(prefix: Path, folder: Path) -> Path:
+    package = run(Path(sys.executable).with_name("daqiri-ophyd"), "cmake-dir", cwd=folder).strip()
+    assert not Path(package).is_relative_to(prefix)
+    return built(f"-Ddaqiri_DIR={package}", folder)
+
+
+def built(package: str, folder: Path) -> Path:
+    flags = ["-G", "Ninja", package, "-DCMAKE_BUILD_TYPE=Debug"]
     warnings = "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror"
     run("cmake", "-S", PROGRAM, "-B", folder, *flags, warnings, cwd=folder)
     run("cmake", "--build", folder, cwd=folder)
@@ -78,7 +89,9 @@ def built_by_pkg_config(prefix: Path, folder: Path) -> Path:
     return folder / "cpp_api"
 
 
-@pytest.fixture(scope="module", params=[built_by_cmake, built_by_pkg_config])
+@pytest.fixture(
+    scope="module", params=[built_by_cmake, built_by_pkg_config, built_with_the_python_package]
+)
 def program(
     request: pytest.FixtureRequest, prefix: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:

@@ -35,7 +35,7 @@ constexpr unsigned LZ4 = 2;
   throw Error(
       Status::NOT_SUPPORTED,
       "compression 'bitshuffle-lz4' needs HDF5's plugin " + std::string(PLUGIN) + ": " + why +
-          "; in Python, pip install 'daqiri-ophyd[catalog]'; in C++, set HDF5_PLUGIN_PATH to "
+          "; in Python, pip install hdf5plugin; in C++, set HDF5_PLUGIN_PATH to "
           "the folder that has it (Debian: package hdf5-filter-plugin)");
 }
 

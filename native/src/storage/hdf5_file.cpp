@@ -116,7 +116,7 @@ Handle access_to(Storage& storage) {
   Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "describe an HDF5 file");
   const DriverInfo info{&storage};
   require(driver() >= 0 && H5Pset_driver(access, driver(), &info) >= 0 &&
-              H5Pset_libver_bounds(access, H5F_LIBVER_LATEST, H5F_LIBVER_LATEST) >= 0 &&
+              H5Pset_libver_bounds(access, H5F_LIBVER_V110, H5F_LIBVER_V110) >= 0 &&
               H5Pset_fclose_degree(access, H5F_CLOSE_STRONG) >= 0 &&
               H5Pset_sieve_buf_size(access, 0) >= 0 && H5Pset_small_data_block_size(access, 0) >= 0,
           "describe an HDF5 file");

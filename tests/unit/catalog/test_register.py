@@ -134,4 +134,4 @@ def test_clients_do_without_the_server(tmp_path):
         [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, timeout=50
     )
     assert done.returncode == 0, done.stderr
-    assert "pip install 'daqiri-ophyd[catalog]'" in done.stdout
+    assert "pip install 'tiled[server]' 'databroker[server]'" in done.stdout
