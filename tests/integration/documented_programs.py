@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from page_blocks import page_blocks, program
 from preloaded_processes import Preloaded
 
 COMMANDS = re.compile(r"^(% not run: \S[^\n]*\n)?```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -44,6 +45,30 @@ def run_command(command: str, folder: Path, *accepted: int) -> str:
     )
     assert done.returncode in (accepted or (0,)), f"{command}: {done.returncode}\n{done.stdout}"
     return done.stdout
+
+
+def run_page(page: Path, folder: Path, *options: str) -> str:
+    """Run the Python code of a page as one program, whose output must have what the page shows.
+
+    Returns
+    -------
+    str
+        What it printed.
+    """
+    exit_code, printed = run_program(program(page), folder, *options)
+    assert exit_code == 0, printed
+    require_shown(page, printed)
+    return printed
+
+
+def require_shown(page: Path, printed: str) -> None:
+    """Fail unless what a page shows was printed, in its order."""
+    begin = 0
+    for block in page_blocks(page):
+        if block.language == "text" and not block.why_not_run:
+            found = printed.find(block.code, begin)
+            assert found >= 0, f"not printed, or not in this order:\n{block.code}\n{printed}"
+            begin = found + len(block.code)
 
 
 def start(arguments: list[str], **options: Any) -> subprocess.Popen[bytes]:

@@ -7,7 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from documented_programs import commands_of, run_command, run_program, start
+from documented_programs import (
+    commands_of,
+    require_shown,
+    run_command,
+    run_page,
+    run_program,
+    start,
+)
 from page_blocks import page_blocks, program
 from preloaded_processes import run_preloaded
 
@@ -118,6 +125,28 @@ def test_captures_of_your_own_plans_go_where_the_guide_says(tmp_path: Path) -> N
 @pytest.mark.usefixtures("jungfrau_port")
 def test_frames_are_recorded_as_the_guide_says(tmp_path: Path) -> None:
     run_guide("record-frames-in-scans.md", tmp_path)
+
+
+def test_settings_have_the_names_that_the_guide_from_areadetector_gives(tmp_path: Path) -> None:
+    run_page(GUIDES / "from-areadetector.md", tmp_path, "-W", "error")
+
+
+@pytest.mark.usefixtures("jungfrau_port")
+def test_images_are_seen_live_as_the_guide_shows(tmp_path: Path) -> None:
+    run_page(GUIDES / "see-images-live.md", tmp_path, "-W", "error")
+    assert (tmp_path / "live.png").stat().st_size > 10_000
+
+
+@pytest.mark.usefixtures("jungfrau_port", "made_catalog")
+def test_a_scan_is_plotted_as_the_guide_shows(tmp_path: Path) -> None:
+    page = GUIDES / "plot-a-scan.md"
+    done = run_preloaded(
+        "-m", "daqiri_ophyd", "shell", "jungfrau", cwd=tmp_path, given=program(page)
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    require_shown(page, done.stdout)
+    for picture in ("scan.png", "profiles.png"):
+        assert (tmp_path / picture).stat().st_size > 5_000
 
 
 @pytest.mark.usefixtures("udp_profile_port")
