@@ -29,14 +29,20 @@ _SENT_S = 60.0
 
 def capture(
     config: Annotated[str, typer.Argument(help=CONFIG_HELP)],
-    port: Annotated[str | None, typer.Option(help="Interface to capture on.")] = None,
+    port: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Interface to capture on.")
+    ] = None,
     queue: Annotated[
         str | None,
-        typer.Option(help="Receive queue, several with commas, or all. Default: the port's first."),
+        typer.Option(
+            metavar="NAME",
+            help="Receive queue, several with commas, or all. Default: the port's first.",
+        ),
     ] = None,
     udp_port: Annotated[
         list[int] | None,
         typer.Option(
+            metavar="PORT",
             help="On a network interface: capture only UDP packets to this port (IPv4 and IPv6). "
             "Can be repeated.",
             min=1,
@@ -46,49 +52,82 @@ def capture(
     host: Annotated[
         list[str] | None,
         typer.Option(
+            metavar="ADDRESS",
             help="On a network interface: capture only UDP packets from or to this IPv4 address. "
-            "Can be repeated."
+            "Can be repeated.",
         ),
     ] = None,
     packet_filter: Annotated[
         str | None,
         typer.Option(
             "--filter",
+            metavar="EXPRESSION",
             help="On a network interface: capture only packets that match this tcpdump filter, "
             "pcap-filter(7).",
         ),
     ] = None,
     packets: Annotated[
-        int, typer.Option(help="Stop after this many packets.", min=0, max=_limits.MOST)
+        int,
+        typer.Option(
+            metavar="COUNT",
+            help="Stop after this many packets; 0: no limit.",
+            min=0,
+            max=_limits.MOST,
+        ),
     ] = 0,
     seconds: Annotated[
-        float, typer.Option(help="Stop after this time, in seconds.", callback=_limits.seconds)
+        float,
+        typer.Option(
+            metavar="SECONDS", help="Stop after this time; 0: no limit.", callback=_limits.seconds
+        ),
     ] = 0.0,
     roll_packets: Annotated[
-        int, typer.Option(help="Begin a new file after this many packets.", min=0, max=_limits.MOST)
+        int,
+        typer.Option(
+            metavar="COUNT",
+            help="Begin a new file after this many packets; 0: never.",
+            min=0,
+            max=_limits.MOST,
+        ),
     ] = 0,
     roll_bytes: Annotated[
-        int, typer.Option(help="... after this many bytes.", min=0, max=_limits.MOST)
+        int,
+        typer.Option(
+            metavar="BYTES",
+            help="Begin a new file after this many bytes; 0: never.",
+            min=0,
+            max=_limits.MOST,
+        ),
     ] = 0,
     roll_seconds: Annotated[
-        float, typer.Option(help="... after this time, in seconds.", callback=_limits.seconds)
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            help="Begin a new file after this time; 0: never.",
+            callback=_limits.seconds,
+        ),
     ] = 0.0,
-    on_drop: Annotated[OnDrop, typer.Option(help="Lost packets: fail, flag or ignore.")] = "flag",
+    on_drop: Annotated[
+        OnDrop, typer.Option(help="If packets are lost: fail the run, flag the rows, or ignore it.")
+    ] = "flag",
     timeout: Annotated[
         float,
         typer.Option(
-            help="Fail after this time without packets, in seconds; 0: wait for them.",
+            metavar="SECONDS",
+            help="Fail after this time without packets; 0: wait for them. With --send, 0 is 60.",
             callback=_limits.seconds,
         ),
     ] = 0.0,
     send: Annotated[
         Path | None,
         typer.Option(
-            help="Send this pcap file during the capture (loopback).", dir_okay=False, exists=True
+            help="Send this pcap file during the capture, through the same interface.",
+            dir_okay=False,
+            exists=True,
         ),
     ] = None,
     picture: Annotated[
-        Path | None, typer.Option(help="Write a PNG of the capture.", dir_okay=False)
+        Path | None, typer.Option(help="Write a picture of the capture, PNG.", dir_okay=False)
     ] = None,
     data: Data = DATA,
     catalog: CatalogName = None,

@@ -27,6 +27,7 @@ CatalogName = Annotated[
     str | None,
     typer.Option(
         "--catalog",
+        metavar="DIR|ADDRESS",
         help="Directory of the catalog, or address of a Tiled server; its key is in TILED_API_KEY. "
         "Default: catalog in the data directory.",
     ),

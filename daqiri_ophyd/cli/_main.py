@@ -9,7 +9,9 @@ from typing import Annotated, Any
 
 import typer
 from typer.exceptions import TyperException
+from typer.main import get_command
 
+from ._help import describe
 from ._output import open_closed_streams, print_error, print_line, print_message
 from ._signals import end_on_signals, ended_by
 
@@ -76,7 +78,12 @@ def _options(
         ),
     ] = False,
 ) -> None:
-    """Packet acquisition for Bluesky."""
+    """
+    Packet acquisition for Bluesky.
+
+    Exit code 0: done; 1: failed, or interrupted before its end; 2: wrong usage, or a configuration
+    with errors. Results go to stdout, messages to stderr.
+    """
 
 
 def _words_to_complete() -> list[str]:
@@ -94,6 +101,19 @@ def _app(argv: list[str]) -> typer.Typer:
     them import them.
     """
     completes = _COMPLETE in os.environ
+    app = _empty_app(completes=completes)
+    words = _words_to_complete() if completes else argv
+    asked = next((word for word in words if word != "--"), "")
+    if asked not in COMMANDS:
+        for task, commands in TASKS.items():
+            for name, summary in commands.items():
+                app.command(name, help=summary, rich_help_panel=task)(lambda: None)
+        return app
+    _add(app, asked)
+    return app
+
+
+def _empty_app(*, completes: bool = False) -> typer.Typer:
     app = typer.Typer(
         name="daqiri-ophyd",
         no_args_is_help=True,
@@ -105,20 +125,16 @@ def _app(argv: list[str]) -> typer.Typer:
     )
     # Without a callback, Typer turns a single command into the whole program.
     app.callback()(_options)
-    words = _words_to_complete() if completes else argv
-    asked = next((word for word in words if word != "--"), "")
-    if asked not in COMMANDS:
-        for task, commands in TASKS.items():
-            for name, summary in commands.items():
-                app.command(name, help=summary, rich_help_panel=task)(lambda: None)
-        return app
-    module: Any = import_module(f"{__package__}._{asked}")
+    return app
+
+
+def _add(app: typer.Typer, name: str) -> None:
+    module: Any = import_module(f"{__package__}._{name}")
     if hasattr(module, "app"):
-        app.add_typer(module.app, name=asked)
+        app.add_typer(module.app, name=name)
     else:
         settings = getattr(module, "CONTEXT_SETTINGS", None)
-        app.command(asked, context_settings=settings)(getattr(module, asked))
-    return app
+        app.command(name, context_settings=settings)(getattr(module, name))
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -148,7 +164,9 @@ def _run(argv: list[str] | None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
     try:
         # With standalone_mode=False, the code of `typer.Exit` is returned.
-        code = _app(arguments)(args=arguments, prog_name="daqiri-ophyd", standalone_mode=False)
+        command = get_command(_app(arguments))
+        describe(command)
+        code = command(args=arguments, prog_name="daqiri-ophyd", standalone_mode=False)
     except TyperException as error:
         # All of these are usage errors.
         print_error(error.format_message())

@@ -14,7 +14,10 @@ CONTEXT_SETTINGS = RUN_SETTINGS
 def replay(
     run: Run,
     config: Annotated[
-        str, typer.Option(help="Configuration file, or name of a profile.")
+        str,
+        typer.Option(
+            metavar="FILE|PROFILE", help="Configuration to send with: file, or name of a profile."
+        ),
     ] = "loopback",
     *,
     options: PlayOptions,

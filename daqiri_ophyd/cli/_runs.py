@@ -15,7 +15,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 def runs(
     context: typer.Context,
     count: Annotated[
-        int, typer.Option("--count", "-n", help="Number of runs to list, the latest.", min=1)
+        int,
+        typer.Option(
+            "--count", "-n", metavar="COUNT", help="Number of runs to list, the latest.", min=1
+        ),
     ] = 20,
     data: Data = DATA,
     catalog: CatalogName = None,
