@@ -12,7 +12,7 @@ from typer.exceptions import TyperException
 from typer.main import get_command
 
 from ._help import describe
-from ._output import open_closed_streams, print_error, print_line, print_message
+from ._output import LogMessages, open_closed_streams, print_error, print_line, print_message
 from ._signals import end_on_signals, ended_by
 
 EXIT_FAILED = 1
@@ -153,6 +153,7 @@ def main(argv: list[str] | None = None) -> None:
     gc.set_threshold(100_000, 20, 20)
     # Failures are reported as one message; the library's log of them would repeat it.
     logging.getLogger("bluesky").setLevel(logging.CRITICAL)
+    logging.getLogger("daqiri_ophyd").addHandler(LogMessages(logging.WARNING))
     open_closed_streams()
     end_on_signals()
     code = _run(argv)

@@ -2,7 +2,7 @@
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -137,13 +137,14 @@ def open_catalog(
     data: Path,
     name: str | None = None,
     moved: dict[str, str] | None = None,
+    readable: Iterable[Path] | None = None,
     *,
     create: bool = True,
 ) -> Catalog:
     """
     Open the catalog at an address or in a directory; None: that of the data directory.
 
-    Folders that were moved are read in their new places.
+    Folders that were moved are read in their new places, and `readable` ones where they are.
 
     Raises
     ------
@@ -154,13 +155,13 @@ def open_catalog(
     captures = captures_of(data)
     if create:
         captures.mkdir(parents=True, exist_ok=True)
-    readable = [captures, *(moved or {}).values()]
+    folders = [captures, *(moved or {}).values(), *(readable or ())]
     if name is not None and "://" in name:
         return Catalog.connect(
-            name, readable=readable, moved=moved, backup_directory=data / "backup"
+            name, readable=folders, moved=moved, backup_directory=data / "backup"
         )
     directory = data / "catalog" if name is None else name
-    return Catalog.open(directory, readable, moved=moved, create=create)
+    return Catalog.open(directory, folders, moved=moved, create=create)
 
 
 def latest_scan_id(catalog: Catalog) -> int:
