@@ -12,7 +12,14 @@ from typer.exceptions import TyperException
 from typer.main import get_command
 
 from ._help import describe
-from ._output import LogMessages, open_closed_streams, print_error, print_line, print_message
+from ._output import (
+    LogMessages,
+    open_closed_streams,
+    print_error,
+    print_line,
+    print_message,
+    reason,
+)
 from ._signals import end_on_signals, ended_by
 
 EXIT_FAILED = 1
@@ -190,12 +197,3 @@ def _run(argv: list[str] | None) -> int:
         print_error(f"{what}; the captured files are complete" if captures else what)
         return EXIT_FAILED
     return code if isinstance(code, int) else 0
-
-
-def reason(error: BaseException) -> str:
-    """Return the text of an error and of its cause, as in a failed status."""
-    text = str(error) or type(error).__name__
-    cause = error.__cause__
-    if cause is not None and str(cause) and str(cause) not in text:
-        text = f"{text}\n  because: {cause}"
-    return text

@@ -153,3 +153,12 @@ def progress_bar(text: str, total: int | None):
     with Progress(*columns, console=messages, transient=True) as bar:
         task = bar.add_task(text, total=total)
         yield lambda done: bar.update(task, completed=done)
+
+
+def reason(error: BaseException) -> str:
+    """Return the text of an error and of its cause, as in a failed status."""
+    text = str(error) or type(error).__name__
+    cause = error.__cause__
+    if cause is not None and str(cause) and str(cause) not in text:
+        text = f"{text}\n  because: {cause}"
+    return text
