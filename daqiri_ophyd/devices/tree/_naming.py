@@ -35,8 +35,9 @@ def attribute_name(name: str, kind: str, taken: frozenset[str]) -> str:
 
     Attributes are also columns of databases, addresses and file names, so they are ASCII: accents
     are left out (``détecteur 1`` is ``detecteur_1``), other characters than letters and digits
-    become ``_``. A name that does not begin with a letter is prefixed with ``kind`` (queue ``0`` is ``queue_0``). A keyword, or a name that the
-    device class uses, gets a trailing ``_`` (``stage_``).
+    become ``_``. A name that does not begin with a letter is prefixed with ``kind`` (queue ``0`` is
+    ``queue_0``). A keyword, or a name that the device class uses, gets a trailing ``_``
+    (``stage_``).
 
     Parameters
     ----------
