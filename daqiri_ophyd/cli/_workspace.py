@@ -12,6 +12,7 @@ from typing import Any
 from bluesky import RunEngine
 from bluesky.utils import DuringTask, MsgGenerator, RunEngineInterrupted
 from bluesky.utils import TransitionError as NotRunningError  # pyright: ignore[reportPrivateImportUsage]
+from tiled.client.utils import handle_error, retry_context
 
 from ..catalog import Catalog, RunWriter
 from ..devices import Capture, Daq, make_daq
@@ -165,9 +166,25 @@ def open_catalog(
 
 
 def latest_scan_id(catalog: Catalog) -> int:
-    """Return the largest scan id of the latest runs; 0: there is none."""
-    latest = catalog.client.values().tail(_LATEST_RUNS)
-    found = (run.metadata.get("start", {}).get("scan_id") for run in latest)
+    """Return the largest scan id of the latest runs; 0: there is none.
+
+    One request, for nothing but the scan ids.
+    """
+    client = catalog.client
+    request = client.context.http_client.build_request(
+        "GET",
+        client.item["links"]["search"],
+        params={
+            "sort": "-start.time",
+            "page[limit]": _LATEST_RUNS,
+            "fields": "metadata",
+            "select_metadata": "start.scan_id",
+        },
+    )
+    for attempt in retry_context():
+        with attempt:
+            answer = handle_error(client.context.http_client.send(request)).json()
+    found = (run["attributes"]["metadata"]["selected"] for run in answer["data"])
     return max((number for number in found if isinstance(number, int)), default=0)
 
 
