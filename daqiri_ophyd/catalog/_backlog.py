@@ -60,6 +60,8 @@ class PendingRun:
         Keys whose values are stored as something else, as in `document_text`.
     seen : dict
         Uids of its latest documents, in order.
+    errors : list of exception
+        Why documents could not be stored.
     """
 
     uid: str
@@ -71,6 +73,7 @@ class PendingRun:
     is_repeated: bool = False
     changed: dict[str, str] = field(default_factory=dict)
     seen: dict[str, None] = field(default_factory=dict)
+    errors: list[BaseException] = field(default_factory=list)
 
     def repeats(self, uid: str) -> bool:
         """Whether a document was among the latest ones; note it."""

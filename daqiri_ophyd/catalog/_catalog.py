@@ -1,5 +1,6 @@
 """A catalog of runs: embedded in this process, or on a server."""
 
+import socket
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
@@ -355,13 +356,23 @@ def _runs(uri: str, api_key: str | None, *, trust_env: bool = True) -> CatalogOf
             context.close()
             raise
     except httpx.HTTPError as error:
-        raise CatalogError(f"The catalog at {uri} cannot be used: {error}") from error
+        raise CatalogError(f"The catalog at {uri} cannot be used: {_reason(error)}") from error
     except CannotPrompt as error:
         raise CatalogError(
             f"The catalog at {uri} is for users who have logged in, and no API key is given: "
             "Catalog.connect(uri, api_key), or set TILED_API_KEY."
         ) from error
     return _independent(runs)
+
+
+def _reason(error: httpx.HTTPError) -> str:
+    """Return why a server cannot be reached, without the number that resolvers put first."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, socket.gaierror):
+            return f"its host is not known ({cause.strerror})"
+        cause = cause.__cause__ or cause.__context__
+    return str(error)
 
 
 def _before_requests(client: CatalogOfBlueskyRuns, call: Callable[[], None]) -> None:

@@ -22,6 +22,7 @@ from ._backup import BackupError, Documents, Journal, moved_documents, read_back
 from ._capture_files import CaptureFiles
 from ._confine import folders_of
 from ._document_text import document_text
+from ._failures import failures_in, reason_of, unstorable_value
 
 __all__ = ["RunWriter", "ingest_backup", "store_documents"]
 
@@ -153,7 +154,8 @@ class RunWriter:
             return
         written = False
         try:
-            run.write(name, doc)
+            with failures_in(run.errors):
+                run.write(name, doc)
             written = True
         finally:
             if name == "stop":
@@ -167,7 +169,8 @@ class RunWriter:
             # Two writers of a process receive a document at the same moment.
             with starting(self._client.uri):
                 if self._stop_of(run.uid) is None:
-                    run.write("start", doc)
+                    with failures_in(run.errors):
+                        run.write("start", doc)
                     return
             run.write = _leave
             run.is_repeated = True
@@ -223,7 +226,7 @@ class RunWriter:
             return False
         self._has_stored_all = False
         try:
-            read_backup(backup)
+            documents = read_backup(backup)
         except (BackupError, OSError) as error:
             if backup.stat().st_size == 0:
                 backup.unlink()
@@ -237,11 +240,25 @@ class RunWriter:
             )
             return True
         self._backups.append(backup)
+        reason = reason_of(run.errors)
+        why = f" ({reason})" if reason else ""
+        if value := unstorable_value(documents):
+            _log.error(
+                "Run %s is not in the catalog at %s, which cannot store %s%s. Its documents are in "
+                "%s; store them with Catalog.ingest_backup after the value is corrected there.",
+                run.uid,
+                self._client.uri,
+                value,
+                why,
+                backup,
+            )
+            return False
         _log.error(
-            "Run %s is not in the catalog at %s. Its documents are in %s; "
+            "Run %s is not in the catalog at %s%s. Its documents are in %s; "
             "store them with Catalog.ingest_backup when the catalog works again.",
             run.uid,
             self._client.uri,
+            why,
             backup,
         )
         return False
@@ -303,7 +320,8 @@ def ingest_backup(client: CatalogOfBlueskyRuns, path: str | Path) -> str:
     Raises
     ------
     BackupError
-        If the file is incomplete, or contains anything but the documents of one run.
+        If the file is incomplete, contains anything but the documents of one run, or has a value
+        that catalogs cannot store.
     """
     documents = read_backup(Path(path))
     return store_documents(client, moved_documents(documents, folders_of(client.context).stored))
@@ -321,8 +339,16 @@ def store_documents(client: CatalogOfBlueskyRuns, documents: Documents) -> str:
             return uid
         client.delete_contents(uid, recursive=True, external_only=False)
     writer = TiledWriter(client)
-    for name, doc in documents:
-        writer(name, doc)
+    try:
+        for name, doc in documents:
+            writer(name, doc)
+    except Exception as error:
+        if value := unstorable_value(documents):
+            raise BackupError(
+                f"Run {uid} cannot be stored: the catalog cannot store {value} "
+                f"({reason_of([error])}). Correct the value in the file."
+            ) from error
+        raise
     return uid
 
 

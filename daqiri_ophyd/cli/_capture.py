@@ -1,12 +1,14 @@
 """``daqiri-ophyd capture``."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from . import _limits
+from ._advice import as_options
 from ._data_directory import DATA, CatalogName, Data, captures_of
 from ._output import (
     counts_text,
@@ -15,6 +17,7 @@ from ._output import (
     print_json,
     print_line,
     print_message,
+    reason,
 )
 from ._source import CONFIG_HELP, interface_with, load_source
 
@@ -29,14 +32,20 @@ _SENT_S = 60.0
 
 def capture(
     config: Annotated[str, typer.Argument(help=CONFIG_HELP)],
-    port: Annotated[str | None, typer.Option(help="Interface to capture on.")] = None,
+    port: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Interface to capture on.")
+    ] = None,
     queue: Annotated[
         str | None,
-        typer.Option(help="Receive queue, several with commas, or all. Default: the port's first."),
+        typer.Option(
+            metavar="NAME",
+            help="Receive queue, several with commas, or all. Default: the port's first.",
+        ),
     ] = None,
     udp_port: Annotated[
         list[int] | None,
         typer.Option(
+            metavar="PORT",
             help="On a network interface: capture only UDP packets to this port (IPv4 and IPv6). "
             "Can be repeated.",
             min=1,
@@ -46,49 +55,82 @@ def capture(
     host: Annotated[
         list[str] | None,
         typer.Option(
+            metavar="ADDRESS",
             help="On a network interface: capture only UDP packets from or to this IPv4 address. "
-            "Can be repeated."
+            "Can be repeated.",
         ),
     ] = None,
     packet_filter: Annotated[
         str | None,
         typer.Option(
             "--filter",
+            metavar="EXPRESSION",
             help="On a network interface: capture only packets that match this tcpdump filter, "
             "pcap-filter(7).",
         ),
     ] = None,
     packets: Annotated[
-        int, typer.Option(help="Stop after this many packets.", min=0, max=_limits.MOST)
+        int,
+        typer.Option(
+            metavar="COUNT",
+            help="Stop after this many packets; 0: no limit.",
+            min=0,
+            max=_limits.MOST,
+        ),
     ] = 0,
     seconds: Annotated[
-        float, typer.Option(help="Stop after this time, in seconds.", callback=_limits.seconds)
+        float,
+        typer.Option(
+            metavar="SECONDS", help="Stop after this time; 0: no limit.", callback=_limits.seconds
+        ),
     ] = 0.0,
     roll_packets: Annotated[
-        int, typer.Option(help="Begin a new file after this many packets.", min=0, max=_limits.MOST)
+        int,
+        typer.Option(
+            metavar="COUNT",
+            help="Begin a new file after this many packets; 0: never.",
+            min=0,
+            max=_limits.MOST,
+        ),
     ] = 0,
     roll_bytes: Annotated[
-        int, typer.Option(help="... after this many bytes.", min=0, max=_limits.MOST)
+        int,
+        typer.Option(
+            metavar="BYTES",
+            help="Begin a new file after this many bytes; 0: never.",
+            min=0,
+            max=_limits.MOST,
+        ),
     ] = 0,
     roll_seconds: Annotated[
-        float, typer.Option(help="... after this time, in seconds.", callback=_limits.seconds)
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            help="Begin a new file after this time; 0: never.",
+            callback=_limits.seconds,
+        ),
     ] = 0.0,
-    on_drop: Annotated[OnDrop, typer.Option(help="Lost packets: fail, flag or ignore.")] = "flag",
+    on_drop: Annotated[
+        OnDrop, typer.Option(help="If packets are lost: fail the run, flag the rows, or ignore it.")
+    ] = "flag",
     timeout: Annotated[
         float,
         typer.Option(
-            help="Fail after this time without packets, in seconds; 0: wait for them.",
+            metavar="SECONDS",
+            help="Fail after this time without packets; 0: wait for them. With --send, 0 is 60.",
             callback=_limits.seconds,
         ),
     ] = 0.0,
     send: Annotated[
         Path | None,
         typer.Option(
-            help="Send this pcap file during the capture (loopback).", dir_okay=False, exists=True
+            help="Send this pcap file during the capture, through the same interface.",
+            dir_okay=False,
+            exists=True,
         ),
     ] = None,
     picture: Annotated[
-        Path | None, typer.Option(help="Write a PNG of the capture.", dir_okay=False)
+        Path | None, typer.Option(help="Write a picture of the capture, PNG.", dir_okay=False)
     ] = None,
     data: Data = DATA,
     catalog: CatalogName = None,
@@ -129,21 +171,34 @@ def capture(
         if not os.access(picture.parent, os.W_OK):
             raise typer.BadParameter(f"--picture: {picture.parent} cannot be written")
     where = captures_of(data)
-    with begin_recording(loaded, interface, queue, where, limits, stops=send is None) as early:
-        with show_counts(early.recording):
-            uid, is_stored = _store(early, loaded, interface, settings, send, data, catalog)
-        files = [file.path for file in early.recording.files()]
-    result = summarize(files, uid)
+    early: EarlyRecording | None = None
+    try:
+        with begin_recording(loaded, interface, queue, where, limits, stops=send is None) as early:
+            with show_counts(early.recording):
+                is_stored = _store(early, loaded, interface, settings, send, data, catalog)
+    except (Exception, KeyboardInterrupt) as error:
+        if as_json and early is not None:
+            print_json(_failed(early, error))
+        raise
+    files = early.files
+    problems: list[str] = []
+    result = summarize(files, early.run)
+    if not result["received"]:
+        left_out = result["left_out"]
+        others = f"; {left_out:,} that did were left out" if left_out else ""
+        problems.append(f"no packet arrived that the queue captures{others}")
+    if not is_stored:
+        problems.append("the run is not in the catalog; the captured files are complete")
     if picture is not None:
         from ._picture import draw_capture
 
-        draw_capture(picture, *read_arrivals(files), title=f"capture {uid[:8]}")
+        draw_capture(picture, *read_arrivals(files), title=f"capture {early.run[:8]}")
         result["picture"] = str(picture)
     if as_json:
-        print_json(result)
+        print_json(result | {"problem": "; ".join(problems)})
     else:
         facts = [
-            ("run", uid),
+            ("run", early.run),
             ("received", f"{result['received']:,} packets, {result['bytes']:,} bytes"),
             ("dropped", counts_text(result["dropped"], result["dropped_by_reason"])),
             ("left out", counts_text(result["left_out"], result["left_out_by_reason"])),
@@ -160,14 +215,21 @@ def capture(
                 "--udp-port and --host leave out the others (filtered); --filter 'ip host ADDRESS' "
                 "captures all"
             )
-    if not result["received"]:
-        left_out = result["left_out"]
-        others = f"; {left_out:,} that did were left out" if left_out else ""
-        print_error(f"no packet arrived that the queue captures{others}")
-    if not is_stored:
-        print_error("the run is not in the catalog; the captured files are complete")
-    if not is_stored or not result["received"]:
+    for problem in problems:
+        print_error(problem)
+    if problems:
         raise typer.Exit(1)
+
+
+def _failed(early: "EarlyRecording", error: BaseException) -> dict[str, Any]:
+    """Return the result of a capture that has failed, or was interrupted."""
+    from ._capture_files import summarize
+
+    result: dict[str, Any] = {"run": early.run, "files": list(map(str, early.files))}
+    with suppress(Exception):  # a file may be broken, as on a full disk
+        result = summarize(early.files, early.run)
+    interrupted = isinstance(error, KeyboardInterrupt)
+    return result | {"problem": "interrupted" if interrupted else as_options(reason(error))}
 
 
 def _store(
@@ -178,8 +240,8 @@ def _store(
     send: Path | None,
     data: Path,
     catalog: str | None,
-) -> tuple[str, bool]:
-    """Continue a recording in a run; return the run's uid, and whether it is in the catalog."""
+) -> bool:
+    """Continue a recording in a run; return whether the run is in the catalog."""
     import daqiri_ophyd.plans as plans
 
     from ._capture_plan import capture_until_stopped
@@ -189,6 +251,7 @@ def _store(
         receiver = workspace.daq.port_device(interface)
         receiver.capture.queues.put(",".join(early.recording.queues))
         receiver.capture.adopt(early.recording)
+        workspace.engine.subscribe(lambda _, start: setattr(early, "run", start["uid"]), "start")
         if send is None:
             plan = capture_until_stopped(receiver.capture, early.recording, **settings)
         else:
@@ -196,8 +259,8 @@ def _store(
             sent = {"tx": receiver.tx.members[0], "packets": str(send)}
             plan = plans.capture(receiver.capture, **settings, **sent)
         try:
-            uid = workspace.run(plan)
+            workspace.run(plan)
         finally:
             # A plan may fail before it begins, for example because of the file to send.
             early.in_run.update(receiver.capture.files)
-        return uid, workspace.writer.has_stored_all
+        return workspace.writer.has_stored_all

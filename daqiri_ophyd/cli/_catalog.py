@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from ._data_directory import DATA, CatalogName, Data, Moved, moved_folders
+from ._advice import as_options
+from ._data_directory import DATA, CatalogName, Data, Moved, Readable, moved_folders
 from ._output import print_error, print_json, print_line, print_message
 
 app = typer.Typer(help="Browse and maintain a catalog.", no_args_is_help=True)
@@ -19,6 +20,7 @@ def browse(
     data: Data = DATA,
     catalog: CatalogName = None,
     moved: Moved = None,
+    readable: Readable = None,
     show: Annotated[bool, typer.Option("--open/--no-open", help="Open it in a browser.")] = True,
 ) -> None:
     """
@@ -30,7 +32,7 @@ def browse(
 
     from ._workspace import open_catalog
 
-    with open_catalog(data, catalog, moved_folders(moved), create=False) as opened:
+    with open_catalog(data, catalog, moved_folders(moved), readable, create=False) as opened:
         page = opened.page()
         print_line(page)
         if show:
@@ -47,6 +49,7 @@ def recover(
     data: Data = DATA,
     catalog: CatalogName = None,
     moved: Moved = None,
+    readable: Readable = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """
@@ -61,8 +64,9 @@ def recover(
 
     failed = False
     found = []
-    with open_catalog(data, catalog, moved_folders(moved), create=False) as opened:
+    with open_catalog(data, catalog, moved_folders(moved), readable, create=False) as opened:
         for run in recover_runs(opened, _mend):
+            run.problem = as_options(run.problem)
             found.append(run)
             failed = failed or bool(run.problem)
             if as_json:

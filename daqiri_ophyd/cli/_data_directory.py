@@ -12,6 +12,7 @@ __all__ = [
     "CatalogName",
     "Data",
     "Moved",
+    "Readable",
     "Run",
     "captures_of",
     "moved_folders",
@@ -27,6 +28,7 @@ CatalogName = Annotated[
     str | None,
     typer.Option(
         "--catalog",
+        metavar="DIR|ADDRESS",
         help="Directory of the catalog, or address of a Tiled server; its key is in TILED_API_KEY. "
         "Default: catalog in the data directory.",
     ),
@@ -38,6 +40,17 @@ Moved = Annotated[
         metavar="OLD=NEW",
         help="New path of a folder of captures that was moved; also reads files there. Repeatable.",
         show_default=False,
+    ),
+]
+Readable = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--readable",
+        metavar="DIR",
+        help="Also read captures in this directory. Repeatable.",
+        show_default=False,
+        exists=True,
+        file_okay=False,
     ),
 ]
 DATA = Path("daqiri-data")

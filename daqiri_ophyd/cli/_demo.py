@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+PACKET_PROFILES = ("loopback", "udp")
 # Of profiles that send frames, and how frames are written.
 FRAME_PROFILES = ("frames", "gpu")
 WRITERS = ("auto", "buffered", "direct", "cufile")
@@ -14,16 +15,25 @@ def demo(
     profile: Annotated[
         str,
         typer.Option(
+            metavar="|".join((*PACKET_PROFILES, *FRAME_PROFILES)),
             help="loopback; udp: real sockets, sender in another process; frames: images of a "
-            "simulated detector in a scan; gpu: such images, assembled by a GPU in its memory."
+            "simulated detector in a scan; gpu: such images, assembled by a GPU in its memory.",
         ),
     ] = "loopback",
     packets: Annotated[
         int | None,
-        typer.Option(help="Packets to send. Default: 20000.", min=2, max=1_000_000),
+        typer.Option(
+            metavar="COUNT", help="Packets to send, 20000 by default.", min=2, max=1_000_000
+        ),
     ] = None,
     interval_us: Annotated[
-        int | None, typer.Option(help="Gap between packets. Default: 100.", min=1, max=100_000)
+        int | None,
+        typer.Option(
+            metavar="MICROSECONDS",
+            help="Gap between packets, 100 by default.",
+            min=1,
+            max=100_000,
+        ),
     ] = None,
     writer: Annotated[
         str | None,
@@ -50,7 +60,7 @@ def demo(
 
     Example: [bold]daqiri-ophyd demo --profile udp --json[/bold]
     """
-    if profile not in ("loopback", "udp", *FRAME_PROFILES):
+    if profile not in (*PACKET_PROFILES, *FRAME_PROFILES):
         raise typer.BadParameter(
             f"the demonstration has profiles loopback, udp, frames and gpu, not {profile!r}"
         )

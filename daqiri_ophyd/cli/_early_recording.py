@@ -43,12 +43,18 @@ class EarlyRecording:
         Signals since it began.
     in_run : set of Path
         Files that belong to a run.
+    run : str
+        Uid of the run; empty: it has not begun.
+    files : list of Path
+        Files of the recording, when it has ended.
     """
 
     engine: Engine
     recording: QueueRecording
     interrupts: HeldInterrupts
     in_run: set[Path] = field(default_factory=set)
+    run: str = ""
+    files: list[Path] = field(default_factory=list)
 
 
 @contextmanager
@@ -117,6 +123,7 @@ def begin_recording(
             with completing_files():
                 recording.stop()
                 _tidy(early)
+                early.files = [f.path for f in recording.files() if f.path.is_file()]
 
 
 def _stop(recording: QueueRecording) -> None:

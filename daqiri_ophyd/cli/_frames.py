@@ -7,7 +7,7 @@ import typer
 
 app = typer.Typer(help="Show, check and repair files of frames.", no_args_is_help=True)
 
-Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="HDF5 files of frames.")]
+Files = Annotated[list[Path], typer.Argument(metavar="FILE", help="HDF5 files of frames.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 

@@ -16,9 +16,14 @@ def check(
         Path,
         typer.Option(metavar="DIR", help="Directory for cuFile.", exists=True, file_okay=False),
     ] = Path("."),
-    seconds: Annotated[float, typer.Option(min=0, max=60, help="Seconds for each rate.")] = 0.03,
+    seconds: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0, max=60, help="Time for each rate.")
+    ] = 0.03,
     size: Annotated[
-        float, typer.Option("--bytes", min=8192, help="Bytes of packets in a launch, for rates.")
+        float,
+        typer.Option(
+            "--bytes", metavar="BYTES", min=8192, help="Size of the packets of a launch, for rates."
+        ),
     ] = 512 * 2**20,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:

@@ -36,9 +36,7 @@ _EXIT_CODES = {Status.WARN: 1, Status.FAIL: 2}
 def check(
     config: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[CONFIG]", help="Configuration file or profile to check the host for."
-        ),
+        typer.Argument(help="Configuration file or profile to check the host for."),
     ] = None,
     platform: Annotated[
         str, typer.Option(metavar=f"auto|{'|'.join(Platform)}", help="Whose remedies to name.")
@@ -135,7 +133,9 @@ def measure(
     only: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Measure this only; repeatable.")
     ] = None,
-    seconds: Annotated[float, typer.Option(min=0.1, max=60, help="Time for each.")] = 2.0,
+    seconds: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.1, max=60, help="Time for each.")
+    ] = 2.0,
     folder: Annotated[
         Path, typer.Option(metavar="DIR", help="Where captures will be written.")
     ] = Path("."),

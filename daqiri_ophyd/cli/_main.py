@@ -9,8 +9,17 @@ from typing import Annotated, Any
 
 import typer
 from typer.exceptions import TyperException
+from typer.main import get_command
 
-from ._output import open_closed_streams, print_error, print_line, print_message
+from ._help import describe
+from ._output import (
+    LogMessages,
+    open_closed_streams,
+    print_error,
+    print_line,
+    print_message,
+    reason,
+)
 from ._signals import end_on_signals, ended_by
 
 EXIT_FAILED = 1
@@ -77,7 +86,12 @@ def _options(
         ),
     ] = False,
 ) -> None:
-    """Packet acquisition for Bluesky."""
+    """
+    Packet acquisition for Bluesky.
+
+    Exit code 0: done; 1: failed, or interrupted before its end; 2: wrong usage, or a configuration
+    with errors. Results go to stdout, messages to stderr.
+    """
 
 
 def _words_to_complete() -> list[str]:
@@ -95,6 +109,19 @@ def _app(argv: list[str]) -> typer.Typer:
     them import them.
     """
     completes = _COMPLETE in os.environ
+    app = _empty_app(completes=completes)
+    words = _words_to_complete() if completes else argv
+    asked = next((word for word in words if word != "--"), "")
+    if asked not in COMMANDS:
+        for task, commands in TASKS.items():
+            for name, summary in commands.items():
+                app.command(name, help=summary, rich_help_panel=task)(lambda: None)
+        return app
+    _add(app, asked)
+    return app
+
+
+def _empty_app(*, completes: bool = False) -> typer.Typer:
     app = typer.Typer(
         name="daqiri-ophyd",
         no_args_is_help=True,
@@ -106,20 +133,17 @@ def _app(argv: list[str]) -> typer.Typer:
     )
     # Without a callback, Typer turns a single command into the whole program.
     app.callback()(_options)
-    words = _words_to_complete() if completes else argv
-    asked = next((word for word in words if word != "--"), "")
-    if asked not in COMMANDS:
-        for task, commands in TASKS.items():
-            for name, summary in commands.items():
-                app.command(name, help=summary, rich_help_panel=task)(lambda: None)
-        return app
-    module: Any = import_module(f"{__package__}._{asked.replace('-', '_')}")
+    return app
+
+
+def _add(app: typer.Typer, name: str) -> None:
+    function = name.replace("-", "_")
+    module: Any = import_module(f"{__package__}._{function}")
     if hasattr(module, "app"):
-        app.add_typer(module.app, name=asked)
+        app.add_typer(module.app, name=name)
     else:
         settings = getattr(module, "CONTEXT_SETTINGS", None)
-        app.command(asked, context_settings=settings)(getattr(module, asked.replace("-", "_")))
-    return app
+        app.command(name, context_settings=settings)(getattr(module, function))
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -138,6 +162,7 @@ def main(argv: list[str] | None = None) -> None:
     gc.set_threshold(100_000, 20, 20)
     # Failures are reported as one message; the library's log of them would repeat it.
     logging.getLogger("bluesky").setLevel(logging.CRITICAL)
+    logging.getLogger("daqiri_ophyd").addHandler(LogMessages(logging.WARNING))
     open_closed_streams()
     end_on_signals()
     code = _run(argv)
@@ -149,7 +174,9 @@ def _run(argv: list[str] | None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
     try:
         # With standalone_mode=False, the code of `typer.Exit` is returned.
-        code = _app(arguments)(args=arguments, prog_name="daqiri-ophyd", standalone_mode=False)
+        command = get_command(_app(arguments))
+        describe(command)
+        code = command(args=arguments, prog_name="daqiri-ophyd", standalone_mode=False)
     except TyperException as error:
         # All of these are usage errors.
         print_error(error.format_message())
@@ -172,12 +199,3 @@ def _run(argv: list[str] | None) -> int:
         print_error(f"{what}; the captured files are complete" if captures else what)
         return EXIT_FAILED
     return code if isinstance(code, int) else 0
-
-
-def reason(error: BaseException) -> str:
-    """Return the text of an error and of its cause, as in a failed status."""
-    text = str(error) or type(error).__name__
-    cause = error.__cause__
-    if cause is not None and str(cause) and str(cause) not in text:
-        text = f"{text}\n  because: {cause}"
-    return text

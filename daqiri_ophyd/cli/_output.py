@@ -1,6 +1,7 @@
 """Output of the command: JSON and tables on stdout, messages and progress on stderr."""
 
 import json
+import logging
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,6 +11,8 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
+
+from ._advice import as_options
 
 # Without emoji: `:ab:` in a PCI address is the code of one.
 out = Console(highlight=False, emoji=False)
@@ -65,14 +68,30 @@ def print_line(text: str) -> None:
 
 
 def print_error(text: str) -> None:
-    """Print an error to stderr."""
-    shown = Text("error: ", style="bold red").append(printable(text), style="not bold")
+    """Print an error to stderr; what it advises in Python, as options."""
+    shown = Text("error: ", style="bold red")
+    shown.append(printable(as_options(text)), style="not bold")
     messages.print(shown, soft_wrap=True)
 
 
 def print_message(text: str) -> None:
     """Print a message to stderr, so that stdout can be piped."""
     messages.print(printable(text), markup=False, soft_wrap=True)
+
+
+class LogMessages(logging.Handler):
+    """Prints what the library logs, each record as one message without a traceback."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a record."""
+        text = record.getMessage()
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None:
+            text = f"{text.rstrip('.')} ({error or type(error).__name__})"
+        if record.levelno >= logging.ERROR:
+            print_error(text)
+        else:
+            print_message(f"warning: {as_options(text)}")
 
 
 def print_whole(shown: RenderableType) -> None:
@@ -134,3 +153,12 @@ def progress_bar(text: str, total: int | None):
     with Progress(*columns, console=messages, transient=True) as bar:
         task = bar.add_task(text, total=total)
         yield lambda done: bar.update(task, completed=done)
+
+
+def reason(error: BaseException) -> str:
+    """Return the text of an error and of its cause, as in a failed status."""
+    text = str(error) or type(error).__name__
+    cause = error.__cause__
+    if cause is not None and str(cause) and str(cause) not in text:
+        text = f"{text}\n  because: {cause}"
+    return text

@@ -15,47 +15,69 @@ from ._limits import seconds
 class PlayOptions:
     """Options for the queue, selection, schedule and destination of packets."""
 
-    port: Annotated[str | None, typer.Option(help="Interface to send through.")] = None
+    port: Annotated[str | None, typer.Option(metavar="NAME", help="Interface to send through.")] = (
+        None
+    )
     queue: Annotated[
-        str | None, typer.Option(help="Transmit queue. Default: the port's first.")
+        str | None,
+        typer.Option(metavar="NAME", help="Transmit queue. Default: the port's first."),
     ] = None
     between: Annotated[
         tuple[float, float] | None,
         typer.Option(
-            help="Send packets from the first to before the second time, seconds after the first "
-            "one."
+            metavar="FROM TO",
+            help="Send packets from the first to before the second time, in seconds after the "
+            "first packet.",
         ),
     ] = None
     packets: Annotated[
         str | None,
-        typer.Option(help="Send packets with these numbers, from 0: 100:200, 100: or :9."),
+        typer.Option(
+            metavar="BEGIN:END",
+            help="Send packets with these numbers, from 0: 100:200, 100: or :9.",
+        ),
     ] = None
     select: Annotated[
         list[str] | None,
-        typer.Option(help="Send packets with this header field: udp_dst=5000. Can be repeated."),
+        typer.Option(
+            metavar="FIELD=VALUE",
+            help="Send packets with this header field: udp_dst=5000. Can be repeated.",
+        ),
     ] = None
-    loops: Annotated[int, typer.Option(help="Number of times to send the packets.", min=1)] = 1
+    loops: Annotated[
+        int, typer.Option(metavar="COUNT", help="Number of times to send the packets.", min=1)
+    ] = 1
     loop_gap: Annotated[
         float | None,
         typer.Option(
-            help="Gap from the last packet to the next loop, seconds. Default: the mean gap."
+            metavar="SECONDS",
+            help="Gap from the last packet to the next loop. Default: the mean gap.",
         ),
     ] = None
     rewrite: Annotated[
         list[str] | None,
         typer.Option(
-            help="Address or port to set in Ethernet frames: ip_dst=10.0.0.2. Can be repeated."
+            metavar="FIELD=VALUE",
+            help="Address or port to set in Ethernet frames: ip_dst=10.0.0.2. Fields: mac_src, "
+            "mac_dst, ip_src, ip_dst, udp_src, udp_dst. Can be repeated.",
         ),
     ] = None
-    speed: Annotated[float, typer.Option(help="Factor on time; 2 halves the gaps.")] = 1.0
+    speed: Annotated[
+        float, typer.Option(metavar="FACTOR", help="Factor on time; 2 halves the gaps.")
+    ] = 1.0
     max_gap: Annotated[
         float | None,
         typer.Option(
-            help="Longest gap, in seconds; longer gaps are shortened to it.", callback=seconds
+            metavar="SECONDS",
+            help="Longest gap of the original time; longer gaps are shortened to it.",
+            callback=seconds,
         ),
     ] = None
     start_delay: Annotated[
-        float, typer.Option(help="Seconds from now to the first packet.", callback=seconds)
+        float,
+        typer.Option(
+            metavar="SECONDS", help="Time from now to the first packet.", callback=seconds
+        ),
     ] = 0.2
 
 

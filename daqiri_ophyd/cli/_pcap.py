@@ -7,14 +7,14 @@ import typer
 
 app = typer.Typer(help="Show, check and repair pcap files.", no_args_is_help=True)
 
-Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="pcap files.")]
+Files = Annotated[list[Path], typer.Argument(metavar="FILE", help="pcap files.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 @app.command()
 def info(
     files: Files,
-    flows: Annotated[int, typer.Option(help="Largest flows to list.", min=0)] = 5,
+    flows: Annotated[int, typer.Option(metavar="COUNT", help="Largest flows to list.", min=0)] = 5,
     as_json: Json = False,
 ) -> None:
     """
@@ -46,7 +46,10 @@ def repair(
     files: Files,
     output: Annotated[
         Path | None,
-        typer.Option(help="Write a repaired copy here instead; for one file. Must not exist."),
+        typer.Option(
+            help="Write a repaired copy here instead, as classic pcap; for one file. Must not "
+            "exist."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:

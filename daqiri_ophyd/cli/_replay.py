@@ -4,7 +4,16 @@ from typing import Annotated
 
 import typer
 
-from ._data_directory import DATA, RUN_SETTINGS, CatalogName, Data, Moved, Run, moved_folders
+from ._data_directory import (
+    DATA,
+    RUN_SETTINGS,
+    CatalogName,
+    Data,
+    Moved,
+    Readable,
+    Run,
+    moved_folders,
+)
 from ._part import PlayOptions, with_play_options
 
 CONTEXT_SETTINGS = RUN_SETTINGS
@@ -14,13 +23,17 @@ CONTEXT_SETTINGS = RUN_SETTINGS
 def replay(
     run: Run,
     config: Annotated[
-        str, typer.Option(help="Configuration file, or name of a profile.")
+        str,
+        typer.Option(
+            metavar="FILE|PROFILE", help="Configuration to send with: file, or name of a profile."
+        ),
     ] = "loopback",
     *,
     options: PlayOptions,
     data: Data = DATA,
     catalog: CatalogName = None,
     moved: Moved = None,
+    readable: Readable = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """
@@ -36,7 +49,7 @@ def replay(
         from ..catalog import capture_files, find_run
         from ._workspace import open_catalog
 
-        with open_catalog(data, catalog, places, create=False) as runs:
+        with open_catalog(data, catalog, places, readable, create=False) as runs:
             stored = find_run(runs.client, run)
             files = capture_files(stored)
             uid = stored.metadata["start"]["uid"]

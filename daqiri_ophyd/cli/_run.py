@@ -15,7 +15,7 @@ _IMPORTABLE = str(Path(__file__).parents[1] / "compat" / "importable")
 def run(
     script: Annotated[str, typer.Argument(help="Python script; -: standard input.")],
     arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[ARGS]...", help="Arguments of the script.")
+        list[str] | None, typer.Argument(metavar="ARGS", help="Arguments of the script.")
     ] = None,
 ) -> None:
     """

@@ -15,10 +15,11 @@ def export_run(
     data: Path,
     catalog: str | None,
     moved: list[str] | None,
+    readable: list[Path] | None,
     as_json: bool,
 ) -> None:
     """Copy a run, and print what the directory has."""
-    with opened_run(run, data, catalog, moved) as stored:
+    with opened_run(run, data, catalog, moved, readable) as stored:
         files = copy_run(stored, directory)
         uid = stored.metadata["start"]["uid"]
     if as_json:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ._data_directory import DATA, RUN_SETTINGS, CatalogName, Data, Moved, Run
+from ._data_directory import DATA, RUN_SETTINGS, CatalogName, Data, Moved, Readable, Run
 
 app = typer.Typer(help="List, show and export the runs of a catalog.", invoke_without_command=True)
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -15,7 +15,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 def runs(
     context: typer.Context,
     count: Annotated[
-        int, typer.Option("--count", "-n", help="Number of runs to list, the latest.", min=1)
+        int,
+        typer.Option(
+            "--count", "-n", metavar="COUNT", help="Number of runs to list, the latest.", min=1
+        ),
     ] = 20,
     data: Data = DATA,
     catalog: CatalogName = None,
@@ -38,6 +41,7 @@ def show(
     data: Data = DATA,
     catalog: CatalogName = None,
     moved: Moved = None,
+    readable: Readable = None,
     as_json: Json = False,
 ) -> None:
     """
@@ -47,7 +51,7 @@ def show(
     """
     from ._runs_report import show_run
 
-    show_run(run, data, catalog, moved, as_json)
+    show_run(run, data, catalog, moved, readable, as_json)
 
 
 @app.command(context_settings=RUN_SETTINGS)
@@ -59,6 +63,7 @@ def export(
     data: Data = DATA,
     catalog: CatalogName = None,
     moved: Moved = None,
+    readable: Readable = None,
     as_json: Json = False,
 ) -> None:
     """
@@ -68,4 +73,4 @@ def export(
     """
     from ._run_export import export_run
 
-    export_run(run, directory, data, catalog, moved, as_json)
+    export_run(run, directory, data, catalog, moved, readable, as_json)

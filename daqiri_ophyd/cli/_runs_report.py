@@ -9,6 +9,7 @@ from typing import Any
 
 from ..catalog import UnreadableFileError, find_run, run_files
 from ..documents import run_metadata, sidecar_path
+from ._advice import as_options
 from ._data_directory import moved_folders
 from ._output import print_error, print_facts, print_json, print_line, print_message, print_table
 from ._workspace import open_catalog
@@ -83,17 +84,28 @@ def list_runs(count: int, data: Path, catalog: str | None, as_json: bool) -> Non
 
 
 @contextmanager
-def opened_run(run: str, data: Path, catalog: str | None, moved: list[str] | None):
+def opened_run(
+    run: str,
+    data: Path,
+    catalog: str | None,
+    moved: list[str] | None,
+    readable: list[Path] | None,
+):
     """Yield a run of a catalog that exists."""
-    with open_catalog(data, catalog, moved_folders(moved), create=False) as opened:
+    with open_catalog(data, catalog, moved_folders(moved), readable, create=False) as opened:
         yield find_run(opened.client, run)
 
 
 def show_run(
-    run: str, data: Path, catalog: str | None, moved: list[str] | None, as_json: bool
+    run: str,
+    data: Path,
+    catalog: str | None,
+    moved: list[str] | None,
+    readable: list[Path] | None,
+    as_json: bool,
 ) -> None:
     """Print what a run has: facts, streams and files."""
-    with opened_run(run, data, catalog, moved) as stored:
+    with opened_run(run, data, catalog, moved, readable) as stored:
         start, stop = stored.metadata["start"], stored.metadata.get("stop") or {}
         facts = facts_of(stored.metadata)
         streams = {
@@ -111,7 +123,7 @@ def show_run(
         try:
             files = files_of(stored)
         except UnreadableFileError as error:
-            problem = str(error)
+            problem = as_options(str(error))
     engines: dict[str, Any] = start.get("daqiri") or {}
     if as_json:
         known = {"motors": list(start.get("motors", ())), "reason": stop.get("reason", "")}

@@ -1,5 +1,6 @@
 """Senders of simulated packets."""
 
+import ipaddress
 import socket
 import time
 from contextlib import ExitStack
@@ -37,6 +38,14 @@ class Destination:
         self.text = text
 
 
+def _is_ipv4(host: str) -> bool:
+    try:
+        ipaddress.IPv4Address(host)
+    except ValueError:
+        return False
+    return True
+
+
 class SocketSender:
     """Sends with one kernel UDP socket for each stream."""
 
@@ -47,9 +56,14 @@ class SocketSender:
         self._open = ExitStack()
         self._streams: list[tuple[socket.socket, Any]] = []
         for stream, port in enumerate(to.ports):
-            family, kind, _, _, address = socket.getaddrinfo(to.host, port, type=socket.SOCK_DGRAM)[
-                0
-            ]
+            try:
+                found = socket.getaddrinfo(to.host, port, type=socket.SOCK_DGRAM)
+            except (socket.gaierror, UnicodeError) as error:
+                raise typer.BadParameter(
+                    f"HOST:PORT: host {to.host!r} is not known "
+                    f"({getattr(error, 'strerror', None) or error})"
+                ) from None
+            family, kind, _, _, address = found[0]
             sender = self._open.enter_context(socket.socket(family, kind))
             if instrument.streams > 1:
                 sender.bind(("", instrument.source_port + stream))
@@ -95,6 +109,11 @@ class QueueSender:
             raise typer.BadParameter(
                 f"{instrument.name} has {instrument.streams} UDP streams, and a socket has one; "
                 "give a destination without --config, or a configuration with stream_type: raw"
+            )
+        if self._raw and not _is_ipv4(to.host):
+            raise typer.BadParameter(
+                f"HOST:PORT: found host {to.host!r}; with --config of raw ports, accepts an IPv4 "
+                "address"
             )
         self._engine: Engine = open_to_send(config, interface)
         self._port = self._engine.port(interface)

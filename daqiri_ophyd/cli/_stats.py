@@ -11,10 +11,15 @@ def stats(
         typer.Argument(help="Open this configuration or profile, and receive packets."),
     ] = None,
     pid: Annotated[
-        int | None, typer.Option(help="Show only the engines of this process.", min=1)
+        int | None,
+        typer.Option(metavar="PID", help="Show only the engines of this process.", min=1),
     ] = None,
-    interval: Annotated[float, typer.Option(help="Seconds between updates.", min=0.05)] = 1.0,
-    count: Annotated[int, typer.Option(help="Number of updates; 0: until Ctrl-C.", min=0)] = 0,
+    interval: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Time between updates.", min=0.05)
+    ] = 1.0,
+    count: Annotated[
+        int, typer.Option(metavar="COUNT", help="Number of updates; 0: until Ctrl-C.", min=0)
+    ] = 0,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a line of JSON for each engine and update.")
     ] = False,

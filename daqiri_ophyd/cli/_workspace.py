@@ -2,7 +2,7 @@
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +12,7 @@ from typing import Any
 from bluesky import RunEngine
 from bluesky.utils import DuringTask, MsgGenerator, RunEngineInterrupted
 from bluesky.utils import TransitionError as NotRunningError  # pyright: ignore[reportPrivateImportUsage]
+from tiled.client.utils import handle_error, retry_context
 
 from ..catalog import Catalog, RunWriter
 from ..devices import Capture, Daq, make_daq
@@ -137,13 +138,14 @@ def open_catalog(
     data: Path,
     name: str | None = None,
     moved: dict[str, str] | None = None,
+    readable: Iterable[Path] | None = None,
     *,
     create: bool = True,
 ) -> Catalog:
     """
     Open the catalog at an address or in a directory; None: that of the data directory.
 
-    Folders that were moved are read in their new places.
+    Folders that were moved are read in their new places, and `readable` ones where they are.
 
     Raises
     ------
@@ -154,19 +156,35 @@ def open_catalog(
     captures = captures_of(data)
     if create:
         captures.mkdir(parents=True, exist_ok=True)
-    readable = [captures, *(moved or {}).values()]
+    folders = [captures, *(moved or {}).values(), *(readable or ())]
     if name is not None and "://" in name:
         return Catalog.connect(
-            name, readable=readable, moved=moved, backup_directory=data / "backup"
+            name, readable=folders, moved=moved, backup_directory=data / "backup"
         )
     directory = data / "catalog" if name is None else name
-    return Catalog.open(directory, readable, moved=moved, create=create)
+    return Catalog.open(directory, folders, moved=moved, create=create)
 
 
 def latest_scan_id(catalog: Catalog) -> int:
-    """Return the largest scan id of the latest runs; 0: there is none."""
-    latest = catalog.client.values().tail(_LATEST_RUNS)
-    found = (run.metadata.get("start", {}).get("scan_id") for run in latest)
+    """Return the largest scan id of the latest runs; 0: there is none.
+
+    One request, for nothing but the scan ids.
+    """
+    client = catalog.client
+    request = client.context.http_client.build_request(
+        "GET",
+        client.item["links"]["search"],
+        params={
+            "sort": "-start.time",
+            "page[limit]": _LATEST_RUNS,
+            "fields": "metadata",
+            "select_metadata": "start.scan_id",
+        },
+    )
+    for attempt in retry_context():
+        with attempt:
+            answer = handle_error(client.context.http_client.send(request)).json()
+    found = (run["attributes"]["metadata"]["selected"] for run in answer["data"])
     return max((number for number in found if isinstance(number, int)), default=0)
 
 

@@ -15,7 +15,7 @@ from ._frame_stream import (
     frame_resource,
 )
 from ._repair import append_log, is_written, locked, logged, require_no_links
-from ._run_metadata import add_run, run_metadata
+from ._run_metadata import SAMPLE_QUERY, add_run, run_metadata
 from ._sequence import (
     CAPTURE_MIMETYPES,
     COMPANIONS,
@@ -50,6 +50,7 @@ __all__ = [
     "NAME_DTYPE",
     "PCAP_MIMETYPE",
     "CaptureFormat",
+    "SAMPLE_QUERY",
     "SUMMARY_DTYPE",
     "CaptureStream",
     "CountedFile",

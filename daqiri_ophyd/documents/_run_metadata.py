@@ -9,12 +9,17 @@ from typing import Any
 
 from ._sidecar import sidecar_path, write_sidecar
 
-__all__ = ["add_run", "run_metadata"]
+__all__ = ["SAMPLE_QUERY", "add_run", "run_metadata"]
 
 _OF_DETECTOR = ("count_time", "x_pixel_size", "y_pixel_size", "distance")
 # Names that facilities use for the same, in the order of precedence.
 _EXPERIMENT = ("experiment_identifier", "proposal_id", "proposal")
-_SAMPLE = ("name", "sample_name", "sample_id")
+_SAMPLE = ("sample", "sample_name")
+_NAME = ("name", "sample_name", "sample_id")
+SAMPLE_QUERY = " || ".join(
+    f"start.{key}{part}" for key in _SAMPLE for part in (*(f".{name}" for name in _NAME), "")
+)
+"""JMESPath of the sample in the metadata of a stored run, as `run_metadata` has it."""
 
 
 def run_metadata(start: Mapping[str, Any] | None, detector: str) -> dict[str, str | int | float]:
@@ -46,7 +51,7 @@ def run_metadata(start: Mapping[str, Any] | None, detector: str) -> dict[str, st
         "plan_name": plan,
         "start_time": _iso(start.get("time")),
         "title": str(start.get("title") or name),
-        "sample": _sample(start.get("sample", start.get("sample_name"))),
+        "sample": _sample(next((start[key] for key in _SAMPLE if start.get(key)), None)),
         "experiment_identifier": _text(experiment),
     }
     found |= {key: text for key, text in texts.items() if text}
@@ -87,7 +92,7 @@ def _iso(time: Any) -> str:
 
 def _sample(value: Any) -> str:
     if isinstance(value, Mapping):
-        return _text(next((value[key] for key in _SAMPLE if value.get(key)), value))
+        return _text(next((value[key] for key in _NAME if value.get(key)), value))
     return _text(value)
 
 

@@ -192,11 +192,16 @@ def test_a_capture_fails_after_the_time_without_packets(
 ) -> None:
     process = start(config, "--timeout", "0.5", *limit)
     send(port)
-    _, messages = process.communicate(timeout=200)
+    output, messages = process.communicate(timeout=200)
     assert process.returncode == 1
     assert f"no packet for 0.5 s, after {PACKETS} packets" in messages
+    result = json.loads(output)
+    assert result["received"] == PACKETS
+    assert f"after {PACKETS} packets; --timeout 0 waits" in result["problem"]
     with stored_by(tmp_path) as catalog:
         run = catalog.client[-1]
+        assert result["run"] == run.metadata["start"]["uid"]
+        assert result["files"] == list(map(str, capture_files(run)))
         assert run.metadata["stop"]["exit_status"] == "fail"
         require_as_sent(capture_files(run))
 
@@ -207,9 +212,12 @@ def test_packets_of_a_run_that_cannot_be_stored_stay_on_disk(
     nowhere = f"http://127.0.0.1:{free_port('tcp')}"
     process = start(config, "--packets", str(PACKETS), "--catalog", nowhere)
     send(port)
-    _, messages = process.communicate(timeout=200)
+    output, messages = process.communicate(timeout=200)
     assert process.returncode == 1
     assert nowhere in messages
+    result = json.loads(output)
+    assert (result["run"], result["received"]) == ("", PACKETS)
+    assert nowhere in result["problem"]
     assert f"{PACKETS} packets that were captured are in {tmp_path}" in messages
     require_as_sent(list((tmp_path / "daqiri-data" / "captures").rglob("*.pcap")))
 
@@ -261,9 +269,12 @@ def test_nothing_is_left_of_a_capture_whose_file_to_send_is_none(
 ) -> None:
     (tmp_path / "notes.pcap").write_text("not a capture, but long enough to have a header")
     process = start("loopback", "--send", "notes.pcap")
-    _, messages = process.communicate(timeout=200)
+    output, messages = process.communicate(timeout=200)
     assert process.returncode == 1
     assert "notes.pcap" in messages
+    result = json.loads(output)
+    assert (result["received"], result["files"]) == (0, [])
+    assert "notes.pcap" in result["problem"]
     captures = tmp_path / "daqiri-data" / "captures"
     assert [path for path in captures.rglob("*") if path.is_file()] == []
 
@@ -294,7 +305,9 @@ def test_a_run_that_is_not_in_the_catalog_is_a_failure_with_all_files(
     output, messages = process.communicate(timeout=200)
     assert process.returncode == 1
     assert "the run is not in the catalog; the captured files are complete" in messages
-    require_as_sent([Path(file) for file in json.loads(output)["files"]])
+    result = json.loads(output)
+    require_as_sent([Path(file) for file in result["files"]])
+    assert result["problem"].startswith("the run is not in the catalog")
 
 
 @pytest.mark.usefixtures("made_catalog")

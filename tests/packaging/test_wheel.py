@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -73,10 +74,15 @@ def test_contents(wheel: Path) -> None:
     assert "daqiri_ophyd/profiles/loopback.yaml" in names
     assert "daqiri_ophyd/py.typed" in names
     assert [n for n in names if re.fullmatch(r"daqiri_ophyd/_native\..*\.so", n)]
+    release = "-".join(wheel.name.split("-")[:2])
     assert {n.split("/")[0] for n in names} == {
         "daqiri_ophyd",
-        wheel.name.split("-")[0] + "-" + wheel.name.split("-")[1] + ".dist-info",
+        f"{release}.dist-info",
+        f"{release}.data",
     }
+    assert [n for n in names if n.startswith(f"{release}.data/")] == [
+        f"{release}.data/data/share/man/man1/daqiri-ophyd.1"
+    ]
 
 
 def libraries_of(file: Path) -> set[str]:
@@ -117,6 +123,19 @@ def test_the_program_of_gpu_check_can_be_run(environment: Path) -> None:
         "platlib", vars={"base": f"{environment}", "platbase": f"{environment}"}
     )
     assert os.access(Path(site, "daqiri_ophyd", "bench_gpu"), os.X_OK)
+
+
+def test_man_finds_the_page(environment: Path) -> None:
+    page = environment / "share" / "man" / "man1" / "daqiri-ophyd.1"
+    assert page.read_bytes() == (ROOT / "man" / "daqiri-ophyd.1").read_bytes()
+    if shutil.which("man") is None:
+        pytest.skip("needs man")
+    path = f"{environment / 'bin'}:{os.environ['PATH']}"
+    clean = {key: value for key, value in os.environ.items() if key != "MANPATH"}
+    found = subprocess.check_output(
+        ["man", "-w", "daqiri-ophyd"], env=clean | {"PATH": path}, text=True
+    )
+    assert Path(found.strip()) == page
 
 
 def test_demo(environment: Path, tmp_path: Path) -> None:

@@ -110,6 +110,14 @@ class Daq(EngineOwner):
             **config,
         }
 
+    def __repr__(self) -> str:
+        """Return the name, the engine, its ports and whether it is open."""
+        inner = _configuration.inner_configuration(self._configuration_dict)
+        engine = "loopback" if inner["loopback"] else inner["engine"]
+        ports = ", ".join(repr(port["name"]) for port in inner["interfaces"])
+        state = "open" if self.is_open else "closed"
+        return f"<Daq {self.name!r}: engine {engine!r}, ports {ports}; {state}>"
+
     def port_device(self, name: str) -> PortDevice:
         """Return the device of the port with this name in the configuration."""
         interfaces = _configuration.inner_configuration(self._configuration_dict)["interfaces"]

@@ -75,6 +75,10 @@ class TypedDevice(Device):
         """Names of the parts that are read, and of the detectors among the parts."""
         return _ReadAttributes(self)
 
+    def __repr__(self) -> str:
+        """Return class and name; plans store it in start documents."""
+        return f"<{type(self).__name__} {self.name!r}>"
+
     if TYPE_CHECKING:
 
         def read(self) -> Readings: ...

@@ -4,6 +4,7 @@ import keyword
 import re
 from collections.abc import Iterable, Sequence
 from inspect import get_annotations
+from unicodedata import combining, normalize
 
 from ophyd import Device
 from ophyd.ophydobj import Kind
@@ -32,9 +33,11 @@ _OF_DEVICES = frozenset({"control_layer_log", "log", "prefix", "stage_sigs"})
 def attribute_name(name: str, kind: str, taken: frozenset[str]) -> str:
     """Return a Python attribute for a name in a configuration.
 
-    Characters that are not allowed in an identifier become ``_``. A name that does not begin with a
-    letter is prefixed with ``kind`` (queue ``0`` is ``queue_0``). A keyword, or a name that the
-    device class uses, gets a trailing ``_`` (``stage_``).
+    Attributes are also columns of databases, addresses and file names, so they are ASCII: accents
+    are left out (``détecteur 1`` is ``detecteur_1``), other characters than letters and digits
+    become ``_``. A name that does not begin with a letter is prefixed with ``kind`` (queue ``0`` is
+    ``queue_0``). A keyword, or a name that the device class uses, gets a trailing ``_``
+    (``stage_``).
 
     Parameters
     ----------
@@ -45,7 +48,8 @@ def attribute_name(name: str, kind: str, taken: frozenset[str]) -> str:
     taken : frozenset of str
         Attributes that the device class already has.
     """
-    attribute = re.sub(r"\W", "_", name, flags=re.ASCII)
+    letters = "".join(c for c in normalize("NFKD", name) if not combining(c))
+    attribute = re.sub(r"\W", "_", letters, flags=re.ASCII)
     if not attribute[:1].isalpha():
         attribute = f"{kind}_{attribute.lstrip('_')}"
     if keyword.iskeyword(attribute) or attribute in taken:

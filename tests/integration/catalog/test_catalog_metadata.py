@@ -11,7 +11,7 @@ from bluesky import plans as bp
 from bluesky import preprocessors as bpp
 from ophyd import Signal
 
-from daqiri_ophyd.catalog import Catalog, capture_files
+from daqiri_ophyd.catalog import BackupError, Catalog, capture_files
 
 ODD = {
     "exposure": decimal.Decimal("1.5"),
@@ -117,3 +117,26 @@ def test_the_journal_of_a_run_has_the_same_text(catalog, device, run_engine):
     run_engine.subscribe(catalog.writer())
     run_engine(bp.count([device], md=ODD))
     assert {key: seen[0][key] for key in PLAIN} == PLAIN
+
+
+@pytest.mark.parametrize("value", [2**64, [1, "a"], {"a": 1}])
+def test_a_value_that_no_table_has_is_named(catalog, device, odd, run_engine, caplog, value):
+    values = iter([decimal.Decimal(1), value])
+
+    def put_next():
+        odd.put(next(values))
+
+    device.before_read = put_next
+    writer = catalog.writer()
+    run_engine.subscribe(writer)
+    (uid,) = run_engine(bp.count([device, odd], 2))
+    (backup,) = writer.backups
+    where = f"field 'odd' of stream 'primary': the value {value} in row 2"
+    (error,) = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert error.exc_info is None
+    assert error.getMessage().startswith(f"Run {uid} is not in the catalog at {catalog.uri}, which")
+    assert where in error.getMessage() and str(backup) in error.getMessage()
+    assert "\n" not in error.getMessage()
+    with pytest.raises(BackupError, match="Correct the value in the file") as refused:
+        catalog.ingest_backup(backup)
+    assert where in str(refused.value)

@@ -5,6 +5,7 @@ import io
 import itertools
 import logging
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -19,6 +20,7 @@ from bluesky import preprocessors as bpp
 from bluesky.utils import RunEngineInterrupted
 
 from daqiri_ophyd.catalog import CaptureNotFoundError, Catalog, capture_files
+from daqiri_ophyd.cli._workspace import latest_scan_id
 from daqiri_ophyd.documents import PCAP_MIMETYPE, SUMMARY_DTYPE, sidecar_path
 
 
@@ -351,3 +353,36 @@ def test_rows_of_a_flight_are_numbered_without_gaps(device, run_engine, fly_plan
     assert all(a["stop"] == b["start"] for a, b in itertools.pairwise(numbers))
     pages = [doc["seq_num"] for name, doc in documents if name == "event_page"]
     assert [list(range(n["start"], n["stop"])) for n in numbers] == pages
+
+
+def test_the_page_of_runs_has_what_the_command_lists(catalog, device, run_engine, capsys):
+    run_engine.subscribe(catalog.writer())
+    for sample in ("Si", {"sample_name": "Ge"}, {"mass": 3}):
+        run_engine(bp.count([device], md={"sample": sample}))
+    catalog.flush()
+    client = catalog.client.context.http_client
+    page = client.get(catalog.page()).text
+    (shown,) = re.findall(r'"select_metadata": "(.*)"', page)
+    answer = client.get(
+        catalog.client.item["links"]["search"],
+        params={"sort": "start.time", "fields": "metadata", "select_metadata": shown},
+    )
+    found = [run["attributes"]["metadata"]["selected"] for run in answer.json()["data"]]
+    assert [run["sample"] for run in found] == ["Si", "Ge", {"mass": 3}]
+    assert [(run["plan"], run["status"]) for run in found] == [("count", "success")] * 3
+    assert all(run["detectors"] == ["soft"] and run["ended"] > run["started"] for run in found)
+
+
+def test_the_latest_scan_id_is_one_request(catalog, device, run_engine):
+    assert latest_scan_id(catalog) == 0
+    run_engine.subscribe(catalog.writer())
+    for number in (40, 6):
+        run_engine.md["scan_id"] = number
+        run_engine(bp.count([device]))
+    catalog.flush()
+    requests = []
+    hooks = catalog.client.context.http_client.event_hooks
+    hooks["request"].append(requests.append)
+    catalog.client.context.http_client.event_hooks = hooks
+    assert latest_scan_id(catalog) == 41
+    assert len(requests) == 1

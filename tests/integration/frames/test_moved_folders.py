@@ -289,10 +289,24 @@ def test_replay_from_a_copy(
     elsewhere = copy.captures.rename(tmp_path / "elsewhere")
     options = ["--data", str(copy.folder), "--json"]
     assert _main._run(["replay", copy.packets, *options]) == 1
-    assert f"nor does {copy.captures}: was the folder moved?" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"nor does {copy.captures}: was the folder moved?" in said
+    assert f"Name its new place, NEW: --moved {copy.captures}=NEW." in said
     for old in (recorded.captures, copy.captures):
         named = ["--moved", f"{old}={elsewhere}"]
         assert _main._run(["replay", copy.packets, *options, *named]) == 0
         assert json.loads(capsys.readouterr().out)["sent"] == sent
     assert _main._run(["replay", copy.packets, "--moved", "captures=elsewhere"]) == 2
     assert "found 'captures=elsewhere'; accepts OLD=NEW" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_not_readable_is_named(
+    recorded: Recorded, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--catalog", str(recorded.catalog), "--data", str(tmp_path), "--json"]
+    assert _main._run(["replay", recorded.packets, *options]) == 1
+    folder = next(recorded.captures.rglob("*.pcap")).parent
+    said = capsys.readouterr().err
+    assert f"The file exists; to read it: --readable {folder}." in said
+    assert _main._run(["replay", recorded.packets, *options, "--readable", str(folder)]) == 0
+    assert json.loads(capsys.readouterr().out)["sent"] == 40

@@ -53,6 +53,12 @@ def daq():
     return make_daq(configuration(), "daq")
 
 
+def test_devices_are_shown_in_a_line(daq):
+    assert repr(daq) == "<Daq 'daq': engine 'loopback', ports '10 GbE/port-0'; closed>"
+    (port,) = (part for _, part in daq.walk_subdevices() if type(part).__name__ == "Port")
+    assert repr(port) == f"<Port {port.name!r}>"
+
+
 @pytest.mark.parametrize("name", ["stage_sigs", "prefix", "log", "directory", "unstaging"])
 def test_names_that_devices_have_for_other_things(name):
     config = configuration()

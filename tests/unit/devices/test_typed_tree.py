@@ -202,7 +202,7 @@ def test_names_become_the_attributes_that_the_tree_has():
     }  # fmt: skip
     port = typing.get_type_hints(module.DaqTree)["port_0000_03_00_0"]
     queues = typing.get_type_hints(port)["rx"].__annotations__
-    assert set(queues) == {"gr__e_1", "class_", "__getattr__"}
+    assert set(queues) == {"gro_e_1", "class_", "__getattr__"}
 
 
 def test_no_class_has_the_name_of_an_attribute():

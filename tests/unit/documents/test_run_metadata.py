@@ -1,8 +1,9 @@
 from typing import Any
 
+import jmespath
 import pytest
 
-from daqiri_ophyd.documents import run_metadata
+from daqiri_ophyd.documents import SAMPLE_QUERY, run_metadata
 
 START: dict[str, Any] = {"uid": "5c09", "time": 1_700_000_000.25}
 
@@ -38,7 +39,16 @@ def test_the_keys_of_a_start_document():
     ],
 )
 def test_samples(sample: Any, text: str | None) -> None:
-    assert run_metadata(START | {"sample": sample}, "camera").get("sample") == text
+    start = START | {"sample": sample}
+    assert run_metadata(start, "camera").get("sample") == text
+    shown = jmespath.search(SAMPLE_QUERY, {"start": start})
+    assert (shown or None) == (sample if text and text.startswith(("{", "1")) else text)
+
+
+def test_another_key_of_samples() -> None:
+    start = START | {"sample": "", "sample_name": {"sample_id": "Ge"}}
+    assert run_metadata(start, "camera")["sample"] == "Ge"
+    assert jmespath.search(SAMPLE_QUERY, {"start": start}) == "Ge"
 
 
 def test_values_that_files_cannot_have_are_left_out() -> None:
