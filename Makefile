@@ -36,7 +36,7 @@ BUILD_HERE = --no-build-isolation --no-deps --config-settings=build-dir=$(NATIVE
 	--config-settings=cmake.build-type=$(BUILD_TYPE) --config-settings=cmake.define.DAQIRI_WERROR=ON
 BUILD_TYPE := Release
 native_files := CMakeLists.txt $(shell find native/include native/src native/python native/cmake -type f) \
-	native/CMakeLists.txt man/daqiri-ophyd.1
+	native/CMakeLists.txt docs/man/daqiri-ophyd.1
 cpp_files = $(shell find native -name '*.h' -o -name '*.cpp')
 
 .PHONY: build demo test unit unit-oldest unit-newest unit-wheel bench gpu-test gpu-bench lint docs vm wheels \

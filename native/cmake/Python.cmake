@@ -10,6 +10,6 @@ set_target_properties(_native PROPERTIES INSTALL_RPATH "$ORIGIN")
 target_link_options(_native PRIVATE -Wl,--disable-new-dtags)
 install(TARGETS _native LIBRARY DESTINATION daqiri_ophyd COMPONENT python)
 if(SKBUILD)
-  install(FILES ${PROJECT_SOURCE_DIR}/man/daqiri-ophyd.1
+  install(FILES ${PROJECT_SOURCE_DIR}/docs/man/daqiri-ophyd.1
           DESTINATION ${SKBUILD_DATA_DIR}/share/man/man1 COMPONENT python)
 endif()

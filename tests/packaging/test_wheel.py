@@ -127,7 +127,7 @@ def test_the_program_of_gpu_check_can_be_run(environment: Path) -> None:
 
 def test_man_finds_the_page(environment: Path) -> None:
     page = environment / "share" / "man" / "man1" / "daqiri-ophyd.1"
-    assert page.read_bytes() == (ROOT / "man" / "daqiri-ophyd.1").read_bytes()
+    assert page.read_bytes() == (ROOT / "docs" / "man" / "daqiri-ophyd.1").read_bytes()
     if shutil.which("man") is None:
         pytest.skip("needs man")
     path = f"{environment / 'bin'}:{os.environ['PATH']}"

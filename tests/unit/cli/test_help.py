@@ -15,7 +15,7 @@ from typer.main import get_command
 from daqiri_ophyd.cli import _main
 from daqiri_ophyd.cli._help import describe
 
-MAN_PAGE = Path(__file__).parents[3] / "man" / "daqiri-ophyd.1"
+MAN_PAGE = Path(__file__).parents[3] / "docs" / "man" / "daqiri-ophyd.1"
 MARKUP = re.compile(r"\[/?bold\]")
 Command = TyperCommand | TyperGroup
 
