@@ -73,7 +73,7 @@ def configuration_text(form: PacketFormat, file: str) -> str:
     file : str
         Name of their description.
     """
-    raw = form.engine == "packet"
+    raw = form.on_interface
     packet = form.header_bytes + form.payload_bytes
     buffer = -(-(packet + _AROUND) // 64) * 64
     elements = form.pixels == "int4"
@@ -111,7 +111,7 @@ def configuration_text(form: PacketFormat, file: str) -> str:
 
 
 def _address(form: PacketFormat) -> str:
-    if form.engine == "packet":
+    if form.on_interface:
         return f"      address: {form.address}  # the network interface\n"
     host = form.address
     if ipaddress.ip_address(host).version == 6:
@@ -126,7 +126,7 @@ def _address(form: PacketFormat) -> str:
 
 def _flows(form: PacketFormat) -> list[tuple[str, str]]:
     """Return name and conditions of the flow of each module."""
-    port = f"udp_dst: {form.ports[0]}" if form.engine == "packet" else ""
+    port = f"udp_dst: {form.ports[0]}" if form.on_interface else ""
     how = form.modules_by
     if how == "nothing":
         return [("pixels", port)]

@@ -111,7 +111,7 @@ def write_all(texts: Mapping[Path, str], force: bool) -> None:
 
 def _next_commands(form: PacketFormat, path: Path, described: Path) -> str:
     host = form.address
-    if form.engine == "packet":
+    if form.on_interface:
         host = "127.0.0.1" if host == "lo" else "ADDRESS_OF_THIS_HOST"
     elif host in ("0.0.0.0", "::"):
         host = "127.0.0.1"

@@ -16,6 +16,8 @@ __all__ = ["PacketField", "PacketFormat", "PacketFormatError"]
 
 # Engines, and their default addresses.
 _ENGINES = {"socket": "127.0.0.1", "packet": "lo"}
+# Those that receive all of an interface's packets, with their headers.
+_OF_INTERFACES = ("packet",)
 _ROLES = ("frame_number", "packet_number", "sequence_number", "byte_offset", "module")
 # Bits of the pixels that frames can have.
 _PIXELS = {
@@ -153,6 +155,11 @@ class PacketFormat:
     byte_order: Literal["big", "little"]
     payload_bytes: int
     header: tuple[PacketField, ...]
+
+    @property
+    def on_interface(self) -> bool:
+        """Whether the engine receives all packets of a network interface, with their headers."""
+        return self.engine in _OF_INTERFACES
 
     @classmethod
     def read(cls, path: str | Path) -> PacketFormat:
@@ -346,7 +353,7 @@ class _Reader:
     def _address(self, found: Any, engine: str) -> str:
         if found is None:
             return _ENGINES[engine]
-        if engine == "packet":
+        if engine in _OF_INTERFACES:
             if not (isinstance(found, str) and re.fullmatch(r"[^\s/]{1,15}", found)):
                 self.wrong("address", found, "the name of a network interface, such as eth0")
             return str(found)
@@ -574,7 +581,7 @@ def _of_modules(form: PacketFormat) -> list[str]:
         problems.append("source_ports: found with one module; leave it out: any port is accepted")
     if form.modules > 1 and len(form.source_ports) == 1:
         problems.append(f"source_ports: found one port; accepts one for each of {form.modules}")
-    if len(form.ports) > 1 and form.engine == "socket":
+    if len(form.ports) > 1 and not form.on_interface:
         problems.append(
             f"port: found {len(form.ports)} ports on engine: socket, where a plan reads one; use "
             "engine: packet, or one port and source_ports"
@@ -595,7 +602,7 @@ def _of_modules(form: PacketFormat) -> list[str]:
             f"modules: found {form.modules}, which nothing in packets distinguishes; accepts "
             "source_ports, a port for each, or a field with role: module"
         ]
-    if form.engine == "socket":
+    if not form.on_interface:
         return [
             f"header: field {field.name!r} has the role module on engine: socket, which reads no "
             "fields of the header; use engine: packet, or source_ports"
