@@ -1,6 +1,7 @@
-"""``daqiri-ophyd config check``, ``config show`` and ``config stub``."""
+"""``daqiri-ophyd config check``, ``config new``, ``schema``, ``show`` and ``stub``."""
 
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,14 +10,12 @@ from ._output import out, print_json, print_line, print_message
 from ._source import config_path
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ..engine import ConfigReport, NetworkConfig
 
 # With names of ports and their parts up to this length, data keys are complete.
 _SHORT = 20
 
-app = typer.Typer(help="Check and show configuration files.", no_args_is_help=True)
+app = typer.Typer(help="Write, check and show configuration files.", no_args_is_help=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
@@ -57,6 +56,42 @@ def check(
                 print_line(f"{file}: ok")
     if not all(report.ok for report, _ in checked.values()):
         raise typer.Exit(2)
+
+
+@app.command()
+def new(
+    name: Annotated[str, typer.Argument(help="Name of the detector; a folder may precede it.")],
+    packet_format: Annotated[
+        Path | None,
+        typer.Option(
+            "--format", metavar="FILE", help="Description of its packets. Default: you are asked."
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files.")] = False,
+) -> None:
+    """
+    Write a configuration that makes frames of a detector's packets.
+
+    Without --format, it asks for the packets, and writes their description to NAME-packets.yaml,
+    too. [bold]daqiri-ophyd simulate NAME-packets.yaml HOST:PORT[/bold] sends such packets.
+
+    Example: [bold]daqiri-ophyd config new camera[/bold]
+    """
+    from ._new_config import write_new
+
+    write_new(name, packet_format, force)
+
+
+@app.command()
+def schema() -> None:
+    """
+    Print a JSON Schema of configurations, with which editors complete and check keys.
+
+    Example: [bold]daqiri-ophyd config schema > daqiri-schema.json[/bold]
+    """
+    from ._config_schema import config_schema
+
+    print_json(config_schema())
 
 
 @app.command()

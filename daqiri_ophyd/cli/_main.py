@@ -45,7 +45,7 @@ TASKS = {
         "frames": "Show, check and repair files of frames.",
     },
     "Set up": {
-        "config": "Check and show configuration files.",
+        "config": "Write, check and show configuration files.",
         "host": "Check whether this host can receive the stream.",
         "gpu": "Check whether a GPU assembles correct frames.",
         "info": "Show the version, the engines of this build, and the included profiles.",

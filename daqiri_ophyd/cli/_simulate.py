@@ -1,6 +1,7 @@
 """``daqiri-ophyd simulate``."""
 
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -8,12 +9,20 @@ from . import _limits
 from ._output import print_error, print_facts, print_json, print_message, progress_bar
 from ._source import load_source
 
+if TYPE_CHECKING:
+    from ..simulate import Instrument
+
 # Keys of `simulate.INSTRUMENTS`, which needs numpy.
 NAMES = ("ecpri", "jungfrau", "jungfrau-stack", "spead", "vita49")
 
 
 def simulate(
-    instrument: Annotated[str, typer.Argument(help=f"One of {', '.join(NAMES)}.")],
+    instrument: Annotated[
+        str,
+        typer.Argument(
+            help=f"One of {', '.join(NAMES)}, or the file of a packet format (config new)."
+        ),
+    ],
     destination: Annotated[
         str | None,
         typer.Argument(metavar="HOST:PORT", help="Destination; FIRST-LAST: a port per stream."),
@@ -50,22 +59,28 @@ def simulate(
     """
     Send the packets of a simulated instrument. The profile of the same name assembles frames.
 
+    The file of a packet format makes a detector that sends test images in such packets.
+
     Packets go out over UDP sockets, or with --config through an engine: as Ethernet frames from a
     raw port, as payloads from a socket.
 
     Example: [bold]daqiri-ophyd simulate jungfrau 127.0.0.1:50001 --loss 0.01[/bold]
     """
-    if instrument not in NAMES:
-        raise typer.BadParameter(f"no instrument {instrument!r}; accepted are {', '.join(NAMES)}")
+    if instrument not in NAMES and not _is_file(instrument):
+        raise typer.BadParameter(
+            f"no instrument {instrument!r}; accepted are {', '.join(NAMES)}, and a YAML file that "
+            "describes packets"
+        )
     if destination is None and config is None:
         raise typer.BadParameter("no destination; give HOST:PORT, or --config")
     if queue is not None and config is None:
         raise typer.BadParameter("--queue is a queue of an engine; give --config, too")
-    from ..simulate import INSTRUMENTS, Disturbance, Traffic
+    from ..simulate import Disturbance, Traffic
     from ._simulate_senders import Destination, QueueSender, SocketSender
 
-    chosen = INSTRUMENTS[instrument]
-    last = f"-{chosen.port + chosen.streams - 1}" if chosen.streams > 1 else ""
+    chosen = _instrument(instrument)
+    several = chosen.streams > 1 and chosen.own_ports
+    last = f"-{chosen.port + chosen.streams - 1}" if several else ""
     to = Destination(destination or f"192.0.2.2:{chosen.port}{last}", chosen)
     traffic = Traffic(
         chosen,
@@ -81,7 +96,7 @@ def simulate(
     result: dict[str, Any] = {"frames": 0, "sent": 0, "bytes": 0, "lost": 0, "duplicated": 0}
     what = f"{count:,} frames" if count else "frames until Ctrl-C"
     if not as_json:
-        print_message(f"sending {what} of {instrument} to {to.text}")
+        print_message(f"sending {what} of {chosen.name} to {to.text}")
     interrupted = False
     try:
         with progress_bar("sending", count or None) as show:
@@ -103,6 +118,23 @@ def simulate(
     if interrupted and count:
         print_error(f"interrupted; {result['frames']:,} of {count:,} frames were sent")
         raise typer.Exit(1)
+
+
+def _is_file(name: str) -> bool:
+    return name.endswith((".yaml", ".yml")) or Path(name).is_file()
+
+
+def _instrument(name: str) -> "Instrument":
+    """Return the instrument of that name, or the detector of a file."""
+    from ..simulate import INSTRUMENTS, DescribedDetector, PacketFormat, PacketFormatError
+
+    if name in NAMES:
+        return INSTRUMENTS[name]
+    try:
+        return DescribedDetector(PacketFormat.read(name))
+    except PacketFormatError as error:
+        print_error(str(error))
+        raise typer.Exit(2) from None
 
 
 def _print(result: dict[str, Any], as_json: bool) -> None:

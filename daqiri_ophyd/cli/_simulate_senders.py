@@ -14,8 +14,6 @@ from ..simulate import Chunk, Instrument
 from ._send_packets import open_to_send
 from ._source import interface_with
 
-# With several streams, stream i of an instrument sends from this port + i.
-_SOURCE_PORT = 50101
 _GROUP = 16
 
 
@@ -54,7 +52,7 @@ class SocketSender:
             ]
             sender = self._open.enter_context(socket.socket(family, kind))
             if instrument.streams > 1:
-                sender.bind(("", _SOURCE_PORT + stream))
+                sender.bind(("", instrument.source_port + stream))
             self._streams.append((sender, address))
 
     def send(self, chunk: Chunk) -> None:
@@ -102,6 +100,7 @@ class QueueSender:
         self._port = self._engine.port(interface)
         self._queue = self._port.tx_queue(name) if name else self._port.tx[0]
         self._to = to
+        self._source_port = instrument.source_port
         self._interval = 1e9 / (rate * instrument.packets_per_frame) if rate else 0.0
         self._begin: int | None = None
         self.packets = self.bytes = 0
@@ -126,7 +125,7 @@ class QueueSender:
             dst_mac="ff:ff:ff:ff:ff:ff",
             src_ip="192.0.2.1",
             dst_ip=self._to.host,
-            src_port=_SOURCE_PORT + chunk.streams,
+            src_port=self._source_port + chunk.streams,
             dst_port=np.asarray(self._to.ports)[chunk.streams],
         )
 

@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Instrument", "images", "waves"]
+__all__ = ["Instrument", "images", "scaled_images", "waves"]
+
+# About the largest value of `images`.
+_BRIGHTEST = 10_000
 
 
 class Instrument(ABC):
@@ -31,6 +34,10 @@ class Instrument(ABC):
         UDP streams, such as the modules of a detector; packets alternate between them.
     port : int
         Default UDP port to send to.
+    own_ports : bool
+        Whether each stream goes to a port of its own by default, from ``port`` on.
+    source_port : int
+        UDP port that the first of several streams is sent from; the others follow.
     """
 
     name: str
@@ -40,6 +47,8 @@ class Instrument(ABC):
     packet_size: int
     streams: int = 1
     port: int
+    own_ports: bool = True
+    source_port: int = 50101
 
     @abstractmethod
     def frames(self, first: int, count: int, rng: np.random.Generator) -> NDArray[Any]:
@@ -72,6 +81,27 @@ def images(
     x = np.arange(columns)[None, None, :] - number * 53 % columns
     made[y * y + x * x < max(2, min(shape) // 64) ** 2] += 2000
     return made
+
+
+def scaled_images(
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    first: int,
+    count: int,
+    rng: np.random.Generator,
+    most: int | None = None,
+) -> NDArray[Any]:
+    """Return `images` of any shape and type, of shape ``(count, *shape)``.
+
+    All axes but the last are rows. ``most``: largest value; None: one that suits the type.
+    """
+    if most is None:
+        whole = np.iinfo(dtype).max if dtype.kind in "iu" else 10_000
+        most = min(int(whole), _BRIGHTEST)
+    made = images((int(np.prod(shape[:-1], dtype=int)), shape[-1]), first, count, rng)
+    if most != _BRIGHTEST:
+        made = np.minimum(made, _BRIGHTEST) * (most / _BRIGHTEST)
+    return made.astype(dtype).reshape(count, *shape)
 
 
 def waves(shape: tuple[int, ...], first: int, count: int, rng: np.random.Generator) -> NDArray[Any]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import typer
 import yaml
@@ -17,7 +18,9 @@ from page_blocks import PageBlock, page_blocks
 
 from daqiri_ophyd import profiles
 from daqiri_ophyd.cli import _main
+from daqiri_ophyd.cli._config_schema import config_schema
 from daqiri_ophyd.engine import check_config
+from daqiri_ophyd.simulate import PacketFormat
 
 ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests"
@@ -35,6 +38,7 @@ TESTED = {
     "docs/how-to/from-areadetector.md": {"python": "integration/test_how_to.py"},
     "docs/how-to/give-a-run-to-a-colleague.md": {"python": "integration/test_how_to.py"},
     "docs/how-to/make-frames-of-packets.md": {"python": "integration/test_how_to.py"},
+    "docs/how-to/my-format-does-not-fit.md": {"python": "integration/test_how_to.py"},
     "docs/how-to/plot-a-scan.md": {"python": "integration/test_how_to.py"},
     "docs/how-to/prepare-a-fly-scan.md": {"python": "integration/test_how_to.py"},
     "docs/how-to/read-captures.md": {"python": "integration/test_how_to.py"},
@@ -67,6 +71,7 @@ SHELL = {"console", "sh", "bash"}
 # Printed, drawn, or written to a file unchanged.
 NOT_CODE = {"text"}
 
+SCHEMA = jsonschema.Draft7Validator(config_schema())
 BLOCKS = [block for page in PAGES for block in page_blocks(page)]
 
 
@@ -183,6 +188,12 @@ def whole(fragment: dict[str, Any]) -> dict[str, Any]:
     return {"daqiri": {"cfg": config}}
 
 
+def unknown_keys(document: dict[str, Any]) -> list[str]:
+    """Return what the schema says about keys that do not exist."""
+    errors = SCHEMA.iter_errors(document)
+    return [each.message for each in errors if each.validator == "additionalProperties"]
+
+
 @blocks_of("yaml")
 def test_configurations_are_valid_and_their_parts_have_keys_that_exist(block: PageBlock) -> None:
     document = yaml.safe_load(block.code)
@@ -191,12 +202,17 @@ def test_configurations_are_valid_and_their_parts_have_keys_that_exist(block: Pa
     if "daqiri" in document or "interfaces" in document:
         report = check_config(document)
         assert report.ok, report.problems
+        SCHEMA.validate(document)
+    elif "header" in document:
+        PacketFormat.from_document(document)
     else:
         report = check_config(whole(document))
         assert not [each for each in report.problems if "unknown key" in each.message]
+        assert not unknown_keys(whole(document))
 
 
 def test_a_key_that_does_not_exist_is_found() -> None:
     for fragment in ({"rx": {"flow_isolatio": True}}, {"memory_region": []}, {"frame": {"x": 1}}):
         report = check_config(whole(fragment))
         assert [each for each in report.problems if "unknown key" in each.message]
+        assert unknown_keys(whole(fragment))

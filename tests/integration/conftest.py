@@ -66,6 +66,13 @@ def tcp_profile_port() -> Iterator[None]:
 
 
 @pytest.fixture
+def camera_port() -> Iterator[None]:
+    """The UDP port of the camera that guides describe."""
+    with locked_port(6000):
+        yield
+
+
+@pytest.fixture
 def documents() -> Documents:
     return Documents()
 

@@ -1,9 +1,11 @@
 """The Python code of how-to guides runs unchanged."""
 
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from documented_programs import (
     commands_of,
@@ -13,8 +15,11 @@ from documented_programs import (
     run_program,
     start,
 )
-from page_blocks import program
+from page_blocks import page_blocks, program
 from preloaded_processes import run_preloaded
+
+from daqiri_ophyd.engine import ethernet, write_pcap
+from daqiri_ophyd.simulate import DescribedDetector, PacketFormat, Traffic
 
 GUIDES = Path(__file__).parents[2] / "docs" / "how-to"
 
@@ -32,13 +37,53 @@ def test_the_program_of_a_guide_runs_and_ends_in_an_interpreter_of_its_own(tmp_p
 @pytest.mark.parametrize(
     "guide",
     [
-        "make-frames-of-packets.md",
         "prepare-a-fly-scan.md",
         "send-on-a-schedule.md",
     ],
 )
 def test_the_programs_of_a_guide_run(tmp_path: Path, guide: str) -> None:
     run_guide(guide, tmp_path)
+
+
+@pytest.mark.usefixtures("camera_port")
+def test_the_images_of_a_described_camera_are_recorded_as_the_guide_says(
+    tmp_path: Path, empty_catalog: Path
+) -> None:
+    page = GUIDES / "make-frames-of-packets.md"
+    shutil.copytree(empty_catalog, tmp_path / "catalog")
+    texts = [block.code for block in page_blocks(page) if block.language == "text"]
+    description = next(block.code for block in page_blocks(page) if block.language == "yaml")
+    (tmp_path / "camera-packets.yaml").write_text(description)
+    printed = "".join(run_command(command, tmp_path) for command in commands_of(page))
+    assert printed == texts[0]
+    write_recording(tmp_path)
+    exit_code, printed = run_program(program(page), tmp_path, "-W", "error")
+    assert exit_code == 0, printed
+    assert printed == "".join(texts[1:3])
+    assert (tmp_path / "camera.png").stat().st_size > 10_000
+    assert len(list((tmp_path / "data").rglob("*.h5"))) == 1
+
+
+def test_packed_pixels_are_unpacked_as_the_guide_says(tmp_path: Path) -> None:
+    page = GUIDES / "my-format-does-not-fit.md"
+    (text,) = [block.code for block in page_blocks(page) if block.language == "text"]
+    assert run_program(program(page), tmp_path, "-W", "error") == (0, text)
+
+
+def write_recording(folder: Path) -> None:
+    """Write packets of the camera, with later numbers than those of the simulated one."""
+    camera = DescribedDetector(PacketFormat.read(folder / "camera-packets.yaml"))
+    (chunk,) = Traffic(camera, 3, first=1_000_000)
+    packets = ethernet.udp_frames(
+        chunk.packets,
+        src_mac="02:00:00:00:00:01",
+        dst_mac="02:00:00:00:00:02",
+        src_ip="192.0.2.1",
+        dst_ip="192.0.2.2",
+        src_port=6000,
+        dst_port=6000,
+    )
+    write_pcap(folder / "detector.pcap", packets, np.arange(len(packets)), link_type=1)
 
 
 @pytest.mark.usefixtures("made_catalog")

@@ -107,6 +107,7 @@ def test_another_processor_imports_it(wheels: list[Path], tmp_path: Path) -> Non
     emulated = ["qemu-aarch64-static", "-L", root, root / "usr/bin/python3.11"]
     done = subprocess.run(
         [*emulated, "-m", "daqiri_ophyd", "info", "--json"],
+        cwd=tmp_path,
         env={"PYTHONPATH": str(site), "PATH": "/usr/bin"},
         capture_output=True,
         text=True,

@@ -28,6 +28,8 @@ COMMANDS: list[tuple[Sequence[str], set[str]]] = [
     (["info"], OF_ENGINE),
     (["config", "check", "loopback"], OF_ENGINE),
     (["config", "show", "udp"], OF_ENGINE),
+    (["config", "schema"], set()),
+    (["config", "new", "camera", "--format", "{pcap}"], OF_ENGINE),
     (["pcap", "info", "{pcap}"], OF_ENGINE),
     (["pcap", "check", "{pcap}"], OF_ENGINE),
     (["frames", "check", "{pcap}"], OF_ENGINE),

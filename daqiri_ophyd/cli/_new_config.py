@@ -1,0 +1,130 @@
+"""``daqiri-ophyd config new``."""
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import typer
+import yaml
+
+from ..engine import check_config
+from ..simulate import PacketFormat, PacketFormatError
+from ._format_config import configuration_text
+from ._output import print_error, print_line
+
+__all__ = ["write_all", "write_new"]
+
+_DEFAULT_NAME = "detector"
+
+
+def write_new(name: str, packet_format: Path | None, force: bool) -> None:
+    """
+    Write the configuration of a detector and, if it was asked for, the description of its packets.
+
+    Parameters
+    ----------
+    name : str
+        Path of the configuration, with or without ``.yaml``.
+    packet_format : Path or None
+        Description of the packets. None: questions on the terminal.
+    force : bool
+        Overwrite files.
+
+    Raises
+    ------
+    typer.BadParameter
+        If files exist, or questions need a terminal.
+    typer.Exit
+        If the description has mistakes.
+    """
+    path = Path(name.removesuffix(".yaml") + ".yaml")
+    described = packet_format or path.with_name(f"{path.stem}-packets.yaml")
+    written = [path] if packet_format else [path, described]
+    if packet_format is not None and os.path.realpath(packet_format) == os.path.realpath(path):
+        raise typer.BadParameter(f"{path} is the description of the packets; give another name")
+    for each in written:
+        if each.exists() and not force:
+            raise typer.BadParameter(f"{each} exists; give another name, or --force")
+    try:
+        texts = _texts(path, described, packet_format)
+    except PacketFormatError as error:
+        print_error(str(error))
+        raise typer.Exit(2) from None
+    write_all(texts, force)
+    form = PacketFormat.read(described)
+    for each in written:
+        print_line(f"wrote {each}")
+    print_line(_next_commands(form, path, described))
+
+
+def _texts(path: Path, described: Path, packet_format: Path | None) -> dict[Path, str]:
+    """Return the files to write."""
+    if packet_format is not None:
+        form, more = PacketFormat.read(packet_format), {}
+    else:
+        if not sys.stdin.isatty():
+            raise typer.BadParameter(
+                "standard input is no terminal to answer questions on; give --format FILE"
+            )
+        from ._ask_format import ask_format, format_text
+
+        document = ask_format(_name(path))
+        form, more = PacketFormat.from_document(document), {described: format_text(document)}
+    shown = os.path.relpath(described, path.parent)
+    if not shown.isprintable():
+        shown = "another file"
+    text = configuration_text(form, shown)
+    report = check_config(text, file=str(path))
+    if not report.ok:
+        raise RuntimeError(f"the configuration has errors, which is a bug:\n{report.text()}")
+    return {path: text, **more}
+
+
+def _name(path: Path) -> str:
+    """Return a name for the device, from the name of the file."""
+    name = re.sub(r"\W", "_", path.stem, flags=re.ASCII)[:25]
+    # YAML takes some words, such as `on`, for another type.
+    good = name[:1].isalpha() and yaml.safe_load(name) == name
+    return name if good else _DEFAULT_NAME
+
+
+def write_all(texts: Mapping[Path, str], force: bool) -> None:
+    """Write all files, or none."""
+    made: list[Path] = []
+    try:
+        for path, text in texts.items():
+            part = path.with_name(f".{path.name}.{os.getpid()}.part") if force else path
+            with part.open("x", encoding="utf-8") as file:
+                made.append(part)
+                file.write(text)
+    except BaseException:
+        for part in made:
+            part.unlink(missing_ok=True)
+        raise
+    if force:
+        for part, path in zip(made, texts, strict=True):
+            part.replace(path)
+
+
+def _next_commands(form: PacketFormat, path: Path, described: Path) -> str:
+    host = form.address
+    if form.engine == "packet":
+        host = "127.0.0.1" if host == "lo" else "ADDRESS_OF_THIS_HOST"
+    elif host in ("0.0.0.0", "::"):
+        host = "127.0.0.1"
+    host = f"[{host}]" if ":" in host else host
+    ports = "-".join(map(str, dict.fromkeys((form.ports[0], form.ports[-1]))))
+    file, packets = shlex.quote(str(path)), shlex.quote(str(described))
+    return "\n".join(
+        [
+            "",
+            "Check it; simulate the detector; and, in another terminal, record an image:",
+            f"  daqiri-ophyd config check {file}",
+            f"  daqiri-ophyd simulate {packets} {host}:{ports} --frames 0",
+            f"  daqiri-ophyd shell {file}",
+            "  RE(bp.count([images]))",
+        ]
+    )

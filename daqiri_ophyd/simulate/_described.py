@@ -1,0 +1,102 @@
+"""Detectors with a packet format."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._instrument import Instrument, scaled_images
+from ._packet_format import PacketField, PacketFormat
+
+__all__ = ["DescribedDetector"]
+
+
+class DescribedDetector(Instrument):
+    """A detector that sends test images in packets of a format.
+
+    The images have rings and a bright spot that moves, scaled to the type of the pixels. Fields
+    with a role count, fields with a value have it, and others are 0.
+
+    Parameters
+    ----------
+    form : PacketFormat
+        The packets.
+    """
+
+    def __init__(self, form: PacketFormat) -> None:
+        self.form = form
+        self.name = form.name
+        self.shape = form.shape
+        self.dtype = np.dtype("int8" if form.pixels == "int4" else form.pixels)
+        self.streams = form.modules
+        self.packets_per_frame = form.modules * form.packets
+        self.packet_size = form.header_bytes + form.payload_bytes
+        self.port = form.ports[0]
+        self.own_ports = len(form.ports) > 1
+        if form.source_ports:
+            self.source_port = form.source_ports[0]
+
+    def frames(self, first: int, count: int, rng: np.random.Generator) -> NDArray[Any]:
+        """Return test images."""
+        most = 7 if self.form.pixels == "int4" else None
+        return scaled_images(self.shape, self.dtype, first, count, rng, most)
+
+    def packets(self, frames: NDArray[Any], first: int) -> NDArray[np.uint8]:
+        """Return the packets, alternating between modules."""
+        form, count = self.form, len(frames)
+        made = np.zeros((count, form.packets, form.modules, self.packet_size), np.uint8)
+        frame = np.arange(first, first + count, dtype=np.uint64)[:, None, None]
+        packet = np.arange(form.packets, dtype=np.uint64)[None, :, None]
+        numbers = {
+            "frame_number": frame,
+            "packet_number": packet,
+            "sequence_number": frame * np.uint64(form.packets) + packet,
+            "byte_offset": packet * np.uint64(form.payload_bytes),
+            "module": np.arange(form.modules, dtype=np.uint64)[None, None, :],
+        }
+        for field in form.header:
+            if field.role is not None:
+                _put(made, field, numbers[field.role] + np.uint64(field.first))
+            elif field.value:
+                _put(made, field, np.uint64(field.value))
+        parts = self._bytes(frames).reshape(count, form.modules, form.packets, -1)
+        made[..., form.header_bytes :] = parts.transpose(0, 2, 1, 3)
+        return made.reshape(-1, self.packet_size)
+
+    def _bytes(self, frames: NDArray[Any]) -> NDArray[np.uint8]:
+        if self.form.pixels == "int4":
+            pairs = frames.reshape(-1, 2).view(np.uint8) & 15
+            return (pairs[:, 0] * np.uint8(16) | pairs[:, 1]).astype(np.uint8)
+        order = ">" if self.form.byte_order == "big" else "<"
+        return frames.astype(self.dtype.newbyteorder(order)).reshape(-1).view(np.uint8)
+
+
+def _put(packets: NDArray[np.uint8], field: PacketField, number: Any) -> None:
+    """Write the lowest bits of numbers into a field of packets whose bits there are 0.
+
+    Parameters
+    ----------
+    packets : ndarray of uint8, shape (..., bytes)
+        Packets.
+    field : PacketField
+        The field; of more than 64 bits, the upper ones stay 0.
+    number : numpy.uint64 or ndarray of uint64
+        Numbers that broadcast to the packets.
+    """
+    width = min(field.width, 64)
+    number = number & np.uint64(2**width - 1)
+    if field.byte_order == "little":
+        for index in range(width // 8):
+            packets[..., field.offset // 8 + index] = number >> np.uint64(8 * index) & np.uint64(
+                255
+            )
+        return
+    end = field.offset + field.width
+    for index in range((end - width) // 8, math.ceil(end / 8)):
+        # The lowest bit of this byte, counted in the number; negative: it ends within the byte.
+        low = end - 8 * (index + 1)
+        part = number >> np.uint64(low) if low >= 0 else number << np.uint64(-low)
+        packets[..., index] |= (part & np.uint64(255)).astype(np.uint8)

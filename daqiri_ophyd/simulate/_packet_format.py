@@ -1,0 +1,616 @@
+"""Descriptions of a detector's packets, as far as a reorder plan can make frames of them."""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import yaml
+
+__all__ = ["PacketField", "PacketFormat", "PacketFormatError"]
+
+# Engines, and their default addresses.
+_ENGINES = {"socket": "127.0.0.1", "packet": "lo"}
+_ROLES = ("frame_number", "packet_number", "sequence_number", "byte_offset", "module")
+# Bits of the pixels that frames can have.
+_PIXELS = {
+    "int4": 4,
+    **{f"{sign}int{bits}": bits for sign in ("", "u") for bits in (8, 16, 32, 64)},
+    **{f"float{bits}": bits for bits in (16, 32, 64)},
+}
+
+_KEYS = {
+    *("name", "engine", "address", "port", "source_ports", "modules", "frame", "pixels"),
+    *("byte_order", "payload_bytes", "header"),
+}
+_FIELD_KEYS = {"name", "bytes", "bits", "role", "value", "first", "byte_order"}
+# What readers of a manual look for, and no plan has.
+_ABSENT = {
+    "trailer": "no plan skips bytes at the end of packets; make them part of payload_bytes and of "
+    "the frame, as further columns, and cut them off in numpy",
+    "crc": "no plan checks or skips a checksum; make it part of payload_bytes and of the frame, as "
+    "further columns, and cut it off in numpy",
+    "transport": "packets are UDP datagrams; leave it out",
+    "packets_per_frame": "it follows from frame, pixels, modules and payload_bytes; leave it out",
+}
+_BIG, _LITTLE = "big", "little"
+# The largest number in a plan, and in a UDP packet over IPv4.
+_NUMBER_BITS, _UDP_BYTES = 32, 65_507
+_MOST_ANY_PACKETS = 1 << 17
+_FLEX_WORDS = 8
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,24}")
+
+
+class PacketFormatError(ValueError):
+    """A packet format has mistakes, or no reorder plan makes frames of it.
+
+    Parameters
+    ----------
+    problems : list of str
+        Each with the key, the value found, and what is accepted or can be used instead.
+    file : str
+        Name of the description.
+    """
+
+    def __init__(self, problems: list[str], file: str) -> None:
+        super().__init__("\n".join(f"{file}: {problem}" for problem in problems))
+        self.problems = problems
+
+
+@dataclass(frozen=True, kw_only=True)
+class PacketField:
+    """A field of the header of packets.
+
+    Attributes
+    ----------
+    name : str
+        Name of the field.
+    offset, width : int
+        First bit in the UDP payload, and number of bits.
+    byte_order : {"big", "little"}
+        Order of its bytes.
+    role : str or None
+        Meaning of the number in it, one of `roles`.
+    value : int
+        Value of a field without a role.
+    first : int
+        First number of a field with a role.
+    roles : tuple of str
+        Roles that a field can have.
+    """
+
+    roles: ClassVar[tuple[str, ...]] = _ROLES
+
+    name: str
+    offset: int
+    width: int
+    byte_order: Literal["big", "little"] = "big"
+    role: str | None = None
+    value: int = 0
+    first: int = 0
+
+    def bits(self, count: int) -> tuple[int, int, str] | None:
+        """Return offset, width and byte order of its lowest bits; None if a plan cannot read them.
+
+        Parameters
+        ----------
+        count : int
+            Number of bits, up to `width`.
+        """
+        if self.byte_order == _BIG:
+            return self.offset + self.width - count, count, _BIG
+        if count % 8 == 0:
+            return self.offset, count, _BIG if count == 8 else _LITTLE
+        return (self.offset + 8 - count, count, _BIG) if count < 8 else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PacketFormat:
+    """The packets of a detector: their header, and the frame that their payloads make.
+
+    Attributes
+    ----------
+    name : str
+        Name of the detector.
+    engine : {"socket", "packet"}
+        How packets are received.
+    address : str
+        IP address of a socket, or name of the network interface of engine ``packet``.
+    ports, source_ports : tuple of int
+        UDP ports to send to, and from: none, one, or one for each module.
+    modules : int
+        Modules, stacked along the first axis of the frame.
+    shape : tuple of int
+        Shape of a frame.
+    pixels : str
+        Type of its elements, one of `pixel_types`.
+    byte_order : {"big", "little"}
+        Order of the bytes of an element in packets.
+    payload_bytes : int
+        Bytes after the header.
+    header : tuple of PacketField
+        Fields in order.
+    engines, pixel_types : tuple of str
+        Engines and types that a format can have.
+    """
+
+    engines: ClassVar[tuple[str, ...]] = tuple(_ENGINES)
+    pixel_types: ClassVar[tuple[str, ...]] = tuple(_PIXELS)
+
+    name: str
+    engine: str
+    address: str
+    ports: tuple[int, ...]
+    source_ports: tuple[int, ...]
+    modules: int
+    shape: tuple[int, ...]
+    pixels: str
+    byte_order: Literal["big", "little"]
+    payload_bytes: int
+    header: tuple[PacketField, ...]
+
+    @classmethod
+    def read(cls, path: str | Path) -> PacketFormat:
+        """Read a description.
+
+        Parameters
+        ----------
+        path : str or Path
+            YAML file.
+
+        Raises
+        ------
+        PacketFormatError
+            If there are mistakes, or no reorder plan makes frames of these packets; all are named.
+        OSError
+            If the file cannot be read.
+        """
+        try:
+            document = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            raise PacketFormatError([f"is not YAML: {error}"], str(path)) from None
+        return cls.from_document(document, str(path))
+
+    @classmethod
+    def from_document(cls, document: Any, file: str = "<format>") -> PacketFormat:
+        """Return the packet format with the keys and values of a description.
+
+        Parameters
+        ----------
+        document : dict
+            Keys and values.
+        file : str
+            Name of the description in messages.
+
+        Raises
+        ------
+        PacketFormatError
+            As for `read`.
+        """
+        reader = _Reader()
+        made = reader.format(document)
+        if made is not None and not reader.problems:
+            reader.problems += _not_in_plans(made)
+        if made is None or reader.problems:
+            raise PacketFormatError(reader.problems, file)
+        return made
+
+    @property
+    def header_bytes(self) -> int:
+        """Bytes of the header."""
+        return sum(field.width for field in self.header) // 8
+
+    @property
+    def frame_bytes(self) -> int:
+        """Bytes of the packets' payloads of a frame."""
+        return math.prod(self.shape) * _PIXELS[self.pixels] // 8
+
+    @property
+    def packets(self) -> int:
+        """Packets of a module in a frame."""
+        return self.frame_bytes // self.modules // self.payload_bytes
+
+    def field(self, role: str) -> PacketField | None:
+        """Return the field with this role; None if there is none."""
+        return next((field for field in self.header if field.role == role), None)
+
+    @property
+    def numbered_by(self) -> str:
+        """How packets are numbered: ``single``, ``packet``, ``low_bits``, ``offset``, ``sequence``.
+
+        By frame number alone, with the packet's number, with the lowest bits of a number that goes
+        on, with the position of the payload, or by a number that goes on alone.
+        """
+        if self.field("frame_number") is None:
+            return "sequence"
+        for role, how in (("packet_number", "packet"), ("byte_offset", "offset")):
+            if self.field(role) is not None:
+                return how
+        return "single" if self.packets == 1 else "low_bits"
+
+    @property
+    def modules_by(self) -> str:
+        """How modules differ: ``nothing`` (one module), ``port``, ``source_port`` or ``field``."""
+        if self.modules == 1:
+            return "nothing"
+        if len(self.ports) > 1:
+            return "port"
+        return "source_port" if self.source_ports else "field"
+
+
+class _Reader:
+    """Reads keys and values, and collects what is wrong with them."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+
+    def wrong(self, key: str, found: Any, accepts: str) -> None:
+        self.problems.append(f"{key}: found {found!r}; accepts {accepts}")
+
+    def keys(self, found: Any, at: str, known: set[str]) -> Mapping[str, Any] | None:
+        if not isinstance(found, Mapping):
+            accepted = ", ".join(sorted(known))
+            self.problems.append(
+                f"{at or 'the description'}: found {found!r}; accepts a map with {accepted}"
+            )
+            return None
+        for key in found:
+            if key in known:
+                continue
+            path = f"{at}.{key}" if at else str(key)
+            why = next((why for word, why in _ABSENT.items() if str(key).startswith(word)), None)
+            self.problems.append(
+                f"{path}: {why}"
+                if why
+                else f"{path}: unknown key; accepts {', '.join(sorted(known))}"
+            )
+        return found
+
+    def integer(self, key: str, found: Any, first: int, last: int, default: int) -> int:
+        if found is None:
+            return default
+        if isinstance(found, bool) or not isinstance(found, int) or not first <= found <= last:
+            self.wrong(key, found, f"an integer, {first} to {last}")
+            return default
+        return found
+
+    def word(self, key: str, found: Any, accepted: Any, default: str) -> str:
+        if found is None:
+            return default
+        if found not in tuple(accepted):
+            self.wrong(key, found, ", ".join(accepted))
+            return default
+        return found
+
+    def ports(self, key: str, found: Any) -> tuple[int, ...]:
+        if found is None:
+            return ()
+        first, dash, last = str(found).partition("-")
+        ends = [end.strip() for end in ((first, last) if dash else (first, first))]
+        if all(re.fullmatch("[0-9]{1,5}", end) for end in ends):
+            low, high = map(int, ends)
+            if 0 < low <= high < 65536:
+                return tuple(range(low, high + 1))
+        self.wrong(key, found, "a UDP port, 1 to 65535, or FIRST-LAST")
+        return ()
+
+    def format(self, document: Any) -> PacketFormat | None:
+        found = self.keys(document, "", _KEYS)
+        if found is None:
+            return None
+        for key in ("name", "port", "frame", "pixels", "payload_bytes", "header"):
+            if found.get(key) is None:
+                self.problems.append(f"{key}: required, but not given")
+        name = found.get("name")
+        if name is not None and not (
+            isinstance(name, str) and _NAME.fullmatch(name) and yaml.safe_load(name) == name
+        ):
+            self.wrong(
+                "name", name, "a letter, and up to 24 letters, digits and _; no word such as on"
+            )
+        engine = self.word("engine", found.get("engine"), _ENGINES, "socket")
+        order = self._order("byte_order", found.get("byte_order"), _BIG)
+        return PacketFormat(
+            name=str(name),
+            engine=engine,
+            address=self._address(found.get("address"), engine),
+            ports=self.ports("port", found.get("port")),
+            source_ports=self.ports("source_ports", found.get("source_ports")),
+            modules=self.integer("modules", found.get("modules"), 1, 4096, 1),
+            shape=self._shape(found.get("frame")),
+            pixels=self._pixels(found.get("pixels"), order),
+            byte_order=order,
+            payload_bytes=self.integer(
+                "payload_bytes", found.get("payload_bytes"), 1, _UDP_BYTES, 1
+            ),
+            header=self._header(found.get("header"), order),
+        )
+
+    def _shape(self, found: Any) -> tuple[int, ...]:
+        if found is None:
+            return (1,)
+        good = isinstance(found, list) and 0 < len(found) <= 8
+        if not good or not all(type(each) is int and 0 < each < 2**32 for each in found):
+            self.wrong("frame", found, "a list of integers from 1, such as [512, 1024]")
+            return (1,)
+        return tuple(found)
+
+    def _order(self, key: str, found: Any, default: Literal["big", "little"]) -> Any:
+        return self.word(key, found, (_BIG, _LITTLE), default)
+
+    def _address(self, found: Any, engine: str) -> str:
+        if found is None:
+            return _ENGINES[engine]
+        if engine == "packet":
+            if not (isinstance(found, str) and re.fullmatch(r"[^\s/]{1,15}", found)):
+                self.wrong("address", found, "the name of a network interface, such as eth0")
+            return str(found)
+        try:
+            ipaddress.ip_address(str(found))
+        except ValueError:
+            self.wrong("address", found, "an IP address of this host, or 0.0.0.0 for all of them")
+        return str(found)
+
+    def _pixels(self, found: Any, order: str) -> str:
+        if found is None:
+            return "uint8"
+        accepted = ", ".join(_PIXELS)
+        if not isinstance(found, str) or found not in _PIXELS:
+            packed = re.fullmatch(r"u?int([0-9]+)", str(found))
+            if packed is None:
+                self.wrong("pixels", found, accepted)
+                return "uint8"
+            self.problems.append(
+                f"pixels: found {found!r}; no plan unpacks pixels of {packed[1]} bits. Use "
+                "uint8, with the bytes of a row as columns of the frame, and unpack them in numpy; "
+                f"accepts {accepted}"
+            )
+            return "uint8"
+        if order == _BIG and (found.startswith("float") or found.endswith("64")):
+            self.problems.append(
+                f"pixels: found {found!r} with byte_order: big; no plan swaps the bytes of this "
+                "type. Use byte_order: little, and in numpy data.view(data.dtype.newbyteorder())"
+            )
+        return found
+
+    def _header(self, found: Any, order: Literal["big", "little"]) -> tuple[PacketField, ...]:
+        if found is None:
+            return ()
+        if not isinstance(found, list) or not found:
+            self.wrong("header", found, "a list of fields, such as {name: frame, bytes: 4}")
+            return ()
+        fields: list[PacketField] = []
+        offset = 0
+        for index, each in enumerate(found):
+            at = f"header[{index}]"
+            given = self.keys(each, at, _FIELD_KEYS)
+            if given is None:
+                continue
+            field = self._field(given, at, offset, order)
+            if field.name in [other.name for other in fields]:
+                self.wrong(f"{at}.name", field.name, "a name that no other field has")
+            twice = field.role is not None and field.role in [other.role for other in fields]
+            if twice:
+                self.wrong(f"{at}.role", field.role, "a role once")
+            fields.append(field)
+            offset += field.width
+        if offset % 8:
+            self.problems.append(
+                f"header: its fields have {offset} bits; accepts whole bytes: add a field of "
+                f"{8 - offset % 8} bits"
+            )
+        return tuple(fields)
+
+    def _field(
+        self, found: Mapping[str, Any], at: str, offset: int, order: Literal["big", "little"]
+    ) -> PacketField:
+        name = found.get("name")
+        if not isinstance(name, str) or not name:
+            self.wrong(f"{at}.name", name, "a text; put words such as yes and on in quotes")
+        if (found.get("bytes") is None) == (found.get("bits") is None):
+            self.problems.append(f"{at}: accepts one of bytes and bits")
+        width = 8 * self.integer(f"{at}.bytes", found.get("bytes"), 1, 4096, 0)
+        width = width or self.integer(f"{at}.bits", found.get("bits"), 1, 32768, 8)
+        given = found.get("byte_order")
+        own = self._order(f"{at}.byte_order", given, order)
+        whole = offset % 8 == 0 and width % 8 == 0
+        if own == _LITTLE and not whole and given is not None:
+            self.wrong(f"{at}.byte_order", own, "big for fields that are not of whole bytes")
+        role = found.get("role")
+        if role is not None:
+            self.word(f"{at}.role", role, _ROLES, "")
+            role = role if role in _ROLES else None
+        most = 2 ** min(width, 64) - 1
+        if role is not None and width > 64:
+            self.wrong(f"{at}.bytes", width // 8, "numbers of up to 8 bytes in a field with a role")
+        for key, other in (("value", role is not None), ("first", role is None)):
+            if found.get(key) is not None and other:
+                self.problems.append(
+                    f"{at}.{key}: {'accepts role or value' if key == 'value' else 'needs a role'}"
+                )
+        return PacketField(
+            name=str(name),
+            offset=offset,
+            width=width,
+            # A part of a byte has no order of bytes.
+            byte_order=own if whole else _BIG,
+            role=role,
+            value=self.integer(f"{at}.value", found.get("value"), 0, most, 0),
+            first=self.integer(f"{at}.first", found.get("first"), 0, most, 0),
+        )
+
+
+def _not_in_plans(form: PacketFormat) -> list[str]:
+    """Return why no reorder plan makes frames of these packets, and what can be done instead."""
+    sizes = _of_sizes(form)
+    # Numbers count the packets of a frame.
+    return [*(sizes or _of_numbers(form)), *_of_modules(form)]
+
+
+def _of_sizes(form: PacketFormat) -> list[str]:
+    total = math.prod(form.shape) * _PIXELS[form.pixels]
+    if total % 8 or form.frame_bytes > 2**32 - 1:
+        return [f"frame: found {total} bits; accepts whole bytes, up to 4 GiB"]
+    if form.frame_bytes % form.modules:
+        return [
+            f"frame: found {form.frame_bytes} bytes for {form.modules} modules; accepts a frame "
+            "of which all modules send the same number of bytes"
+        ]
+    packet = form.header_bytes + form.payload_bytes
+    if packet > _UDP_BYTES:
+        return [f"payload_bytes: found a packet of {packet} bytes; accepts up to {_UDP_BYTES}"]
+    size = _PIXELS[form.pixels] // 8
+    if size and form.payload_bytes % size:
+        return [
+            f"payload_bytes: found {form.payload_bytes}, which splits a pixel of {size} bytes; "
+            f"accepts a multiple of {size}"
+        ]
+    each, rest = divmod(form.frame_bytes, form.modules * form.payload_bytes)
+    if rest or not each:
+        of_module = form.frame_bytes // form.modules
+        return [
+            f"payload_bytes: found {form.payload_bytes}, but a module sends {of_module} bytes of "
+            "a frame; accepts a divisor: a plan takes packets of one length, not a short last one. "
+            "If packets have a byte offset, write the plan by hand with batch_byte_offset, which "
+            "accepts packets of any length"
+        ]
+    return []
+
+
+def _of_numbers(form: PacketFormat) -> list[str]:
+    frame, packet = form.field("frame_number"), form.field("packet_number")
+    sequence, position = form.field("sequence_number"), form.field("byte_offset")
+    places = [field.role for field in (packet, sequence, position) if field is not None]
+    if len(places) > 1:
+        return [f"header: found roles {' and '.join(map(str, places))}; accepts one of them"]
+    if not places and frame is None:
+        return [
+            "header: no field has a role; a plan needs frame_number with packet_number or "
+            "byte_offset, or a sequence_number. Packets without numbers can be captured"
+        ]
+    if not places and form.packets > 1:
+        return [
+            f"header: found frame_number alone, with {form.packets} packets per frame; accepts it "
+            "with packet_number, byte_offset or sequence_number: a plan does not go by the order "
+            "of arrival"
+        ]
+    if frame is None and sequence is None:
+        return [
+            f"header: found {places[0]} without frame_number; a plan does not see where a frame "
+            "begins. If the number goes on from frame to frame, its role is sequence_number"
+        ]
+    problems = []
+    if packet is not None:
+        last = packet.first + form.packets - 1
+        if last >= 2 ** min(packet.width, _NUMBER_BITS):
+            problems.append(
+                f"header: field {packet.name!r} has {packet.width} bits, too few for packet number "
+                f"{last}; accepts a number of all {form.packets} packets of a module"
+            )
+    if position is not None:
+        if position.first:
+            problems.append(f"header: field {position.name!r} has first; offsets begin with 0")
+        if form.frame_bytes - form.payload_bytes >= 2 ** min(position.width, _NUMBER_BITS):
+            problems.append(
+                f"header: field {position.name!r} has {position.width} bits, too few for a frame "
+                f"of {form.frame_bytes} bytes; accepts offsets in bytes"
+            )
+    if sequence is not None:
+        problems += _of_sequence(form, sequence, frame)
+    return problems
+
+
+def _of_sequence(form: PacketFormat, field: PacketField, frame: PacketField | None) -> list[str]:
+    if form.numbered_by == "single":
+        return []
+    if field.first:
+        return [
+            f"header: field {field.name!r} has first: {field.first}; a plan's first frame begins "
+            "with sequence number 0. Send a frame number and a packet number"
+        ]
+    numbers = 2 ** min(field.width, _NUMBER_BITS)
+    power = form.packets.bit_count() == 1
+    if frame is None:
+        any_number = field.width >= _NUMBER_BITS and form.packets <= _MOST_ANY_PACKETS
+        if (power and form.packets <= numbers // 2) or any_number:
+            return []
+        return [
+            f"header: field {field.name!r} has {field.width} bits, and a module sends "
+            f"{form.packets} packets per frame; accepts a power of two up to {numbers // 2} and, "
+            f"with 32 bits or more, any number up to {_MOST_ANY_PACKETS}. Otherwise a plan needs "
+            "a frame number"
+        ]
+    bits = form.packets.bit_length() - 1
+    if not power or bits > min(field.width, _NUMBER_BITS):
+        return [
+            f"header: field {field.name!r} numbers {form.packets} packets per frame and goes on; "
+            "with a frame_number, accepts a power of two that it can count: a plan takes no number "
+            "modulo the packets. With 32 bits, leave out the role frame_number: the plan then "
+            "divides the sequence number"
+        ]
+    if field.bits(bits) is None:
+        return [
+            f"header: field {field.name!r} is little-endian, and a plan needs its lowest {bits} "
+            "bits, which are in two bytes; accepts up to 8 bits, or whole bytes. Leave out the "
+            "role frame_number: the plan then divides the sequence number"
+        ]
+    return []
+
+
+def _of_modules(form: PacketFormat) -> list[str]:
+    problems = []
+    for key, ports in (("port", form.ports), ("source_ports", form.source_ports)):
+        if len(ports) > 1 and len(ports) != form.modules:
+            problems.append(
+                f"{key}: found {len(ports)} ports for modules: {form.modules}; accepts one port"
+                + (f", or {form.modules}" if form.modules > 1 else "")
+            )
+    if form.modules == 1 and form.source_ports:
+        problems.append("source_ports: found with one module; leave it out: any port is accepted")
+    if form.modules > 1 and len(form.source_ports) == 1:
+        problems.append(f"source_ports: found one port; accepts one for each of {form.modules}")
+    if len(form.ports) > 1 and form.engine == "socket":
+        problems.append(
+            f"port: found {len(form.ports)} ports on engine: socket, where a plan reads one; use "
+            "engine: packet, or one port and source_ports"
+        )
+    if problems or form.modules == 1:
+        return problems
+    if form.numbered_by == "offset":
+        return [
+            f"modules: found {form.modules} with a byte_offset, for which a plan has no modules; "
+            "leave modules out if offsets count in the whole frame. Otherwise use packet numbers, "
+            "or a frame for each module"
+        ]
+    if form.modules_by != "field":
+        return []
+    field = form.field("module")
+    if field is None:
+        return [
+            f"modules: found {form.modules}, which nothing in packets distinguishes; accepts "
+            "source_ports, a port for each, or a field with role: module"
+        ]
+    if form.engine == "socket":
+        return [
+            f"header: field {field.name!r} has the role module on engine: socket, which reads no "
+            "fields of the header; use engine: packet, or source_ports"
+        ]
+    word, last = field.offset // 32, (field.offset + field.width - 1) // 32
+    if (
+        word != last
+        or word >= _FLEX_WORDS
+        or 4 * (word + 1) > form.header_bytes + form.payload_bytes
+    ):
+        return [
+            f"header: field {field.name!r} is in bits {field.offset} to "
+            f"{field.offset + field.width - 1}; accepts one 32-bit word of the first "
+            f"{4 * _FLEX_WORDS} bytes. Use source_ports, or a port for each module"
+        ]
+    if field.first + form.modules - 1 >= 2**field.width:
+        return [f"header: field {field.name!r} has too few bits for {form.modules} modules"]
+    return []

@@ -1,0 +1,379 @@
+"""`daqiri-ophyd config new`: from a description, or from answers, to frames."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pexpect
+import pytest
+import yaml
+from free_ports import free_port
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from networks import Network
+from packet_formats import documents
+
+from daqiri_ophyd.cli import _main
+from daqiri_ophyd.cli._ask_format import format_text
+from daqiri_ophyd.cli._format_config import configuration_text
+from daqiri_ophyd.cli._new_config import write_all
+from daqiri_ophyd.cli._simulate_senders import Destination, SocketSender
+from daqiri_ophyd.engine import Engine, check_config
+from daqiri_ophyd.simulate import DescribedDetector, PacketFormat, PacketFormatError, Traffic
+
+CAMERA = """
+name: camera
+port: 6000
+frame: [64, 96]
+pixels: uint16
+payload_bytes: 384
+header:
+- {name: mark, bytes: 2, value: 0xCAFE}
+- {name: packet, bytes: 2, role: packet_number}
+- {name: image, bytes: 8, role: frame_number, first: 1}
+"""
+
+
+def run(*arguments: str | Path) -> int:
+    """Run the command; returns its exit code."""
+    return _main._run(list(map(str, arguments)))
+
+
+@pytest.fixture
+def camera(tmp_path: Path) -> Path:
+    """A description of packets, on a free port."""
+    file = tmp_path / "camera-packets.yaml"
+    file.write_text(CAMERA.replace("6000", str(free_port("udp"))))
+    return file
+
+
+def test_images_that_the_command_sends_arrive_with_the_configuration_that_it_wrote(
+    camera: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("config", "new", tmp_path / "camera", "--format", camera) == 0
+    config = tmp_path / "camera.yaml"
+    printed = capsys.readouterr().out
+    port = PacketFormat.read(camera).ports[0]
+    for command in ("config check", f"simulate {camera} 127.0.0.1:{port}", "shell"):
+        assert f"daqiri-ophyd {command}" in printed
+    assert run("config", "check", config) == 0
+    assert capsys.readouterr().out == f"{config}: ok\n"
+    options = ["--frames", "4", "--rate", "50", "--loss", "0.1", "--seed", "3", "--json"]
+    with Engine.open(config) as engine:
+        plan = engine.port("camera").reorder["images"]
+        with plan.frames(timeout=60.0) as frames:
+            assert run("simulate", camera, f"127.0.0.1:{port}", *options) == 0
+            got = [next(frames) for _ in range(4)]
+    said = json.loads(capsys.readouterr().out)
+    detector = DescribedDetector(PacketFormat.read(camera))
+    (chunk,) = Traffic(detector, 4, seed=3)
+    assert [frame.batch for frame in got] == [1, 2, 3, 4]
+    assert sum(frame.missing for frame in got) == said["lost"] > 0
+    for frame, sent in zip(got, chunk.frames, strict=True):
+        rows = sent.reshape(len(frame.valid), -1) * frame.valid[:, None]
+        np.testing.assert_array_equal(frame.data, rows.reshape(sent.shape))
+
+
+@pytest.mark.root
+def test_modules_by_a_field_arrive_on_a_network_interface(networks: Any, tmp_path: Path) -> None:
+    file = tmp_path / "stack-packets.yaml"
+    file.write_text(
+        CAMERA.replace("port:", "engine: packet\nmodules: 4\nport:")
+        + "- {name: module, bytes: 4, role: module}\n"
+    )
+    assert run("config", "new", tmp_path / "stack", "--format", file) == 0
+    network: Network = networks()
+    detector = DescribedDetector(PacketFormat.read(file))
+    (chunk,) = Traffic(detector, 3)
+    with network.call(Engine.open, tmp_path / "stack.yaml") as engine:
+        plan = engine.port("camera").reorder["images"]
+        to = Destination("127.0.0.1:6000", detector)
+        sender = network.call(SocketSender, to, detector, 0.0)
+        with plan.frames(timeout=60.0) as frames:
+            sender.send(chunk)
+            got = [next(frames) for _ in range(3)]
+            for frame, sent in zip(got, chunk.frames, strict=True):
+                np.testing.assert_array_equal(frame.data, sent)
+        sender.close()
+        del got, frame
+    assert (plan.counters().complete, plan.counters().malformed) == (3, 0)
+
+
+def test_files_are_never_overwritten_unless_asked_for(
+    camera: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "camera.yaml"
+    config.write_text("mine")
+    assert run("config", "new", config, "--format", camera) == 2
+    assert f"{config} exists; give another name, or --force" in capsys.readouterr().err
+    assert config.read_text() == "mine"
+    described = camera.read_text()
+    assert run("config", "new", config, "--format", camera, "--force") == 0
+    assert yaml.safe_load(config.read_text())["daqiri"]["cfg"]["interfaces"][0]["name"] == "camera"
+    assert camera.read_text() == described
+    assert run("config", "new", tmp_path / "camera-packets", "--format", camera, "--force") == 2
+    assert "is the description of the packets" in capsys.readouterr().err
+    assert sorted(tmp_path.iterdir()) == [camera, config]
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_all_files_are_written_or_none(tmp_path: Path, force: bool) -> None:
+    with pytest.raises(FileNotFoundError):
+        write_all({tmp_path / "a.yaml": "a", tmp_path / "absent" / "b.yaml": "b"}, force)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_description_with_mistakes_writes_nothing(
+    camera: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    camera.write_text(CAMERA.replace("uint16", "uint12").replace("bytes: 2, value", "value"))
+    for command in (("config", "new", tmp_path / "a", "--format"), ("simulate",)):
+        more = ["h:1"] if command == ("simulate",) else []
+        assert run(*command, camera, *more) == 2
+        text = capsys.readouterr().err
+        assert f"{camera}: pixels: found 'uint12'; no plan unpacks pixels of 12 bits" in text
+        assert f"{camera}: header[0]: accepts one of bytes and bits" in text
+    assert run("config", "new", tmp_path / "a", "--format", tmp_path / "absent.yaml") == 1
+    assert list(tmp_path.iterdir()) == [camera]
+
+
+def test_without_a_terminal_there_are_no_questions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("config", "new", tmp_path / "a") == 2
+    assert "standard input is no terminal" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def session(folder: Path, answers: list[str]) -> tuple[str, int]:
+    """Answer questions on a terminal; returns what was shown, and the exit code."""
+    terminal = pexpect.spawn(
+        sys.executable,
+        ["-m", "daqiri_ophyd", "config", "new", "lynx-4"],
+        cwd=str(folder),
+        encoding="utf-8",
+        timeout=30,
+        dimensions=(50, 400),
+    )
+    shown = ""
+    for answer in answers:
+        terminal.expect_exact("]: ")
+        shown += terminal.before
+        terminal.sendline(answer)
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+    return shown + terminal.before, terminal.exitstatus
+
+
+def test_enter_accepts_every_question(tmp_path: Path) -> None:
+    shown, code = session(tmp_path, [""] * 11)
+    assert code == 0, shown
+    assert "daqiri-ophyd config check lynx-4.yaml" in shown
+    form = PacketFormat.read(tmp_path / "lynx-4-packets.yaml")
+    assert (form.name, form.shape, form.pixels) == ("lynx_4", (256, 256), "uint16")
+    assert (form.payload_bytes, form.packets, form.numbered_by) == (8192, 16, "packet")
+    assert run("config", "check", tmp_path / "lynx-4.yaml") == 0
+
+
+def test_wrong_answers_are_asked_again(tmp_path: Path) -> None:
+    answers = [
+        *("rdma", "socket", "here", "", "0", "4", "70000", "6000"),
+        *("none", "50101-50103", ""),
+        *("768 by 250", "768 x 250", "uint12", "uint16", "middle", "little", "1024", "1000"),
+        *("1024", "mark 2 =0xBEEF", "frame 8 frame_number first=1", "number 8 frame_number"),
+        *("flags 3bits", "end"),
+        # Bits are no whole bytes, and a packet number is missing: again.
+        *("mark 2 =0xBEEF", "frame 8 frame_number first=1", "packet 4 packet_number big", ""),
+    ]
+    shown, code = session(tmp_path, answers)
+    assert code == 0, shown
+    for text in (
+        "engine: found 'rdma'; accepts socket, packet",
+        "address: found 'here'; accepts an IP address of this host",
+        "modules: found 0; accepts an integer, 1 to 4096",
+        "port: found 70000; accepts a UDP port",
+        "modules: found 4, which nothing in packets distinguishes",
+        "source_ports: found 3 ports for modules: 4",
+        "frame: found '768 by 250'; accepts a list of integers",
+        "pixels: found 'uint12'; no plan unpacks pixels of 12 bits",
+        "byte_order: found 'middle'; accepts big, little",
+        "payload_bytes: found 1024, but a module sends 96000 bytes of a frame",
+        "found '1024'; accepts NAME BYTES",
+        "header[2].role: found 'frame_number'; accepts a role once",
+        "header: its fields have 83 bits; accepts whole bytes",
+    ):
+        assert text in shown
+    description = yaml.safe_load((tmp_path / "lynx-4-packets.yaml").read_text())
+    assert description == {
+        **{"name": "lynx_4", "engine": "socket", "address": "127.0.0.1", "modules": 4},
+        **{"port": 6000, "frame": [768, 250], "pixels": "uint16", "byte_order": "little"},
+        **{"source_ports": "50101-50104", "payload_bytes": 1000},
+        "header": [
+            {"name": "mark", "bytes": 2, "value": 0xBEEF},
+            {"name": "frame", "bytes": 8, "role": "frame_number", "first": 1},
+            {"name": "packet", "bytes": 4, "role": "packet_number", "byte_order": "big"},
+        ],
+    }
+    assert run("config", "check", tmp_path / "lynx-4.yaml") == 0
+
+
+def test_nothing_is_written_when_the_answers_end(tmp_path: Path) -> None:
+    shown, code = session(tmp_path, ["", "\x04"])
+    assert code == 1, shown
+    assert list(tmp_path.iterdir()) == []
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.filter_too_much])
+@given(document=documents("packet"))
+def test_a_description_is_written_as_it_is_read(document: dict[str, Any]) -> None:
+    assert yaml.safe_load(format_text(document)) == document
+
+
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just("1-2"),
+    lambda inside: st.lists(inside, max_size=3) | st.dictionaries(st.text(), inside, max_size=3),
+    max_leaves=4,
+)
+
+
+@settings(max_examples=200)
+@given(data=st.data())
+def test_any_value_of_a_key_is_accepted_or_named(data: st.DataObject) -> None:
+    document = changed()
+    keys = ("name", "engine", "address", "port", "source_ports", "modules", "frame", "pixels")
+    key = data.draw(st.sampled_from([*keys, "byte_order", "payload_bytes", "header", "field"]))
+    value = data.draw(ANY)
+    if key == "field":
+        keys = ("name", "bytes", "bits", "role", "value", "first", "byte_order")
+        document["header"][1][data.draw(st.sampled_from(keys))] = value
+    else:
+        document[key] = value
+    try:
+        form = PacketFormat.from_document(document)
+    except PacketFormatError as error:
+        assert error.problems
+    else:
+        assert check_config(configuration_text(form, "any")).ok
+
+
+def changed(**changes: Any) -> dict[str, Any]:
+    return {**yaml.safe_load(CAMERA), **changes}
+
+
+FRAME, PACKET = {"name": "f", "role": "frame_number"}, {"name": "p", "role": "packet_number"}
+SEQUENCE, OFFSET = {"name": "s", "role": "sequence_number"}, {"name": "o", "role": "byte_offset"}
+MODULE = {"name": "m", "role": "module"}
+
+
+@pytest.mark.parametrize(
+    ("document", "text"),
+    [
+        (None, "the description: found None; accepts a map with address, byte_order"),
+        ({}, "pixels: required, but not given"),
+        (changed(name="1st"), "name: found '1st'; accepts a letter"),
+        (changed(name="on"), "name: found 'on'; accepts a letter"),
+        (changed(trailer_bytes=4), "trailer_bytes: no plan skips bytes at the end of packets"),
+        (changed(transport="udp"), "transport: packets are UDP datagrams"),
+        (changed(colour=1), "colour: unknown key; accepts address"),
+        (changed(frame=[0, 2]), "frame: found [0, 2]; accepts a list of integers from 1"),
+        (changed(port="6000-5000"), "port: found '6000-5000'; accepts a UDP port"),
+        (changed(engine="packet", address="a b"), "address: found 'a b'; accepts the name of"),
+        (changed(pixels="rgb"), "pixels: found 'rgb'; accepts int4, int8"),
+        (changed(pixels="float32", byte_order="big"), "no plan swaps the bytes of this type"),
+        (changed(payload_bytes=383), "payload_bytes: found 383, which splits a pixel of 2 bytes"),
+        (changed(modules=7), "frame: found 12288 bytes for 7 modules; accepts a frame of which"),
+        (changed(payload_bytes=500), "not a short last one. If packets have a byte offset, write"),
+        (changed(pixels="int4", frame=[3]), "frame: found 12 bits; accepts whole bytes"),
+        (changed(payload_bytes=65500, frame=[32750]), "found a packet of 65512 bytes; accepts up"),
+        (changed(header=[]), "header: found []; accepts a list of fields"),
+        (changed(header=[{"name": "a", "bytes": 1}]), "header: no field has a role"),
+        (changed(header=[{**FRAME, "bits": 12}]), "accepts whole bytes: add a field of 4 bits"),
+        (changed(header=[{**FRAME, "bytes": 4}]), "found frame_number alone, with 32 packets"),
+        (changed(header=[{**PACKET, "bytes": 4}]), "found packet_number without frame_number"),
+        (
+            changed(
+                header=[{**FRAME, "bytes": 4}, {**PACKET, "bits": 4}, {"name": "r", "bits": 4}]
+            ),
+            "field 'p' has 4 bits, too few for packet number 31",
+        ),
+        (
+            changed(header=[{**FRAME, "bytes": 4}, {**OFFSET, "bytes": 1}]),
+            "field 'o' has 8 bits, too few for a frame of 12288 bytes",
+        ),
+        (
+            changed(header=[{**PACKET, "bytes": 4}, {**OFFSET, "bytes": 4}]),
+            "found roles packet_number and byte_offset; accepts one of them",
+        ),
+        (changed(header=[{**SEQUENCE, "bytes": 4, "first": 1}]), "begins with sequence number 0"),
+        (
+            changed(frame=[60, 96], header=[{**SEQUENCE, "bytes": 2}]),
+            "has 16 bits, and a module sends 30 packets per frame; accepts a power of two",
+        ),
+        (
+            changed(frame=[60, 96], header=[{**SEQUENCE, "bytes": 4}, {**FRAME, "bytes": 4}]),
+            "With 32 bits, leave out the role frame_number",
+        ),
+        (
+            changed(
+                frame=[64, 64],
+                payload_bytes=2,
+                header=[{**SEQUENCE, "bytes": 4, "byte_order": "little"}, {**FRAME, "bytes": 4}],
+            ),
+            "field 's' is little-endian, and a plan needs its lowest 12 bits",
+        ),
+        (
+            changed(header=[{"name": "b", "bits": 4, "byte_order": "little"}]),
+            "header[0].byte_order: found 'little'; accepts big for fields that are not of whole",
+        ),
+        (changed(header=[{**FRAME, "bytes": 9}]), "numbers of up to 8 bytes in a field with a"),
+        (changed(header=[{**FRAME, "bytes": 4, "value": 1}]), "value: accepts role or value"),
+        (changed(header=[{"name": "a", "bytes": 1, "first": 1}]), "header[0].first: needs a role"),
+        (changed(header=[{"name": True, "bytes": 1}]), "put words such as yes and on in quotes"),
+        (changed(modules=2), "modules: found 2, which nothing in packets distinguishes; accepts"),
+        (changed(modules=2, port="6000-6001"), "on engine: socket, where a plan reads one"),
+        (changed(port="6000-6001"), "port: found 2 ports for modules: 1; accepts one port"),
+        (changed(source_ports=7000), "source_ports: found with one module; leave it out"),
+        (changed(modules=2, source_ports=7000), "source_ports: found one port; accepts one for"),
+        (
+            changed(
+                modules=2,
+                source_ports="70-71",
+                header=[{**FRAME, "bytes": 4}, {**OFFSET, "bytes": 4}],
+            ),
+            "modules: found 2 with a byte_offset, for which a plan has no modules",
+        ),
+        (
+            changed(modules=2, header=[*yaml.safe_load(CAMERA)["header"], {**MODULE, "bytes": 1}]),
+            "the role module on engine: socket, which reads no fields of the header",
+        ),
+        (
+            changed(
+                modules=2,
+                engine="packet",
+                header=[*yaml.safe_load(CAMERA)["header"], {**MODULE, "bytes": 8}],
+            ),
+            "is in bits 96 to 159; accepts one 32-bit word of the first 32 bytes",
+        ),
+        (
+            changed(
+                modules=4,
+                engine="packet",
+                header=[
+                    *yaml.safe_load(CAMERA)["header"],
+                    {**MODULE, "bits": 1},
+                    {"name": "r", "bits": 7},
+                ],
+            ),
+            "field 'm' has too few bits for 4 modules",
+        ),
+    ],
+)
+def test_what_a_plan_cannot_do_is_refused_with_what_can_be_done_instead(
+    document: Any, text: str
+) -> None:
+    with pytest.raises(PacketFormatError) as raised:
+        PacketFormat.from_document(document, "packets.yaml")
+    assert text in str(raised.value)
+    assert all(line.startswith("packets.yaml: ") for line in str(raised.value).splitlines())
