@@ -12,16 +12,18 @@ from typing import IO
 
 __all__ = [
     "DATABASE",
+    "LOCK",
     "CatalogError",
     "ServerAddress",
     "find_server",
+    "is_locked",
     "is_served",
     "lock_directory",
     "write_private",
 ]
 
 DATABASE = "catalog.db"
-_LOCK = "lock"
+LOCK = "lock"
 _NAME = "server.json"
 # On a busy host, importing Tiled takes long.
 _PATIENCE_S = 90.0
@@ -110,11 +112,12 @@ def lock_directory(directory: Path) -> IO[str] | None:
     """
     try:
         (directory / "data").mkdir(parents=True, exist_ok=True)
-        lock = (directory / _LOCK).open("a")
+        lock = (directory / LOCK).open("a")
     except OSError as error:
         raise CatalogError(
             f"The catalog directory {directory} cannot be written ({error.strerror}). "
-            "Choose another, or connect to a server: Catalog.connect(uri)."
+            "Choose another, or connect to a server: Catalog.connect(uri). To only read it: "
+            "Catalog.open(directory, create=False)."
         ) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -133,7 +136,7 @@ def find_server(directory: Path) -> ServerAddress | None:
         If the server does not start within 90 s.
     """
     deadline = time.monotonic() + _PATIENCE_S
-    while _is_locked(directory):
+    while is_locked(directory):
         address = ServerAddress.read(directory)
         if address.process:
             return address
@@ -148,11 +151,12 @@ def find_server(directory: Path) -> ServerAddress | None:
 
 def is_served(directory: Path, address: ServerAddress) -> bool:
     """Whether the server of a catalog directory is the one at this address."""
-    return _is_locked(directory) and ServerAddress.read(directory) == address
+    return is_locked(directory) and ServerAddress.read(directory) == address
 
 
-def _is_locked(directory: Path) -> bool:
-    with contextlib.suppress(FileNotFoundError), (directory / _LOCK).open() as lock:
+def is_locked(directory: Path) -> bool:
+    """Whether a process has a catalog directory open."""
+    with contextlib.suppress(FileNotFoundError), (directory / LOCK).open() as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:

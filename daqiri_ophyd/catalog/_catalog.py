@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import IO, Any, Self
 
@@ -18,6 +19,7 @@ from ._backlog import abandon, flush
 from ._confine import Folders, set_folders
 from ._moved import MovedFolders, Moves
 from ._places import moved_readable
+from ._read_only import copy_catalog, is_writable
 from ._register import register
 from ._server import EmbeddedServer, SharedServer
 from ._writer import RunWriter, ingest_backup
@@ -50,8 +52,10 @@ class Catalog:
         backup_directory: Path | None = None,
         server: EmbeddedServer | SharedServer | None = None,
         served: Iterable[Path] | None = None,
+        copy: TemporaryDirectory[str] | None = None,
     ) -> None:
         self._client = client
+        self._copy = copy
         self._directory = directory
         self._backup_directory = backup_directory
         self._server = server
@@ -93,7 +97,9 @@ class Catalog:
             Directory for runs that cannot be stored, preferably on another disk. Default:
             ``backup`` in ``directory``.
         create : bool
-            Whether to create the catalog if the directory has none.
+            Whether to create the catalog if the directory has none. With false, a directory that
+            cannot be written, such as a mounted archive, is read from a temporary copy of its
+            databases; `is_read_only` is then true.
 
         Raises
         ------
@@ -122,20 +128,22 @@ class Catalog:
         backup = directory / "backup" if backup_directory is None else backup_directory
         backup = Path(backup).resolve()
         served = both
+        copy = None if create or is_writable(directory) else copy_catalog(directory)
+        used = directory if copy is None else Path(copy.name).resolve()
 
         def places() -> MovedFolders:
             return MovedFolders(moved, moved_readable(directory, served))
 
         def start(lock: IO[str]) -> EmbeddedServer:
-            return EmbeddedServer(directory, lock, served, places)
+            return EmbeddedServer(used, lock, served, places)
 
         server: EmbeddedServer | SharedServer | None = None
         while server is None:
-            if lock := lock_directory(directory):
+            if lock := lock_directory(used):
                 server = start(lock)
-            elif address := find_server(directory):
+            elif address := find_server(used):
                 served = list(dict.fromkeys([*map(Path, address.readable), *both]))
-                server = SharedServer(directory, address, start)
+                server = SharedServer(used, address, start)
         address = server.address
         try:
             # Do not use a proxy from the environment: the server is on this host.
@@ -149,7 +157,12 @@ class Catalog:
         set_folders(client.context, Folders(tuple(served), places(), is_applied=is_here))
         readers = [Path(path) for path in address.readable]
         return cls(
-            client, directory=directory, backup_directory=backup, server=server, served=readers
+            client,
+            directory=directory,
+            backup_directory=backup,
+            server=server,
+            served=readers,
+            copy=copy,
         )
 
     @classmethod
@@ -244,6 +257,25 @@ class Catalog:
         server = self._server
         return isinstance(server, EmbeddedServer) or (server is not None and server.own is not None)
 
+    @property
+    def is_read_only(self) -> bool:
+        """Whether the directory cannot be written, and a temporary copy of it is read."""
+        return self._copy is not None
+
+    def require_writable(self) -> None:
+        """Raise if the directory cannot be written.
+
+        Raises
+        ------
+        CatalogError
+            If it cannot.
+        """
+        if self.is_read_only:
+            raise CatalogError(
+                f"The catalog directory {self._directory} cannot be written. Copy it, with its "
+                "captures, to a disk that can be written."
+            )
+
     def writer(self, *, batch_size: int = 10_000) -> RunWriter:
         """Return a subscriber for a RunEngine: ``RE.subscribe(catalog.writer())``.
 
@@ -256,8 +288,10 @@ class Catalog:
         Raises
         ------
         CatalogError
-            If no backup directory is set, it cannot be written, or the catalog does not answer.
+            If no backup directory is set, it or the catalog cannot be written, or the catalog does
+            not answer.
         """
+        self.require_writable()
         directory = self._backup_directory
         if directory is None:
             raise CatalogError(
@@ -289,6 +323,7 @@ class Catalog:
 
     def ingest_backup(self, path: str | Path) -> str:
         """Store the run of a backup file; returns its uid. See `ingest_backup`."""
+        self.require_writable()
         return ingest_backup(self._client, path)
 
     def flush(self) -> None:
@@ -312,6 +347,8 @@ class Catalog:
             self._client.context.close()
             if self._server is not None:
                 self._server.close()
+            if self._copy is not None:
+                self._copy.cleanup()
 
     def __repr__(self) -> str:
         """Return the directory or address, and the number of runs."""

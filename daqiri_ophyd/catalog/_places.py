@@ -115,7 +115,7 @@ def _read(directory: Path) -> tuple[str, Pairs] | None:
     try:
         kept = json.loads(path.read_text("utf-8"))
         return str(kept["directory"]), [(str(old), str(new)) for old, new in kept["folders"]]
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):  # that of another user
         return None
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise CatalogError(

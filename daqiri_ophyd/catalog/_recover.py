@@ -80,7 +80,13 @@ def recover_runs(catalog: Catalog, mend: Mend) -> Iterator[Recovery]:
     ------
     Recovery
         Result for each unfinished run.
+
+    Raises
+    ------
+    CatalogError
+        If the catalog cannot be written.
     """
+    catalog.require_writable()
     catalog.flush()
     readable = list(folders_of(catalog.client.context).readable)
     folder = catalog.backup_directory

@@ -25,7 +25,11 @@ _ADVICE: list[tuple[str, str]] = [
         ": --readable DIR",
     ),
     (r"then need Catalog\.open\(\.\.\., moved=\.\.\.\)", "then need --moved OLD=NEW"),
-    (r"or connect to a server: Catalog\.connect\(uri\)", "or name a server: --catalog ADDRESS"),
+    (
+        r"or connect to a server: Catalog\.connect\(uri\)\. To only read it: "
+        r"Catalog\.open\(directory, create=False\)",
+        "or name a server: --catalog ADDRESS",
+    ),
     (r"Catalog\.connect\(uri, api_key\), or set TILED_API_KEY", "set TILED_API_KEY"),
     (r"Open it again: Catalog\.open\(directory\)", "Run the command again"),
     (r"download them with raw_export", "export the run there"),

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -382,3 +383,55 @@ def test_a_list_takes_the_server_of_no_capture(
             assert len(catalog.client) == 3
             first.communicate()
             assert len(catalog.client[copy.packets]["primary"].read()["time"]) == 1
+
+
+READER = """
+import json, sys
+from daqiri_ophyd.cli import _main
+print(json.dumps([_main._run(command) for command in json.loads(sys.argv[1])]), file=sys.stderr)
+"""
+
+
+def test_a_folder_that_cannot_be_written(recorded: Recorded, tmp_path: Path) -> None:
+    """As root, without the capability to write nevertheless."""
+    if os.geteuid() == 0 and shutil.which("setpriv") is None:
+        pytest.skip("needs setpriv")
+    archive = recorded.copy(tmp_path / "archive")
+    shutil.rmtree(archive.catalog / "backup", ignore_errors=True)
+    paths = [archive.folder, *archive.folder.rglob("*")]
+    before = {path: path.lstat() for path in paths}
+    for path in paths:
+        path.chmod(path.stat().st_mode & ~0o222)
+    without = ["setpriv", "--bounding-set=-dac_override", "--inh-caps=-dac_override"]
+    options = ["--data", str(archive.folder)]
+    commands = [
+        ["runs", *options, "--json"],
+        ["runs", "export", archive.flight, str(tmp_path / "exported"), *options],
+        ["catalog", "recover", *options],
+        ["capture", "loopback", "--seconds", "0.01", "--catalog", str(archive.catalog)],
+    ]
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    try:
+        done = subprocess.run(
+            [*(without if os.geteuid() == 0 else []), sys.executable, "-c", READER]
+            + [json.dumps(commands)],
+            cwd=tmp_path, text=True, capture_output=True, timeout=200,
+            env=os.environ | {"TMPDIR": str(temporary)},
+        )  # fmt: skip
+        changed = [path for path in paths if path.lstat().st_mtime_ns != before[path].st_mtime_ns]
+        assert sorted(archive.folder.rglob("*")) == sorted(paths[1:])
+    finally:
+        for path in paths:
+            path.chmod(before[path].st_mode)
+    assert json.loads(done.stderr.splitlines()[-1]) == [0, 0, 1, 1]
+    listed, _ = json.JSONDecoder().raw_decode(done.stdout)
+    assert {each["run"] for each in listed["runs"]} == {
+        archive.packets,
+        archive.scan,
+        archive.flight,
+    }
+    assert (tmp_path / "exported" / "primary.csv").is_file()
+    assert f"error: The catalog directory {archive.catalog} cannot be written. Copy" in done.stderr
+    assert "name a server: --catalog ADDRESS" in done.stderr
+    assert changed == [] and list(temporary.iterdir()) == []

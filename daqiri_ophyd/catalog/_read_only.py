@@ -1,0 +1,58 @@
+"""Catalogs that cannot be written, such as a mounted archive: a server runs on a temporary copy."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from ._address import DATABASE, LOCK, CatalogError, is_locked
+
+__all__ = ["copy_catalog", "is_writable"]
+
+# Databases, each with what may be next to it after a crash.
+_COPIED = (DATABASE, f"{DATABASE}-wal", "storage.duckdb", "storage.duckdb.wal", "folders.json")
+_LINKED = "data"
+
+
+def is_writable(directory: Path) -> bool:
+    """Whether a server can run in a catalog directory."""
+    needed = (directory, directory / DATABASE, directory / LOCK)
+    return all(os.access(path, os.W_OK) for path in needed if path.exists())
+
+
+def copy_catalog(directory: Path) -> "tempfile.TemporaryDirectory[str]":
+    """Copy the databases of a catalog to a temporary directory; stored arrays are linked.
+
+    Parameters
+    ----------
+    directory : Path
+        The catalog directory. Nothing in it is changed.
+
+    Raises
+    ------
+    CatalogError
+        If it cannot be read, has changes in progress, or does not fit on the disk.
+    """
+    # A copy of databases that change would be broken.
+    if is_locked(directory):
+        raise CatalogError(
+            f"The catalog in {directory} cannot be written by this user, and another user has it "
+            "open. Open it when that is done, or connect to a server."
+        )
+    copy = tempfile.TemporaryDirectory(prefix="daqiri-catalog-", ignore_cleanup_errors=True)
+    try:
+        for name in _COPIED:
+            source = directory / name
+            # Which folders have moved is private to who recorded them.
+            if source.is_file() and (name != "folders.json" or os.access(source, os.R_OK)):
+                shutil.copyfile(source, Path(copy.name, name))
+        if (directory / _LINKED).is_dir():
+            Path(copy.name, _LINKED).symlink_to(directory / _LINKED)
+    except OSError as error:
+        copy.cleanup()
+        raise CatalogError(
+            f"The catalog in {directory} cannot be written, and not be copied to {copy.name} for "
+            f"reading: {error.strerror} ({error.filename}). Copy the directory to a disk that can "
+            "be written, or set TMPDIR to one."
+        ) from error
+    return copy
