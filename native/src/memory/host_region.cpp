@@ -1,6 +1,6 @@
 /// Host memory: ordinary pages and hugepages, placed on a NUMA node.
 #include <linux/mempolicy.h>
-#include <linux/mman.h> // MADV_POPULATE_WRITE, which glibc lacked before 2.35
+#include <linux/mman.h>  // MADV_POPULATE_WRITE, which glibc lacked before 2.35
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>

@@ -32,11 +32,11 @@ constexpr unsigned VERSION_MINOR = 5;
 constexpr unsigned LZ4 = 2;
 
 [[noreturn]] void refuse(const std::string& why) {
-  throw Error(
-      Status::NOT_SUPPORTED,
-      "compression 'bitshuffle-lz4' needs HDF5's plugin " + std::string(PLUGIN) + ": " + why +
-          "; in Python, pip install hdf5plugin; in C++, set HDF5_PLUGIN_PATH to "
-          "the folder that has it (Debian: package hdf5-filter-plugin)");
+  throw Error(Status::NOT_SUPPORTED,
+              "compression 'bitshuffle-lz4' needs HDF5's plugin " + std::string(PLUGIN) + ": " +
+                  why +
+                  "; in Python, pip install hdf5plugin; in C++, set HDF5_PLUGIN_PATH to "
+                  "the folder that has it (Debian: package hdf5-filter-plugin)");
 }
 
 /// Returns the path of the plugin. Throws Error.
