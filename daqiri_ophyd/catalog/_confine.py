@@ -19,6 +19,7 @@ __all__ = [
     "confined_path",
     "directories_of",
     "folders_of",
+    "require_below",
     "require_confined",
     "set_folders",
     "whereabouts",
@@ -83,17 +84,29 @@ def confined_path(uri: str, directories: Iterable[Path], *, explain: bool = True
     UnreadableFileError
         If the file may not be read.
     """
-    directories = list(directories)
     try:
         host = urlparse(uri).hostname or "localhost"
         path = path_from_uri(uri)
-        real = Path(os.path.realpath(path))
+        os.path.realpath(path)
     except ValueError as error:
         raise UnreadableFileError(f"{uri!r} is not the address of a file: {error}.") from None
     if host not in ("localhost", socket.gethostname().lower()):
         raise UnreadableFileError(
             f"{uri} is on host {host!r}; only files of this host can be read: file://localhost/..."
         )
+    require_below(path, directories, explain=explain)
+    return path
+
+
+def require_below(path: Path, directories: Iterable[Path], *, explain: bool = True) -> None:
+    """Raise if the real path of a file is not below that of a directory.
+
+    Raises
+    ------
+    UnreadableFileError
+        If it is not.
+    """
+    directories, real = list(directories), Path(os.path.realpath(path))
     if not any(real.is_relative_to(os.path.realpath(directory)) for directory in directories):
         found = str(path) if real == path else f"{path} ({real})"
         raise UnreadableFileError(
@@ -101,7 +114,6 @@ def confined_path(uri: str, directories: Iterable[Path], *, explain: bool = True
             f"{', '.join(map(str, directories)) or 'none'}."
             f"{f' {whereabouts(path)}' if explain else ''}"
         )
-    return path
 
 
 def whereabouts(path: Path) -> str:
@@ -137,7 +149,7 @@ def require_confined(
             found = Path(os.path.realpath(folder))
             confined[folder] = any(found.is_relative_to(directory) for directory in real)
         if not confined[folder] or path.name == ".." or path.is_symlink():
-            confined_path(f"file://localhost{path}", directories, explain=explain)
+            require_below(path, directories, explain=explain)
 
 
 def set_folders(context: Any, folders: Folders) -> None:

@@ -26,6 +26,7 @@ from tiled.utils import path_from_uri
 from daqiri_ophyd.documents import CAPTURE_MIMETYPES, COMPANIONS
 
 from ._confine import UnreadableFileError, confined_path, require_confined
+from ._hdf5_references import require_confined_references
 from ._moved import MovedFolders, Moves
 from ._page import page_router
 from ._register import moved_parts, register
@@ -38,6 +39,9 @@ _KEPT_ADAPTERS = 8
 # Shape that the client of this request knows: that of an earlier moment, for data of a run in
 # progress. Tiled 0.2.20 compares it with what adapters return, and does not pass it to them.
 _expected_shape: ContextVar[tuple[int, ...] | None] = ContextVar("expected_shape", default=None)
+
+# Whether the data sources of a node are looked up to read their files.
+_reads_files: ContextVar[bool] = ContextVar("reads_files", default=False)
 
 _DATABASES = ("sqlite", "duckdb")
 
@@ -63,7 +67,20 @@ class _Confined(CatalogNodeAdapter):
                     source.parameters = moved_parts(source, moved)
                     for asset in source.assets:
                         asset.data_uri = moved.uri(asset.data_uri)
+        if include_assets and _reads_files.get():
+            for asset in (asset for source in sources for asset in source.assets):
+                # Tiled does not check these, and adapters read them, too.
+                if asset.parameter is None:
+                    self._ensure_uri_within_readable_storage(asset.data_uri)
         return sources
+
+    async def get_adapter(self) -> Any:
+        """Return what reads the files."""
+        token = _reads_files.set(True)
+        try:
+            return await super().get_adapter()
+        finally:
+            _reads_files.reset(token)
 
     async def _get_lazy_adapter(self, **selection: Any) -> Any:
         # It would read addresses from the database.
@@ -75,19 +92,18 @@ class _Confined(CatalogNodeAdapter):
         if asset is not None:
             if all(s.management == Management.external for s in self.node.data_sources or ()):
                 asset.data_uri = self.context.moved.uri(asset.data_uri)
-            self._ensure_uri_within_readable_storage(asset.data_uri)
+            self._require_confined_uri(asset.data_uri)
             if asset.is_directory:
                 # Tiled would also serve files that the client names as relative_path=../...
                 raise HTTPException(403, "Directories cannot be downloaded from this server.")
         return asset
 
     def _require_readable(self, files: Iterable[Path]) -> None:
-        storages = self.context.readable_storage.values()
         beside = ("", *COMPANIONS)
         try:
             require_confined(
                 (Path(f"{file}{suffix}") for file in files for suffix in beside),
-                [Path(s.path) for s in storages if type(s) is FileStorage],
+                self._readable(),
                 explain=self.context.explains,
             )
         except UnreadableFileError as error:
@@ -95,16 +111,32 @@ class _Confined(CatalogNodeAdapter):
 
     # Tiled calls this before an adapter gets the address.
     def _ensure_uri_within_readable_storage(self, data_uri: str) -> None:
+        path = self._require_confined_uri(data_uri)
+        if path is None:
+            return
+        (source, *_) = self.node.data_sources or [None]
+        try:
+            require_confined_references(
+                path,
+                self._readable(),
+                source.parameters if source is not None else {},
+                explain=self.context.explains,
+            )
+        except UnreadableFileError as error:
+            raise _refusal(error) from error
+
+    def _readable(self) -> list[Path]:
+        storages = self.context.readable_storage.values()
+        return [Path(s.path) for s in storages if type(s) is FileStorage]
+
+    def _require_confined_uri(self, data_uri: str) -> Path | None:
+        """Return the path of a file that may be read; None: it is a database of this server."""
         storages = self.context.readable_storage.values()
         scheme = urlparse(data_uri).scheme
         try:
             if scheme == "file":
-                confined_path(
-                    data_uri,
-                    [Path(s.path) for s in storages if type(s) is FileStorage],
-                    explain=self.context.explains,
-                )
-            elif scheme in _DATABASES:
+                return confined_path(data_uri, self._readable(), explain=self.context.explains)
+            if scheme in _DATABASES:
                 # Any adapter would use it as a path.
                 path = path_from_uri(data_uri)
                 own = (s.uri for s in storages if urlparse(s.uri).scheme in _DATABASES)
@@ -112,6 +144,7 @@ class _Confined(CatalogNodeAdapter):
                     raise UnreadableFileError(f"{path} is not a database of this server.")
         except UnreadableFileError as error:
             raise _refusal(error) from error
+        return None
 
 
 def _refusal(error: UnreadableFileError) -> HTTPException:

@@ -174,7 +174,7 @@ def _run(argv: list[str] | None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
     try:
         # With standalone_mode=False, the code of `typer.Exit` is returned.
-        command = get_command(_app(arguments))
+        command: Any = get_command(_app(arguments))
         describe(command)
         code = command(args=arguments, prog_name="daqiri-ophyd", standalone_mode=False)
     except TyperException as error:

@@ -181,10 +181,11 @@ def latest_scan_id(catalog: Catalog) -> int:
             "select_metadata": "start.scan_id",
         },
     )
+    runs: list[dict[str, Any]] = []
     for attempt in retry_context():
         with attempt:
-            answer = handle_error(client.context.http_client.send(request)).json()
-    found = (run["attributes"]["metadata"]["selected"] for run in answer["data"])
+            runs = handle_error(client.context.http_client.send(request)).json()["data"]
+    found = (run["attributes"]["metadata"]["selected"] for run in runs)
     return max((number for number in found if isinstance(number, int)), default=0)
 
 

@@ -2,6 +2,7 @@
 
 import shutil
 
+import h5py
 import numpy as np
 import pytest
 import tiled.client.utils
@@ -102,3 +103,62 @@ def test_the_export_of_a_container_is_confined_too(catalog, tmp_path, pcap, fold
     api, client = catalog.client.context.api_uri, catalog.client.context.http_client
     answer = client.get(f"{api}container/full/runs/plain?format=application/x-hdf5")
     assert answer.status_code == code, answer.text
+
+
+def register_hdf5(container, path, key: str, parameter: str | None = "data_uris") -> None:
+    """Register the dataset "data" of an HDF5 file, as any client may."""
+    structure = ArrayStructure.from_array(np.arange(4))
+    asset = Asset(f"file://localhost{path}", is_directory=False, parameter=parameter, num=0)
+    source = DataSource(
+        structure_family=StructureFamily.array,
+        structure=structure,
+        mimetype="application/x-hdf5",
+        management=Management.external,
+        assets=[asset],
+        parameters={"dataset": "data"},
+    )
+    container.new(
+        key=key, structure_family=StructureFamily.array, data_sources=[source], metadata={}
+    )
+
+
+def virtual_of(path) -> h5py.VirtualLayout:
+    layout = h5py.VirtualLayout((4,), "i8")
+    layout[:] = h5py.VirtualSource(str(path), "data", (4,))
+    return layout
+
+
+def test_hdf5_files_that_name_others(catalog, captures, tmp_path):
+    for folder in (captures, tmp_path):
+        with h5py.File(folder / "plain.h5", "w") as file:
+            file["data"] = np.arange(4)
+        with h5py.File(folder / "raw.h5", "w") as file:
+            file.create_dataset("data", (4,), "i8", external=[(str(folder / "raw"), 0, 32)])
+            file["data"][:] = np.arange(4)
+    api, client = catalog.client.context.api_uri, catalog.client.context.http_client
+    for folder, code in ((captures, 200), (tmp_path, 403)):
+        with h5py.File(captures / f"link_{code}.h5", "w") as file:
+            file["data"] = h5py.ExternalLink(str(folder / "plain.h5"), "data")
+        with h5py.File(captures / f"virtual_{code}.h5", "w") as file:
+            file.create_virtual_dataset("data", virtual_of(folder / "plain.h5"))
+        shutil.copy(folder / "raw.h5", captures / f"storage_{code}.h5")
+        for kind in ("link", "virtual", "storage"):
+            register_hdf5(catalog.client, captures / f"{kind}_{code}.h5", f"{kind}_{code}")
+            answer = client.get(f"{api}array/full/runs/{kind}_{code}?format=application/json")
+            assert answer.status_code == code, (kind, answer.text)
+            if code == 200:
+                assert answer.json() == [0, 1, 2, 3]
+            else:
+                assert f"{kind}_{code}.h5 cannot be read: its object '/data' " in answer.text
+                assert f"{tmp_path}/" in answer.text
+
+
+def test_a_file_without_a_parameter_is_confined_too(catalog, captures, tmp_path):
+    """Tiled 0.2.20 does not check such files, and reads them if they are the first."""
+    for folder, code in ((captures, 200), (tmp_path, 403)):
+        with h5py.File(folder / "plain.h5", "w") as file:
+            file["data"] = np.arange(4)
+        register_hdf5(catalog.client, folder / "plain.h5", f"plain_{code}", parameter=None)
+        api, client = catalog.client.context.api_uri, catalog.client.context.http_client
+        answer = client.get(f"{api}array/full/runs/plain_{code}?format=application/json")
+        assert answer.status_code == code, answer.text

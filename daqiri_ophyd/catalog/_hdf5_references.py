@@ -1,0 +1,160 @@
+"""Other files that an HDF5 file takes data from: external links, external storage, virtual sources.
+
+HDF5 opens them without asking, so a file below a readable directory could name any file.
+"""
+
+import glob
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import h5py
+
+from ._confine import UnreadableFileError, require_below
+
+__all__ = ["require_confined_references"]
+
+_KEPT_FILES = 4096
+_OPTIONS = ("swmr", "libver", "locking")
+_Opening = tuple[tuple[str, Any], ...]
+
+
+def require_confined_references(
+    path: Path,
+    directories: Iterable[Path],
+    options: Mapping[str, Any],
+    *,
+    explain: bool = True,
+) -> None:
+    """Raise if an HDF5 file takes data from a file that may not be read, directly or not.
+
+    Parameters
+    ----------
+    path : Path
+        The file. Other than HDF5 files pass.
+    directories : iterable of Path
+        Readable directories.
+    options : mapping
+        How its reader opens it: ``swmr``, ``libver`` and ``locking`` of `h5py.File`. HDF5 does not
+        open a file in two ways at once.
+    explain : bool
+        Whether an error may say if the other file exists.
+
+    Raises
+    ------
+    UnreadableFileError
+        If it does.
+    OSError
+        If the file cannot be opened.
+    """
+    # Clients name them, too, as text or lists.
+    given = {key: options[key] for key in _OPTIONS if options.get(key) is not None}
+    opening = tuple((k, tuple(v) if isinstance(v, list) else v) for k, v in given.items())
+    directories = list(directories)
+    checked: set[Path] = set()
+    pending = [path]
+    while pending:
+        file = pending.pop()
+        if file in checked:
+            continue
+        checked.add(file)
+        for name, other in _references(file, opening):
+            try:
+                require_below(other, directories, explain=explain)
+            except UnreadableFileError as error:
+                raise UnreadableFileError(
+                    f"{file} cannot be read: its object {name!r} takes data from another file, and "
+                    f"{error}"
+                ) from None
+            pending.append(other)
+
+
+def _references(path: Path, opening: _Opening) -> tuple[tuple[str, Path], ...]:
+    """Return names of objects in a file, and the files that they are in or take data from."""
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    # A recorder may be writing it.
+    key = (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size)
+    return tuple(
+        (name, file)
+        for name, kind, other in _named_files(path, opening, key)
+        for file in _opened(path, kind, other)
+    )
+
+
+@lru_cache(_KEPT_FILES)
+def _named_files(path: Path, opening: _Opening, _key: object) -> tuple[tuple[str, str, str], ...]:
+    """Return name, kind and file name of each object that is not in the file alone."""
+    if not path.is_file() or not h5py.is_hdf5(path):
+        return ()
+    named = {"libver": "latest", **dict(opening)}
+    try:
+        file = h5py.File(path, "r", **named)
+    except OSError:
+        # Those that it refers to may be open, or be written, in another way.
+        file = h5py.File(path, "r", **{**named, "swmr": not named.get("swmr", False)})
+    with file:
+        return tuple(_walk(file))
+
+
+def _walk(root: h5py.Group) -> Iterator[tuple[str, str, str]]:
+    groups, seen = [root], set[int]()
+    while groups:
+        group = groups.pop()
+        for name in group:
+            link = group.get(name, getlink=True)
+            inner = f"{group.name.rstrip('/')}/{name}"
+            if isinstance(link, h5py.ExternalLink):
+                yield inner, "link", link.filename
+            if not isinstance(link, h5py.HardLink):
+                continue
+            try:
+                part = group[name]
+            except (KeyError, OSError, RuntimeError):
+                continue  # a broken object: nobody can open it
+            number = h5py.h5o.get_info(part.id).addr
+            if number in seen:
+                continue
+            seen.add(number)
+            if isinstance(part, h5py.Group):
+                groups.append(part)
+            elif isinstance(part, h5py.Dataset):
+                settings = part.id.get_create_plist()
+                for i in range(settings.get_external_count()):
+                    yield inner, "storage", os.fsdecode(settings.get_external(i)[0])
+                if settings.get_layout() == h5py.h5d.VIRTUAL:
+                    for i in range(settings.get_virtual_count()):
+                        yield inner, "virtual", settings.get_virtual_filename(i)
+
+
+def _opened(path: Path, kind: str, name: str) -> list[Path]:
+    """Return the files that HDF5 may open for a name in a file; or the first, if there are none."""
+    if name == "." and kind == "virtual":
+        return []
+    has_blocks = kind == "virtual" and "%b" in name
+    if kind == "virtual":
+        # %b is the number of a block.
+        pattern = glob.escape(name.replace("%%", "\0")).replace("%b", "*").replace("\0", "%")
+    else:
+        pattern = glob.escape(name)
+    folders = [os.getcwd()]
+    if kind != "storage":
+        beside = [path.parent, Path(os.path.realpath(path)).parent]
+        folders = [os.path.realpath(beside[0]), os.getcwd(), str(beside[1])]
+    places = [os.path.join(glob.escape(folder), pattern) for folder in folders]
+    if os.path.isabs(name) and kind != "storage":
+        # HDF5 also tries the name alone.
+        alone = os.path.basename(pattern)
+        places = [pattern, *(os.path.join(glob.escape(folder), alone) for folder in folders)]
+    found = [sorted(glob.glob(place)) for place in dict.fromkeys(places)]
+    if has_blocks:
+        # Each may be in another folder.
+        every = [Path(file) for files in found for file in files]
+    else:
+        every = [Path(file) for file in next(filter(None, found), [])]
+    first = name if os.path.isabs(name) else os.path.join(folders[0], name)
+    return every or [Path(first)]
