@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,16 @@ GUIDES = Path(__file__).parents[2] / "docs" / "how-to"
 
 
 def run_guide(name: str, folder: Path, **options: Any) -> None:
-    """Run the blocks of a guide as one program."""
-    exit_code, printed = run_program(program(GUIDES / name), folder, "-W", "error", **options)
+    """Run the blocks of a guide as one program, whose output must be that of the page."""
+    page = GUIDES / name
+    exit_code, printed = run_program(program(page), folder, "-W", "error", **options)
     assert exit_code == 0, printed
+    begin = 0
+    for code, shown in pairwise(page_blocks(page)):
+        if (code.language, shown.language) == ("python", "text") and not code.why_not_run:
+            found = printed.find(shown.code, begin)
+            assert found >= 0, f"not printed, or not in this order: {shown}\n{printed}"
+            begin = found + len(shown.code)
 
 
 def test_the_program_of_a_guide_runs_and_ends_in_an_interpreter_of_its_own(tmp_path: Path) -> None:

@@ -32,11 +32,10 @@ OURS = {
 PAGE_BEGIN = """\
 # DAQIRI's Python module
 
-This page lists the documented names of DAQIRI's module `daqiri` and compares them with
-`daqiri_ophyd.compat`. `daqiri-ophyd run` makes this module importable as `daqiri`: see
-[](../how-to/run-daqiri-scripts.md). *Different* names are used in the same way. *Not in this build*
-names also exist: functions return `NOT_SUPPORTED`, and `last_error()` and the log name the missing
-part.
+The documented names of DAQIRI's module `daqiri`, and how those of `daqiri_ophyd.compat` differ.
+`daqiri-ophyd run` makes this module importable as `daqiri`: see
+[](../how-to/run-daqiri-scripts.md). Names that are *not in this build* exist all the same:
+functions return `NOT_SUPPORTED`, and `last_error()` and the log name the missing part.
 
 - Functions return a `Status`, or a tuple that begins with one, except those that return a number, a
   burst or nothing. `last_error()`, which DAQIRI does not have, gives the reason of a failure.
@@ -201,25 +200,26 @@ def test_the_list_is_complete() -> None:
     assert counts == [92, 19, 23, 34]
 
 
-def row(call: str, entry: dict[str, Any]) -> str:
-    if "missing" in entry:
-        return f"| `{call}` | not in this build | {entry['missing']} |\n"
-    note = entry.get("differs", "")
-    return f"| `{call}` | {'different' if note else 'same'} | {note} |\n"
-
-
-def table(kind: str, rows: list[str]) -> str:
-    return f"| {kind} | here | |\n|---|---|---|\n" + "".join(rows)
+def part(kind: str, entries: dict[str, dict[str, Any]]) -> str:
+    """Return a table of the names that differ, and the list of the others."""
+    names: dict[str, list[str]] = {}
+    for name, entry in entries.items():
+        missing, differs = entry.get("missing"), entry.get("differs", "")
+        note = f"not in this build: {missing}" if missing else differs
+        names.setdefault(note, []).append(f"`{name}`")
+    same = f"The same: {', '.join(names.pop(''))}.\n" if "" in names else ""
+    rows = "".join(f"| {', '.join(those)} | {note} |\n" for note, those in names.items())
+    table = f"| {kind} | here |\n|---|---|\n{rows}" if rows else ""
+    return f"{table}\n{same}" if table and same else table + same
 
 
 def page() -> str:
     parts = [PAGE_BEGIN, "\n## Functions\n"]
     for title, group in DOCUMENTED["functions"].items():
-        rows = [row(f"{name}({entry['takes']})", entry) for name, entry in group.items()]
-        parts.append(f"\n### {title}\n\n{table('function', rows)}")
+        calls = {f"{name}({entry['takes']})": entry for name, entry in group.items()}
+        parts.append(f"\n### {title}\n\n{part('function', calls)}")
     for kind, title in (("constants", "Constants"), ("enums", "Enums"), ("classes", "Classes")):
-        rows = [row(name, entry) for name, entry in DOCUMENTED[kind].items()]
-        parts.append(f"\n## {title}\n\n{table(title.lower(), rows)}")
+        parts.append(f"\n## {title}\n\n{part(title.lower(), DOCUMENTED[kind])}")
     return "".join(parts)
 
 
