@@ -89,6 +89,8 @@ def test_it_tells_what_was_sent_lost_and_duplicated(
             "destination is 'h:1-3'; accepted is HOST:PORT, or HOST:FIRST-LAST with 4 ports",
         ),
         (["spead", "h:1", "--queue", "a/b"], "--queue is a queue of an engine; give --config, too"),
+        (["spead", "h..x:1"], "HOST:PORT: host 'h..x' is not known"),
+        (["spead", "h:1", "--config", "loopback"], "found host 'h'; with --config of raw ports"),
         (["jungfrau-stack", "--config", "udp"], "has 4 UDP streams, and a socket has one"),
     ],
 )
