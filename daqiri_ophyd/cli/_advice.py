@@ -16,7 +16,7 @@ _ADVICE: list[tuple[str, str]] = [
     ),
     (
         r"Open it with Catalog\.open\(\.\.\., readable=\[" + _PATH + r"\]\)",
-        "Name it: --readable {path}",
+        "Commands read it with --readable {path}",
     ),
     (rf"readable=\[{_PATH}\]", "--readable {path}"),
     (

@@ -91,7 +91,7 @@ class LogMessages(logging.Handler):
         if record.levelno >= logging.ERROR:
             print_error(text)
         else:
-            print_message(f"warning: {as_options(text)}")
+            print_message(as_options(text))
 
 
 def print_whole(shown: RenderableType) -> None:

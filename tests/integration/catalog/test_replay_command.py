@@ -15,8 +15,8 @@ from daqiri_ophyd.cli import _main
         ("-12345", 1, "Run '-12345' is not in the catalog, which has 0 runs"),
         ("nosuchrun", 1, "Run 'nosuchrun' is not in the catalog, which has 0 runs"),
         ("²", 1, "Run '²' is not in the catalog, which has 0 runs"),
-        ("-x", 2, "Invalid value for 'run': no such option: -x"),
-        ("--speeed", 2, "Invalid value for 'run': no such option: --speeed"),
+        ("-x", 2, "Invalid value for 'RUN': no such option: -x"),
+        ("--speeed", 2, "Invalid value for 'RUN': no such option: --speeed"),
     ],
 )
 def test_runs_that_are_not_there_are_named(tmp_path, empty_catalog, capsys, run, code, said):
