@@ -7,9 +7,7 @@ import pytest
 
 from daqiri_ophyd.host import CHECKS
 
-DOCS = Path(__file__).parents[3] / "docs"
-GUIDES = sorted((DOCS / "how-to" / "prepare-a-host").glob("*.md"))
-REFERENCE = DOCS / "reference" / "host-checks.md"
+GUIDES = sorted((Path(__file__).parents[3] / "docs/how-to/prepare-a-host").glob("*.md"))
 
 
 def steps(page: Path) -> set[str]:
@@ -25,9 +23,3 @@ def test_every_step_has_its_check(page):
 
 def test_every_check_is_a_step_of_a_guide():
     assert set().union(*map(steps, GUIDES)) == set(CHECKS)
-
-
-def test_the_vendors_steps_have_their_checks():
-    rows = re.findall(r"^\| [^|]+ \| `([^`]+)` \| [^|]+ \|$", REFERENCE.read_text(), re.MULTILINE)
-    assert len(rows) > 25
-    assert set(rows) <= set(CHECKS)
