@@ -41,10 +41,14 @@ def write_new(name: str, packet_format: Path | None, force: bool) -> None:
         If the description has mistakes.
     """
     path = Path(name.removesuffix(".yaml") + ".yaml")
-    described = packet_format or path.with_name(f"{path.stem}-packets.yaml")
+    described_as = path.with_name(f"{path.stem}-packets.yaml")
+    described = packet_format or described_as
     written = [path] if packet_format else [path, described]
     if packet_format is not None and os.path.realpath(packet_format) == os.path.realpath(path):
-        raise typer.BadParameter(f"{path} is the description of the packets; give another name")
+        raise typer.BadParameter(
+            f"{path} is the description of the packets, and would be overwritten; "
+            f"call it {described_as.name}, or give the configuration another name"
+        )
     for each in written:
         if each.exists() and not force:
             raise typer.BadParameter(f"{each} exists; give another name, or --force")
