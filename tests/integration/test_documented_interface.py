@@ -129,6 +129,14 @@ def table(heading: str, rows: list[tuple[str, str]]) -> str:
     return "\n".join(lines)
 
 
+def grouped(heading: str, rows: list[tuple[str, str]]) -> str:
+    """Return a table of what differs, a row for each way to do so."""
+    names: dict[str, dict[str, None]] = {}
+    for name, verdict in other_than_same(rows):
+        names.setdefault(verdict, {})[f"`{name}`"] = None
+    return table(heading, [(", ".join(those), verdict) for verdict, those in names.items()])
+
+
 def other_than_same(rows: list[tuple[str, str]]) -> list[tuple[str, str]]:
     return [(name, verdict) for name, verdict in rows if verdict != SAME]
 
@@ -148,10 +156,7 @@ def table_of_functions(compiler: Compiler) -> str:
             return f"same calls: {documented.DECLARED_OTHERWISE[function.name]}"
         return SAME
 
-    names: dict[str, dict[str, None]] = {}
-    for function, found in other_than_same([(f.name, verdict(f)) for f in every]):
-        names.setdefault(found, {})[f"`{function}`"] = None
-    return table("functions", [(", ".join(those), found) for found, those in names.items()])
+    return grouped("functions", [(f.name, verdict(f)) for f in every])
 
 
 def table_of_types(compiler: Compiler) -> str:
@@ -220,7 +225,7 @@ def with_value(path: str, value: object) -> dict[str, object]:
 def key_verdict(key: str, given: object) -> str:
     """The result of a configuration with the key."""
     otherwise = documented.KEYS_OTHERWISE.get(key, "")
-    told = f"different: {otherwise}" if otherwise else SAME
+    told = otherwise or SAME
     if given is None:  # depends on the machine
         return told
     if isinstance(given, dict):
@@ -245,8 +250,9 @@ def key_verdict(key: str, given: object) -> str:
 
 
 def table_of_keys() -> str:
-    rows = [(f"`{key}`", key_verdict(key, given)) for key, given in documented.KEYS.items()]
-    return table("key", other_than_same(rows))
+    return grouped(
+        "keys", [(key, key_verdict(key, given)) for key, given in documented.KEYS.items()]
+    )
 
 
 def test_the_page_shows_every_documented_name_as_it_is(compiler: Compiler) -> None:

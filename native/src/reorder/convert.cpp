@@ -106,7 +106,7 @@ struct Conversion<Nibbles, Out, Swap> {
 };
 
 /// Copies in sequence. memcpy reads the end of a payload first; the CPU then stops prefetching,
-/// which costs more than the copy (docs/explanations/frames.md).
+/// which costs more than the copy (benchmarks/frames.md).
 struct Copy {
   static constexpr std::size_t BLOCK_INPUT = BLOCK;
   [[gnu::always_inline]] static void move(std::byte* to, const std::byte* from,

@@ -39,9 +39,9 @@ functions return `NOT_SUPPORTED`, and `last_error()` and the log name the missin
 
 - Functions return a `Status`, or a tuple that begins with one, except those that return a number, a
   burst or nothing. `last_error()`, which DAQIRI does not have, gives the reason of a failure.
-- With `None`, a freed or sent burst, or a packet, segment, port or queue that does not exist, and
-  before `daqiri_init` and after `shutdown`, functions return a status other than `SUCCESS`, or 0,
-  -1, `None`. Arguments of another type raise `TypeError`.
+- With `None`, a freed or sent burst, or something that does not exist, and before `daqiri_init` and
+  after `shutdown`, functions return a status other than `SUCCESS`, or 0, -1, `None`. Arguments of
+  another type raise `TypeError`.
 - Calls from several threads on one burst are serialized. Functions that may wait release the
   interpreter lock.
 - No engine runs in a child process made by `fork` (`NOT_READY`). The parent's bursts raise
