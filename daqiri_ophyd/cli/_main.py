@@ -190,12 +190,17 @@ def _run(argv: list[str] | None) -> int:
 
         plain = isinstance(error, (DaqiriError, OSError, ValueError, LookupError, RuntimeError))
         # A plan's failure wraps the real cause.
-        print_error((str(error) or type(error).__name__) if plain else reason(error))
+        if isinstance(error, OSError) and error.filename is not None and error.strerror:
+            # Without Python's [Errno 2].
+            print_error(f"{error.filename}: {error.strerror}")
+        else:
+            print_error((str(error) or type(error).__name__) if plain else reason(error))
         return EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILED
     if code == _INTERRUPTED:
         received = ended_by()
         what = "interrupted" if received is None else f"ended by {received.name}"
-        captures = any(word in ("capture", "demo") for word in arguments)
+        # The command, not an argument of another that has such a name.
+        captures = next(iter(arguments), None) in ("capture", "demo")
         print_error(f"{what}; the captured files are complete" if captures else what)
         return EXIT_FAILED
     return code if isinstance(code, int) else 0

@@ -27,7 +27,7 @@ def write_new(name: str, packet_format: Path | None, force: bool) -> None:
     Parameters
     ----------
     name : str
-        Path of the configuration, with or without ``.yaml``.
+        Path of the configuration; without ``.yaml`` or ``.yml``, ``.yaml`` is appended.
     packet_format : Path or None
         Description of the packets. None: questions on the terminal.
     force : bool
@@ -40,7 +40,9 @@ def write_new(name: str, packet_format: Path | None, force: bool) -> None:
     typer.Exit
         If the description has mistakes.
     """
-    path = Path(name.removesuffix(".yaml") + ".yaml")
+    path = Path(name if name.endswith((".yaml", ".yml")) else f"{name}.yaml")
+    if os.path.basename(name.removesuffix(".yaml")) in ("", ".", ".."):
+        raise typer.BadParameter(f"found {name!r}; accepts the name of a file, such as camera")
     described_as = path.with_name(f"{path.stem}-packets.yaml")
     described = packet_format or described_as
     written = [path] if packet_format else [path, described]
@@ -50,22 +52,25 @@ def write_new(name: str, packet_format: Path | None, force: bool) -> None:
             f"call it {described_as.name}, or give the configuration another name"
         )
     for each in written:
-        if each.exists() and not force:
+        if os.path.lexists(each) and not force:
             raise typer.BadParameter(f"{each} exists; give another name, or --force")
+        if each.is_dir():
+            raise typer.BadParameter(f"{each} is a directory; give another name")
     try:
-        texts = _texts(path, described, packet_format)
+        form, texts = _texts(path, described, packet_format)
     except PacketFormatError as error:
         print_error(str(error))
         raise typer.Exit(2) from None
     write_all(texts, force)
-    form = PacketFormat.read(described)
     for each in written:
         print_line(f"wrote {each}")
     print_line(_next_commands(form, path, described))
 
 
-def _texts(path: Path, described: Path, packet_format: Path | None) -> dict[Path, str]:
-    """Return the files to write."""
+def _texts(
+    path: Path, described: Path, packet_format: Path | None
+) -> tuple[PacketFormat, dict[Path, str]]:
+    """Return the packets, and the files to write."""
     if packet_format is not None:
         form, more = PacketFormat.read(packet_format), {}
     else:
@@ -84,7 +89,7 @@ def _texts(path: Path, described: Path, packet_format: Path | None) -> dict[Path
     report = check_config(text, file=str(path))
     if not report.ok:
         raise RuntimeError(f"the configuration has errors, which is a bug:\n{report.text()}")
-    return {path: text, **more}
+    return form, {path: text, **more}
 
 
 def _name(path: Path) -> str:
@@ -104,13 +109,16 @@ def write_all(texts: Mapping[Path, str], force: bool) -> None:
             with part.open("x", encoding="utf-8") as file:
                 made.append(part)
                 file.write(text)
-    except BaseException:
+        if force:
+            for part, path in zip(made, texts, strict=True):
+                part.replace(path)
+    except BaseException as error:
         for part in made:
             part.unlink(missing_ok=True)
+        # A full disk has an error without a name.
+        if isinstance(error, OSError) and error.strerror:
+            raise OSError(error.errno, error.strerror, str(path)) from None
         raise
-    if force:
-        for part, path in zip(made, texts, strict=True):
-            part.replace(path)
 
 
 def _next_commands(form: PacketFormat, path: Path, described: Path) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import math
 import re
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +46,8 @@ _BIG, _LITTLE = "big", "little"
 _NUMBER_BITS, _UDP_BYTES = 32, 65_507
 _MOST_ANY_PACKETS = 1 << 17
 _FLEX_WORDS = 8
+# A device such as /dev/zero does not end.
+_FILE_BYTES = 1 << 20
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,24}")
 
 
@@ -178,8 +181,18 @@ class PacketFormat:
             If the file cannot be read.
         """
         try:
-            document = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            with Path(path).open("rb") as file:
+                text = file.read(_FILE_BYTES + 1)
+            if len(text) > _FILE_BYTES:
+                raise PacketFormatError([f"is larger than {_FILE_BYTES} bytes"], str(path))
+            # A subclass of the safe loader.
+            document = yaml.load(text.decode(), _Loader)  # noqa: S506
+        except PacketFormatError:
+            raise
+        except RecursionError:
+            raise PacketFormatError(["is nested too deeply for YAML"], str(path)) from None
+        # Numbers and dates that Python does not have are value errors, as is what is no text.
+        except (yaml.YAMLError, ValueError) as error:
             raise PacketFormatError([f"is not YAML: {error}"], str(path)) from None
         return cls.from_document(document, str(path))
 
@@ -250,6 +263,38 @@ class PacketFormat:
         return "source_port" if self.source_ports else "field"
 
 
+class _Loader(yaml.SafeLoader):
+    """Reads YAML, and rejects a key that is given twice, of which PyYAML takes the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        for (key, _), name in zip(node.value, keys, strict=False):
+            if keys.count(name) > 1:
+                raise yaml.MarkedYAMLError(
+                    problem=f"{name}: given {keys.count(name)} times; accepts a key once",
+                    problem_mark=key.start_mark,
+                )
+        return super().construct_mapping(node, deep)
+
+
+def _shown(found: Any) -> str:
+    """Return a value as it is in a message; aliases can make a small file an endless value."""
+    short = reprlib.Repr()
+    short.maxlevel, short.maxlist, short.maxdict = 2, 8, 8
+    short.maxstring = short.maxother = 120
+    try:
+        return short.repr(found)
+    except ValueError:
+        return "an integer of thousands of digits"
+
+
+def _word(found: Any) -> str:
+    """Return a text or a number as text; anything else is an empty one."""
+    if isinstance(found, int):
+        return str(found) if abs(found) < 2**64 else ""
+    return found if isinstance(found, str) else ""
+
+
 class _Reader:
     """Reads keys and values, and collects what is wrong with them."""
 
@@ -257,20 +302,21 @@ class _Reader:
         self.problems: list[str] = []
 
     def wrong(self, key: str, found: Any, accepts: str) -> None:
-        self.problems.append(f"{key}: found {found!r}; accepts {accepts}")
+        self.problems.append(f"{key}: found {_shown(found)}; accepts {accepts}")
 
     def keys(self, found: Any, at: str, known: set[str]) -> Mapping[str, Any] | None:
         if not isinstance(found, Mapping):
             accepted = ", ".join(sorted(known))
             self.problems.append(
-                f"{at or 'the description'}: found {found!r}; accepts a map with {accepted}"
+                f"{at or 'the description'}: found {_shown(found)}; accepts a map with {accepted}"
             )
             return None
         for key in found:
             if key in known:
                 continue
-            path = f"{at}.{key}" if at else str(key)
-            why = next((why for word, why in _ABSENT.items() if str(key).startswith(word)), None)
+            name = key if isinstance(key, str) else _shown(key)
+            path = f"{at}.{name}" if at else name
+            why = next((why for word, why in _ABSENT.items() if name.startswith(word)), None)
             self.problems.append(
                 f"{path}: {why}"
                 if why
@@ -297,7 +343,7 @@ class _Reader:
     def ports(self, key: str, found: Any) -> tuple[int, ...]:
         if found is None:
             return ()
-        first, dash, last = str(found).partition("-")
+        first, dash, last = _word(found).partition("-")
         ends = [end.strip() for end in ((first, last) if dash else (first, first))]
         if all(re.fullmatch("[0-9]{1,5}", end) for end in ends):
             low, high = map(int, ends)
@@ -323,7 +369,7 @@ class _Reader:
         engine = self.word("engine", found.get("engine"), _ENGINES, "socket")
         order = self._order("byte_order", found.get("byte_order"), _BIG)
         return PacketFormat(
-            name=str(name),
+            name=_word(name),
             engine=engine,
             address=self._address(found.get("address"), engine),
             ports=self.ports("port", found.get("port")),
@@ -356,19 +402,19 @@ class _Reader:
         if engine in _OF_INTERFACES:
             if not (isinstance(found, str) and re.fullmatch(r"[^\s/]{1,15}", found)):
                 self.wrong("address", found, "the name of a network interface, such as eth0")
-            return str(found)
+            return _word(found)
         try:
-            ipaddress.ip_address(str(found))
+            ipaddress.ip_address(_word(found))
         except ValueError:
             self.wrong("address", found, "an IP address of this host, or 0.0.0.0 for all of them")
-        return str(found)
+        return _word(found)
 
     def _pixels(self, found: Any, order: str) -> str:
         if found is None:
             return "uint8"
         accepted = ", ".join(_PIXELS)
         if not isinstance(found, str) or found not in _PIXELS:
-            packed = re.fullmatch(r"u?int([0-9]+)", str(found))
+            packed = re.fullmatch(r"u?int([0-9]+)", _word(found))
             if packed is None:
                 self.wrong("pixels", found, accepted)
                 return "uint8"
@@ -441,7 +487,7 @@ class _Reader:
                     f"{at}.{key}: {'accepts role or value' if key == 'value' else 'needs a role'}"
                 )
         return PacketField(
-            name=str(name),
+            name=_word(name),
             offset=offset,
             width=width,
             # A part of a byte has no order of bytes.
@@ -571,16 +617,18 @@ def _of_sequence(form: PacketFormat, field: PacketField, frame: PacketField | No
 
 def _of_modules(form: PacketFormat) -> list[str]:
     problems = []
-    for key, ports in (("port", form.ports), ("source_ports", form.source_ports)):
-        if len(ports) > 1 and len(ports) != form.modules:
-            problems.append(
-                f"{key}: found {len(ports)} ports for modules: {form.modules}; accepts one port"
-                + (f", or {form.modules}" if form.modules > 1 else "")
-            )
+    if len(form.ports) > 1 and len(form.ports) != form.modules:
+        problems.append(
+            f"port: found {len(form.ports)} ports for modules: {form.modules}; accepts one port"
+            + (f", or {form.modules}" if form.modules > 1 else "")
+        )
     if form.modules == 1 and form.source_ports:
         problems.append("source_ports: found with one module; leave it out: any port is accepted")
-    if form.modules > 1 and len(form.source_ports) == 1:
-        problems.append(f"source_ports: found one port; accepts one for each of {form.modules}")
+    if form.modules > 1 and len(form.source_ports) not in (0, form.modules):
+        problems.append(
+            f"source_ports: found {len(form.source_ports)} ports for modules: {form.modules}; "
+            "accepts one for each"
+        )
     if len(form.ports) > 1 and not form.on_interface:
         problems.append(
             f"port: found {len(form.ports)} ports on engine: socket, where a plan reads one; use "

@@ -1,6 +1,7 @@
 """`daqiri-ophyd config new`: from a description, or from answers, to frames."""
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,58 @@ def test_a_description_with_mistakes_writes_nothing(
         assert f"{camera}: header[0]: accepts one of bytes and bits" in text
     assert run("config", "new", tmp_path / "a", "--format", tmp_path / "absent.yaml") == 1
     assert list(tmp_path.iterdir()) == [camera]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (CAMERA + "pixels: uint8\n", "is not YAML: pixels: given 2 times; accepts a key once"),
+        ("[" * 5000, "is nested too deeply"),
+        (CAMERA.replace("[64, 96]", "9" * 5000), "is not YAML"),
+        (CAMERA.replace("[64, 96]", "0x" + "F" * 5000), "frame: found an integer of thousands"),
+        (CAMERA.replace("camera", "2026-13-45"), "is not YAML: month"),
+        ("#" * 2**20 + "\n", "is larger than 1048576 bytes"),
+    ],
+)
+def test_what_is_no_description_is_named_with_its_file(
+    camera: Path, text: str, message: str
+) -> None:
+    camera.write_text(text)
+    with pytest.raises(PacketFormatError, match=f"^{camera}: {message}"):
+        PacketFormat.read(camera)
+
+
+@pytest.mark.parametrize("key", ["name", "port", "address", "engine", "frame", "pixels", "header"])
+def test_aliases_of_aliases_do_not_make_an_endless_message(key: str) -> None:
+    endless: list[Any] = ["x"] * 9
+    for _ in range(8):
+        endless = [endless] * 9
+    with pytest.raises(PacketFormatError) as raised:
+        PacketFormat.from_document({**changed(), key: endless})
+    assert len(str(raised.value)) < 10_000
+
+
+def test_names_that_are_no_file_are_refused_and_a_pipe_is_read(
+    camera: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("", ".", "sub/", ".."):
+        assert run("config", "new", name, "--format", camera) == 2
+        assert f"found {name!r}; accepts the name of a file" in capsys.readouterr().err
+    (tmp_path / "folder.yaml").mkdir()
+    assert run("config", "new", tmp_path / "folder", "--force", "--format", camera) == 2
+    assert "folder.yaml is a directory; give another name" in capsys.readouterr().err
+    # A pipe can be read once.
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as file:
+        file.write(camera.read_text())
+    assert run("config", "new", tmp_path / "piped", "--format", f"/dev/fd/{reading}") == 0
+    os.close(reading)
+    (tmp_path / "piped.yaml").unlink()
+    capsys.readouterr()
+    assert run("config", "new", tmp_path / "absent" / "a.yml", "--format", camera) == 1
+    said = capsys.readouterr().err
+    assert said == f"error: {tmp_path / 'absent' / 'a.yml'}: No such file or directory\n"
+    assert sorted(each.name for each in tmp_path.iterdir()) == [camera.name, "folder.yaml"]
 
 
 def test_without_a_terminal_there_are_no_questions(
@@ -335,7 +388,10 @@ MODULE = {"name": "m", "role": "module"}
         (changed(modules=2, port="6000-6001"), "on engine: socket, where a plan reads one"),
         (changed(port="6000-6001"), "port: found 2 ports for modules: 1; accepts one port"),
         (changed(source_ports=7000), "source_ports: found with one module; leave it out"),
-        (changed(modules=2, source_ports=7000), "source_ports: found one port; accepts one for"),
+        (
+            changed(modules=2, source_ports=7000),
+            "source_ports: found 1 ports for modules: 2; accepts one for each",
+        ),
         (
             changed(
                 modules=2,
