@@ -102,7 +102,7 @@ def _name(path: Path) -> str:
 
 def write_all(texts: Mapping[Path, str], force: bool) -> None:
     """Write all files, or none."""
-    made: list[Path] = []
+    made, path = list[Path](), Path()
     try:
         for path, text in texts.items():
             part = path.with_name(f".{path.name}.{os.getpid()}.part") if force else path
