@@ -87,7 +87,7 @@ def confined_path(uri: str, directories: Iterable[Path], *, explain: bool = True
     try:
         host = urlparse(uri).hostname or "localhost"
         path = path_from_uri(uri)
-        os.path.realpath(path)
+        os.path.realpath(path)  # raises for a NUL
     except ValueError as error:
         raise UnreadableFileError(f"{uri!r} is not the address of a file: {error}.") from None
     if host not in ("localhost", socket.gethostname().lower()):

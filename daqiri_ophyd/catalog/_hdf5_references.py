@@ -77,8 +77,8 @@ def _references(path: Path, opening: _Opening) -> tuple[tuple[str, Path], ...]:
         found = path.stat()
     except OSError:
         return ()
-    # A recorder may be writing it.
-    key = (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size)
+    # A recorder may be writing it. Its owner can set mtime back, not ctime.
+    key = (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size)
     return tuple(
         (name, file)
         for name, kind, other in _named_files(path, opening, key)
@@ -132,7 +132,7 @@ def _walk(root: h5py.Group) -> Iterator[tuple[str, str, str]]:
 
 
 def _opened(path: Path, kind: str, name: str) -> list[Path]:
-    """Return the files that HDF5 may open for a name in a file; or the first, if there are none."""
+    """Return the files that HDF5 tries for a name in a file; the first place, if there are none."""
     if name == "." and kind == "virtual":
         return []
     has_blocks = kind == "virtual" and "%b" in name
@@ -150,11 +150,13 @@ def _opened(path: Path, kind: str, name: str) -> list[Path]:
         # HDF5 also tries the name alone.
         alone = os.path.basename(pattern)
         places = [pattern, *(os.path.join(glob.escape(folder), alone) for folder in folders)]
-    found = [sorted(glob.glob(place)) for place in dict.fromkeys(places)]
-    if has_blocks:
-        # Each may be in another folder.
-        every = [Path(file) for files in found for file in files]
-    else:
-        every = [Path(file) for file in next(filter(None, found), [])]
+    every: list[Path] = []
+    for place in dict.fromkeys(places):
+        files = sorted(glob.glob(place))
+        every += map(Path, files)
+        # Each block may be in another folder. From a file that cannot be opened, such as a link to
+        # nothing, HDF5 goes on to the next place.
+        if not has_blocks and any(os.access(file, os.R_OK) for file in files):
+            break
     first = name if os.path.isabs(name) else os.path.join(folders[0], name)
     return every or [Path(first)]

@@ -119,7 +119,7 @@ class _Confined(CatalogNodeAdapter):
             require_confined_references(
                 path,
                 self._readable(),
-                source.parameters if source is not None else {},
+                (source and source.parameters) or {},
                 explain=self.context.explains,
             )
         except UnreadableFileError as error:

@@ -1,5 +1,6 @@
 """HDF5 files that take data from other files."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -81,6 +82,23 @@ def test_other_files_must_be_readable(readable: Path, refers: Refers, is_absolut
         check(master(readable, refers, "linked"), readable)
 
 
+@pytest.mark.parametrize("refers", [link, virtual])
+@pytest.mark.parametrize("is_absolute", [True, False])
+def test_the_next_place_after_one_that_cannot_be_opened(
+    readable: Path, refers: Refers, is_absolute: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(readable.parent / "elsewhere")
+    first = readable / "other.h5"
+    path = master(readable, refers, str(first) if is_absolute else first.name)
+    check(path, readable)
+    first.unlink()
+    first.symlink_to("nothing")
+    with h5py.File(path) as file:
+        np.testing.assert_array_equal(file["entry/named"], VALUES)
+    with pytest.raises(UnreadableFileError, match="elsewhere"):
+        check(path, readable)
+
+
 def test_files_that_other_files_name(readable: Path) -> None:
     outside = str(readable.parent / "elsewhere" / "other.h5")
     inner = master(readable, virtual, outside, "inner.h5")
@@ -120,6 +138,18 @@ def test_a_file_that_changes_is_read_again(readable: Path) -> None:
     check(path, readable)
     check(path, readable)
     master(readable, link, str(readable.parent / "elsewhere" / "other.h5"))
+    with pytest.raises(UnreadableFileError, match="elsewhere"):
+        check(path, readable)
+
+
+def test_a_file_whose_time_was_set_back_is_read_again(readable: Path) -> None:
+    (readable / "alias.h5").symlink_to(readable.parent / "elsewhere" / "other.h5")
+    path = master(readable, link, "other.h5")
+    check(path, readable)
+    before = path.stat()
+    master(readable, link, "alias.h5")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_size == before.st_size
     with pytest.raises(UnreadableFileError, match="elsewhere"):
         check(path, readable)
 
