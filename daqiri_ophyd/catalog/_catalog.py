@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
@@ -137,20 +138,21 @@ class Catalog:
         def start(lock: IO[str]) -> EmbeddedServer:
             return EmbeddedServer(used, lock, served, places)
 
-        server: EmbeddedServer | SharedServer | None = None
-        while server is None:
-            if lock := lock_directory(used):
-                server = start(lock)
-            elif address := find_server(used):
-                served = list(dict.fromkeys([*map(Path, address.readable), *both]))
-                server = SharedServer(used, address, start)
-        address = server.address
-        try:
+        with ExitStack() as opened:
+            if copy is not None:
+                opened.callback(copy.cleanup)
+            server: EmbeddedServer | SharedServer | None = None
+            while server is None:
+                if lock := lock_directory(used):
+                    server = start(lock)
+                elif address := find_server(used):
+                    served = list(dict.fromkeys([*map(Path, address.readable), *both]))
+                    server = SharedServer(used, address, start)
+            opened.callback(server.close)
+            address = server.address
             # Do not use a proxy from the environment: the server is on this host.
             client = _runs(address.uri, address.api_key, trust_env=False)
-        except BaseException:
-            server.close()
-            raise
+            opened.pop_all()
         is_here = isinstance(server, EmbeddedServer)
         if isinstance(server, SharedServer):
             _before_requests(client, server.require)

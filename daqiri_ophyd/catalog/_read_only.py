@@ -33,14 +33,14 @@ def copy_catalog(directory: Path) -> "tempfile.TemporaryDirectory[str]":
     CatalogError
         If it cannot be read, has changes in progress, or does not fit on the disk.
     """
-    # A copy of databases that change would be broken.
-    if is_locked(directory):
-        raise CatalogError(
-            f"The catalog in {directory} cannot be written by this user, and another user has it "
-            "open. Open it when that is done, or connect to a server."
-        )
     copy = tempfile.TemporaryDirectory(prefix="daqiri-catalog-", ignore_cleanup_errors=True)
     try:
+        # A copy of databases that change would be broken.
+        if is_locked(directory):
+            raise CatalogError(
+                f"The catalog in {directory} cannot be written by this user, and another user has "
+                "it open. Open it when that is done, or connect to a server."
+            )
         for name in _COPIED:
             source = directory / name
             # Which folders have moved is private to who recorded them.
@@ -48,8 +48,10 @@ def copy_catalog(directory: Path) -> "tempfile.TemporaryDirectory[str]":
                 shutil.copyfile(source, Path(copy.name, name))
         if (directory / _LINKED).is_dir():
             Path(copy.name, _LINKED).symlink_to(directory / _LINKED)
-    except OSError as error:
+    except BaseException as error:
         copy.cleanup()
+        if not isinstance(error, OSError):
+            raise
         raise CatalogError(
             f"The catalog in {directory} cannot be written, and not be copied to {copy.name} for "
             f"reading: {error.strerror} ({error.filename}). Copy the directory to a disk that can "

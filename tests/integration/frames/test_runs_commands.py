@@ -1,12 +1,14 @@
 """`runs`, `runs show` and `runs export`: of captures, of frames in a scan, and in a fly scan."""
 
 import errno
+import fcntl
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,7 +19,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from daqiri_ophyd.catalog import Catalog, _export, capture_files, export_run, frames_dataset
+from daqiri_ophyd.catalog import (
+    Catalog,
+    CatalogError,
+    _catalog,
+    _export,
+    capture_files,
+    export_run,
+    frames_dataset,
+)
+from daqiri_ophyd.catalog._address import LOCK
 from daqiri_ophyd.catalog._nexus import write_nexus
 from daqiri_ophyd.cli import _main
 from daqiri_ophyd.engine import PcapFile
@@ -435,3 +446,28 @@ def test_a_folder_that_cannot_be_written(recorded: Recorded, tmp_path: Path) -> 
     assert f"error: The catalog directory {archive.catalog} cannot be written. Copy" in done.stderr
     assert "name a server: --catalog ADDRESS" in done.stderr
     assert changed == [] and list(temporary.iterdir()) == []
+
+
+def test_a_catalog_that_is_not_opened_leaves_no_copy(
+    recorded: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = recorded.copy(tmp_path / "archive")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    monkeypatch.setattr(_catalog, "is_writable", lambda directory: False)
+
+    def fail(*args: object, **options: object) -> None:
+        assert len(list(temporary.iterdir())) == 1
+        raise CatalogError("no answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_catalog, "_runs", fail)
+        with pytest.raises(CatalogError, match="no answer"):
+            Catalog.open(archive.catalog, create=False)
+    assert list(temporary.iterdir()) == []
+    with (archive.catalog / LOCK).open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(CatalogError, match="another user has it open"):
+            Catalog.open(archive.catalog, create=False)
+    assert list(temporary.iterdir()) == []
