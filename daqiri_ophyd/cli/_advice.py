@@ -6,7 +6,8 @@ from shlex import quote
 
 __all__ = ["as_options"]
 
-_PATH = r"(?P<path>'[^']*'|\"[^\"]*\")"
+# As `repr` has it.
+_PATH = r"(?P<path>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
 # Each as a message has it, and what the user of a command does instead.
 _ADVICE: list[tuple[str, str]] = [
     (

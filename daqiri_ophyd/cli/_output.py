@@ -84,14 +84,17 @@ class LogMessages(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print a record."""
-        text = record.getMessage()
-        error = record.exc_info[1] if record.exc_info else None
-        if error is not None:
-            text = f"{text.rstrip('.')} ({error or type(error).__name__})"
-        if record.levelno >= logging.ERROR:
-            print_error(text)
-        else:
-            print_message(as_options(text))
+        try:
+            text = record.getMessage()
+            error = record.exc_info[1] if record.exc_info else None
+            if error is not None:
+                text = f"{text.rstrip('.')} ({str(error) or type(error).__name__})"
+            if record.levelno >= logging.ERROR:
+                print_error(text)
+            else:
+                print_message(as_options(text))
+        except Exception:  # noqa: BLE001 - who logs must not fail, as if stderr is closed
+            self.handleError(record)
 
 
 def print_whole(shown: RenderableType) -> None:
