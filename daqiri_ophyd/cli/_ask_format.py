@@ -158,12 +158,21 @@ def _field(line: str) -> dict[str, Any]:
         if word in ("big", "little"):
             field["byte_order"] = word
         elif word.startswith("="):
-            field["value"] = int(word[1:], 0)
+            field["value"] = _number(word, "=")
         elif word.startswith("first="):
-            field["first"] = int(word[6:], 0)
+            field["first"] = _number(word, "first=")
         else:
             field["role"] = word
     return field
+
+
+def _number(word: str, before: str) -> int:
+    try:
+        return int(word.removeprefix(before), 0)
+    except ValueError:
+        raise ValueError(
+            f"found {word!r}; accepts {before} and a number, such as 7 or 0x1F"
+        ) from None
 
 
 def _ask_header(found: dict[str, Any]) -> None:

@@ -7,8 +7,8 @@ from ..simulate import PacketField, PacketFormat
 __all__ = ["configuration_text"]
 
 _NUMBER_BITS = 32
-# Around a UDP payload: Ethernet, two VLAN tags, IPv4 and UDP.
-_AROUND = 50
+# Around a UDP payload: Ethernet, two VLAN tags, IPv6 and UDP.
+_AROUND = 70
 _PACKETS_BYTES, _FRAMES_BYTES = 32 << 20, 128 << 20
 
 _TEXT = """\

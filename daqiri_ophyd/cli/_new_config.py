@@ -125,8 +125,9 @@ def _next_commands(form: PacketFormat, path: Path, described: Path) -> str:
     host = form.address
     if form.on_interface:
         host = "127.0.0.1" if host == "lo" else "ADDRESS_OF_THIS_HOST"
-    elif host in ("0.0.0.0", "::"):
-        host = "127.0.0.1"
+    else:
+        # A socket of :: receives no IPv4.
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     host = f"[{host}]" if ":" in host else host
     ports = "-".join(map(str, dict.fromkeys((form.ports[0], form.ports[-1]))))
     file, packets = shlex.quote(str(path)), shlex.quote(str(described))

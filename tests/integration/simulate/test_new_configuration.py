@@ -77,6 +77,27 @@ def test_images_that_the_command_sends_arrive_with_the_configuration_that_it_wro
         np.testing.assert_array_equal(frame.data, rows.reshape(sent.shape))
 
 
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [("0.0.0.0", "127.0.0.1"), ("::", "[::1]"), ("::1", "[::1]"), ("192.0.2.7", "192.0.2.7")],
+)
+def test_the_printed_command_sends_to_where_the_configuration_receives(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], address: str, host: str
+) -> None:
+    file = tmp_path / "camera-packets.yaml"
+    file.write_text(CAMERA.replace("port: 6000", f"port: 6000\naddress: '{address}'"))
+    assert run("config", "new", tmp_path / "camera", "--format", file) == 0
+    assert f"simulate {file} {host}:6000 --frames 0" in capsys.readouterr().out
+
+
+def test_packets_of_ipv6_with_two_tags_fit_into_buffers() -> None:
+    form = PacketFormat.from_document(changed(engine="packet", payload_bytes=6144))
+    text = configuration_text(form, "any")
+    region = yaml.safe_load(text)["daqiri"]["cfg"]["memory_regions"][0]
+    # UDP, IPv6, two tags and Ethernet around 12 bytes of header and the pixels
+    assert region["buf_size"] >= 8 + 40 + 2 * 4 + 14 + 12 + 6144
+
+
 @pytest.mark.root
 def test_modules_by_a_field_arrive_on_a_network_interface(networks: Any, tmp_path: Path) -> None:
     file = tmp_path / "stack-packets.yaml"
@@ -235,7 +256,8 @@ def test_wrong_answers_are_asked_again(tmp_path: Path) -> None:
         *("rdma", "socket", "here", "", "0", "4", "70000", "6000"),
         *("none", "50101-50103", ""),
         *("768 by 250", "768 x 250", "uint12", "uint16", "middle", "little", "1024", "1000"),
-        *("1024", "mark 2 =0xBEEF", "frame 8 frame_number first=1", "number 8 frame_number"),
+        *("1024", "mark 2 =BEEF", "mark 2 =0xBEEF", "frame 8 frame_number first=one"),
+        *("frame 8 frame_number first=1", "number 8 frame_number"),
         *("flags 3bits", "end"),
         # Bits are no whole bytes, and a packet number is missing: again.
         *("mark 2 =0xBEEF", "frame 8 frame_number first=1", "packet 4 packet_number big", ""),
@@ -254,6 +276,8 @@ def test_wrong_answers_are_asked_again(tmp_path: Path) -> None:
         "byte_order: found 'middle'; accepts big, little",
         "payload_bytes: found 1024, but a module sends 96000 bytes of a frame",
         "found '1024'; accepts NAME BYTES",
+        "found '=BEEF'; accepts = and a number, such as 7 or 0x1F",
+        "found 'first=one'; accepts first= and a number, such as 7 or 0x1F",
         "header[2].role: found 'frame_number'; accepts a role once",
         "header: its fields have 83 bits; accepts whole bytes",
     ):
