@@ -26,6 +26,10 @@ gc.set_threshold(100_000, 20, 20)
 hypothesis.settings.register_profile("daqiri", deadline=None)
 hypothesis.settings.load_profile("daqiri")
 
+# Services that run tests set these; help and messages would have colours.
+for name in ("FORCE_COLOR", "GITHUB_ACTIONS", "PY_COLORS"):
+    os.environ.pop(name, None)
+
 # A shell ignores SIGINT for what it runs in the background, and programs started from there would
 # inherit that: those that tests interrupt, too.
 signal.signal(signal.SIGINT, signal.default_int_handler)

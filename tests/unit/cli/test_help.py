@@ -127,7 +127,7 @@ def test_the_man_page_is_that_of_the_commands(pytestconfig: pytest.Config) -> No
 def test_the_man_page_is_valid() -> None:
     shown = subprocess.run(
         ["groff", "-man", "-ww", "-Tutf8", "-P-cbou", MAN_PAGE],
-        capture_output=True, text=True, check=True,
+        capture_output=True, encoding="utf-8", check=True,
     )  # fmt: skip
     assert shown.stderr == ""
     words = " ".join(shown.stdout.split())
