@@ -1,6 +1,7 @@
 """Text of the configuration that makes frames of a packet format."""
 
 import ipaddress
+import json
 
 from ..simulate import PacketField, PacketFormat
 
@@ -112,7 +113,8 @@ def configuration_text(form: PacketFormat, file: str) -> str:
 
 def _address(form: PacketFormat) -> str:
     if form.on_interface:
-        return f"      address: {form.address}  # the network interface\n"
+        # A name may be a number, or begin with a sign of YAML's; JSON is YAML.
+        return f"      address: {json.dumps(form.address)}  # the network interface\n"
     host = form.address
     if ipaddress.ip_address(host).version == 6:
         host = f"[{host}]"

@@ -507,8 +507,12 @@ def _not_in_plans(form: PacketFormat) -> list[str]:
 
 def _of_sizes(form: PacketFormat) -> list[str]:
     total = math.prod(form.shape) * _PIXELS[form.pixels]
-    if total % 8 or form.frame_bytes > 2**32 - 1:
-        return [f"frame: found {total} bits; accepts whole bytes, up to 4 GiB"]
+    # Of int4, an element takes a byte in memory.
+    if total % 8 or max(form.frame_bytes, math.prod(form.shape)) > 2**32 - 1:
+        return [
+            f"frame: found {total} bits of {form.pixels}; accepts whole bytes, up to 4 GiB in "
+            "memory"
+        ]
     if form.frame_bytes % form.modules:
         return [
             f"frame: found {form.frame_bytes} bytes for {form.modules} modules; accepts a frame "

@@ -90,6 +90,13 @@ def test_the_printed_command_sends_to_where_the_configuration_receives(
     assert f"simulate {file} {host}:6000 --frames 0" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("address", ["eth0.100", "123", "0x1", "#b", "{a", "@x", "~", "it's\""])
+def test_any_name_of_a_network_interface_is_a_text(address: str) -> None:
+    form = PacketFormat.from_document(changed(engine="packet", address=address))
+    report = check_config(configuration_text(form, "any"))
+    assert report.ok, report.text()
+
+
 def test_packets_of_ipv6_with_two_tags_fit_into_buffers() -> None:
     form = PacketFormat.from_document(changed(engine="packet", payload_bytes=6144))
     text = configuration_text(form, "any")
@@ -362,7 +369,11 @@ MODULE = {"name": "m", "role": "module"}
         (changed(payload_bytes=383), "payload_bytes: found 383, which splits a pixel of 2 bytes"),
         (changed(modules=7), "frame: found 12288 bytes for 7 modules; accepts a frame of which"),
         (changed(payload_bytes=500), "not a short last one. If packets have a byte offset, write"),
-        (changed(pixels="int4", frame=[3]), "frame: found 12 bits; accepts whole bytes"),
+        (changed(pixels="int4", frame=[3]), "frame: found 12 bits of int4; accepts whole bytes"),
+        (
+            changed(pixels="int4", frame=[65536, 65536]),
+            "accepts whole bytes, up to 4 GiB in memory",
+        ),
         (changed(payload_bytes=65500, frame=[32750]), "found a packet of 65512 bytes; accepts up"),
         (changed(header=[]), "header: found []; accepts a list of fields"),
         (changed(header=[{"name": "a", "bytes": 1}]), "header: no field has a role"),
