@@ -36,7 +36,7 @@ def write_new(name: str, packet_format: Path | None, force: bool) -> None:
     Raises
     ------
     typer.BadParameter
-        If files exist, or questions need a terminal.
+        If files exist, their directory cannot be written, or questions need a terminal.
     typer.Exit
         If the description has mistakes.
     """
@@ -56,6 +56,11 @@ def write_new(name: str, packet_format: Path | None, force: bool) -> None:
             raise typer.BadParameter(f"{each} exists; give another name, or --force")
         if each.is_dir():
             raise typer.BadParameter(f"{each} is a directory; give another name")
+    # Before questions: answers would be lost.
+    if not os.access(path.parent, os.W_OK):
+        raise typer.BadParameter(
+            f"{path.parent} is no directory that can be written; make it, or give another name"
+        )
     try:
         form, texts = _texts(path, described, packet_format)
     except PacketFormatError as error:

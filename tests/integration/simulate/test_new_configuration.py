@@ -214,9 +214,9 @@ def test_names_that_are_no_file_are_refused_and_a_pipe_is_read(
     os.close(reading)
     (tmp_path / "piped.yaml").unlink()
     capsys.readouterr()
-    assert run("config", "new", tmp_path / "absent" / "a.yml", "--format", camera) == 1
+    assert run("config", "new", tmp_path / "a", "--format", tmp_path / "absent.yaml") == 1
     said = capsys.readouterr().err
-    assert said == f"error: {tmp_path / 'absent' / 'a.yml'}: No such file or directory\n"
+    assert said == f"error: {tmp_path / 'absent.yaml'}: No such file or directory\n"
     assert sorted(each.name for each in tmp_path.iterdir()) == [camera.name, "folder.yaml"]
 
 
@@ -225,6 +225,8 @@ def test_without_a_terminal_there_are_no_questions(
 ) -> None:
     assert run("config", "new", tmp_path / "a") == 2
     assert "standard input is no terminal" in capsys.readouterr().err
+    assert run("config", "new", tmp_path / "absent" / "a") == 2
+    assert f"{tmp_path}/absent is no directory that can be written" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
