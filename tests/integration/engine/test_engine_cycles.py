@@ -191,7 +191,9 @@ def test_a_hundred_cycles_under_traffic_leak_nothing(
     with without_collector():
         before = cycles(20)
         after = cycles(100)
-    assert (after.threads, after.descriptors) == (before.threads, before.descriptors)
+    # What earlier tests left in this process may end meanwhile.
+    assert after.threads <= before.threads
+    assert not after.descriptors - before.descriptors
     # The allocator maps and unmaps a few arenas; one per cycle would be a leak.
     assert after.mappings - before.mappings < 20
     # A region alone is 8 MiB, so a leaked one would be noticed.

@@ -246,7 +246,7 @@ def test_a_device_that_cannot_share_a_stream(both, run_engine, other):
         yield from bps.collect(*devices, name="primary")
 
     name = devices[1].name
-    with pytest.raises(AssertionError, match=f"name='{name}'.*not implement all WritesStreamAss"):
+    with pytest.raises(AssertionError, match=f"'{name}'.*not implement all WritesStreamAss"):
         run_engine(plan())
 
 

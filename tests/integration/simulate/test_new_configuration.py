@@ -317,11 +317,9 @@ def test_a_description_is_written_as_it_is_read(document: dict[str, Any]) -> Non
     assert yaml.safe_load(format_text(document)) == document
 
 
-ANY = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just("1-2"),
-    lambda inside: st.lists(inside, max_size=3) | st.dictionaries(st.text(), inside, max_size=3),
-    max_leaves=4,
-)
+LEAF = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just("1-2")
+LISTS = st.lists(LEAF, max_size=3)
+ANY = LEAF | LISTS | st.dictionaries(st.text(), LEAF | LISTS, max_size=3)
 
 
 @settings(max_examples=200)
