@@ -8,7 +8,7 @@ captures while any plan runs, `engine_metadata_wrapper` adds the engine to the s
 any plan, `reading_streams_wrapper` keeps the frames of each of its streams in one file, and
 `with_catalog` prepares plans for servers. Captures also work in any other plan:
 ``bp.count([daq.port0.capture])``. `setup` prepares a RunEngine for a session: table, progress bars,
-catalog, and the two wrappers for every plan.
+catalog, and the two wrappers for every plan; with `WaitForPlan`, it never misses a Ctrl-C.
 """
 
 from daqiri_ophyd.replay import Packets, packet_source
@@ -24,12 +24,14 @@ from ._session import Session, setup
 from ._settings import configure
 from ._streams import reading_streams_wrapper
 from ._transmit import timed_tx
+from ._wait import WaitForPlan
 
 __all__ = [
     "HostNotReadyError",
     "Packets",
     "Session",
     "VerificationError",
+    "WaitForPlan",
     "capture",
     "capture_during",
     "capture_during_decorator",

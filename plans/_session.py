@@ -113,7 +113,7 @@ def setup(
 
     Examples
     --------
-    >>> RE = RunEngine()
+    >>> RE = RunEngine(during_task=WaitForPlan())
     >>> daq = make_daq(profiles.path("loopback"), directory="captures")
     >>> catalog = Catalog.open("catalog", readable=["captures"])
     >>> daqiri_ophyd.setup(RE, daq, catalog)

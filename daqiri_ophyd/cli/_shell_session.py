@@ -94,7 +94,9 @@ def _namespace(
     motor = SynAxis(name="motor", labels={"motors"})
     source = make_source(name, daq, motor)
     with daq.open(), open_catalog(data, catalog_name) as catalog:
-        run_engine = RunEngine({"scan_id": latest_scan_id(catalog)})
+        run_engine = RunEngine(
+            {"scan_id": latest_scan_id(catalog)}, during_task=plans.WaitForPlan()
+        )
         plans.setup(run_engine, daq, catalog, plots=plots, metadata=data / "metadata")
         run_engine.subscribe(_LossReport())
         names: dict[str, Any] = {"RE": run_engine, "daq": daq, "catalog": catalog, "motor": motor}

@@ -10,21 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from bluesky import RunEngine
-from bluesky.utils import DuringTask, MsgGenerator, RunEngineInterrupted
+from bluesky.utils import MsgGenerator, RunEngineInterrupted
 from bluesky.utils import TransitionError as NotRunningError  # pyright: ignore[reportPrivateImportUsage]
 from tiled.client.utils import handle_error, retry_context
 
 from ..catalog import Catalog, RunWriter
 from ..devices import Capture, Daq, make_daq
 from ..engine import Engine, NetworkConfig
+from ..plans import WaitForPlan
 from ._data_directory import captures_of
 from ._signals import HeldInterrupts, ended_by
 
 # Between attempts to pause a RunEngine, s.
 _RETRY_S = 0.02
 _LATEST_RUNS = 20
-# Period of checks for signals, s.
-_LOOK_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -58,19 +57,6 @@ class Workspace:
             if self.interrupts is not None:
                 self.interrupts.release()
         return uids[-1]
-
-
-class WaitForPlan(DuringTask):
-    """Waits for the end of a plan, and checks for signals meanwhile.
-
-    Python handles signals in this thread. A signal that arrives just before the wait, or in another
-    thread, does not end the wait.
-    """
-
-    def block(self, blocking_event: threading.Event) -> None:
-        """Return when the event is set."""
-        while not blocking_event.wait(_LOOK_S):
-            pass
 
 
 class _EndOnInterrupt:

@@ -22,7 +22,9 @@ from pathlib import Path
 
 from bluesky import RunEngine
 
+from daqiri_ophyd.plans import WaitForPlan
+
 data = Path(os.environ.get("DAQIRI_DATA", "~/daqiri")).expanduser()
 
 if not isinstance(globals().get("RE"), RunEngine):
-    RE = RunEngine()
+    RE = RunEngine(during_task=WaitForPlan())

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from daqiri_ophyd.cli import _signals
-from daqiri_ophyd.cli._workspace import WaitForPlan
+from daqiri_ophyd.plans import WaitForPlan
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
