@@ -120,6 +120,8 @@ def whereabouts(path: Path) -> str:
     """Return whether a file exists and how to read it, for the end of a message."""
     folder = path.parent
     if path.exists():
+        if path.is_symlink():
+            folder = Path(os.path.realpath(path)).parent
         return f"The file exists; to read it: readable=[{str(folder)!r}]."
     if folder.is_dir():
         return "The file does not exist; its folder does."

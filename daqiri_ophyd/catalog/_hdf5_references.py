@@ -45,7 +45,7 @@ def require_confined_references(
     Raises
     ------
     UnreadableFileError
-        If it does.
+        If it does, or is a pipe or a device.
     OSError
         If the file cannot be opened.
     """
@@ -89,6 +89,9 @@ def _references(path: Path, opening: _Opening) -> tuple[tuple[str, Path], ...]:
 @lru_cache(_KEPT_FILES)
 def _named_files(path: Path, opening: _Opening, _key: object) -> tuple[tuple[str, str, str], ...]:
     """Return name, kind and file name of each object that is not in the file alone."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        # To open a pipe waits for a writer, and HDF5 waits with all its threads.
+        raise UnreadableFileError(f"{path} cannot be read: it is not a regular file.")
     if not path.is_file() or not h5py.is_hdf5(path):
         return ()
     named = {"libver": "latest", **dict(opening)}

@@ -4,7 +4,8 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import typer
@@ -111,19 +112,25 @@ def write_all(texts: Mapping[Path, str], force: bool) -> None:
     try:
         for path, text in texts.items():
             part = path.with_name(f".{path.name}.{os.getpid()}.part") if force else path
-            with part.open("x", encoding="utf-8") as file:
+            with _named_errors(path), part.open("x", encoding="utf-8") as file:
                 made.append(part)
                 file.write(text)
         if force:
             for part, path in zip(made, texts, strict=True):
                 part.replace(path)
-    except BaseException as error:
+    except BaseException:
         for part in made:
             part.unlink(missing_ok=True)
-        # A full disk has an error without a name.
-        if isinstance(error, OSError) and error.strerror:
-            raise OSError(error.errno, error.strerror, str(path)) from None
         raise
+
+
+@contextmanager
+def _named_errors(path: Path) -> Iterator[None]:
+    """Name the file in errors: that of a full disk has no name, and another may have a part's."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def _next_commands(form: PacketFormat, path: Path, described: Path) -> str:

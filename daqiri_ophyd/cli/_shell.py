@@ -26,7 +26,7 @@ def shell(
     loaded = load_source(config)
     if find_spec("IPython") is None:
         raise RuntimeError(
-            "IPython is not installed, and the session needs it: pip install 'daqiri-ophyd[shell]'"
+            "IPython is not installed, and the session needs it: pip install ipython"
         )
     from ._shell_session import run_session
 

@@ -142,7 +142,7 @@ def test_a_second_ctrl_c_ends_the_wait_for_a_server_that_does_not_answer(
         process.send_signal(signal.SIGINT)
         assert process.stderr is not None
         for line in process.stderr:
-            if line.startswith("Waiting for run "):
+            if "Waiting for run " in line:
                 break
         process.send_signal(signal.SIGINT)
         _, messages = process.communicate()

@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import pytest
 
-from daqiri_ophyd.catalog._confine import UnreadableFileError
+from daqiri_ophyd.catalog._confine import UnreadableFileError, require_below
 from daqiri_ophyd.catalog._hdf5_references import require_confined_references
 
 VALUES = np.arange(4)
@@ -157,3 +157,16 @@ def test_a_file_whose_time_was_set_back_is_read_again(readable: Path) -> None:
 def test_other_files_pass(readable: Path) -> None:
     check(readable / "raw", readable)
     check(readable / "missing", readable)
+
+
+def test_a_pipe_is_refused_and_not_waited_for(readable: Path) -> None:
+    os.mkfifo(readable / "pipe")
+    with pytest.raises(UnreadableFileError, match="pipe cannot be read: it is not a regular file"):
+        check(readable / "pipe", readable)
+
+
+def test_a_link_is_advised_with_the_folder_of_its_file(readable: Path) -> None:
+    target = readable.parent / "elsewhere" / "other.h5"
+    (readable / "link.h5").symlink_to(target)
+    with pytest.raises(UnreadableFileError, match=rf"readable=\['{target.parent}'\]"):
+        require_below(readable / "link.h5", [readable])
