@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO
@@ -15,6 +16,7 @@ __all__ = [
     "LOCK",
     "CatalogError",
     "ServerAddress",
+    "closed_to_others",
     "find_server",
     "is_locked",
     "is_served",
@@ -156,9 +158,19 @@ def is_served(directory: Path, address: ServerAddress) -> bool:
 
 def is_locked(directory: Path) -> bool:
     """Whether a process has a catalog directory open."""
-    with contextlib.suppress(FileNotFoundError), (directory / LOCK).open() as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
+    with closed_to_others(directory) as is_closed:
+        return not is_closed
+
+
+@contextlib.contextmanager
+def closed_to_others(directory: Path) -> Iterator[bool]:
+    """Keep other processes from opening a catalog directory; False: one has it open already."""
+    with contextlib.ExitStack() as opened:
+        is_closed = True
+        with contextlib.suppress(FileNotFoundError):
+            lock = opened.enter_context((directory / LOCK).open())
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                is_closed = False
+        yield is_closed

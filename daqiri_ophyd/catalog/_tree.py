@@ -124,9 +124,6 @@ class _Confined(CatalogNodeAdapter):
             )
         except UnreadableFileError as error:
             raise _refusal(error) from error
-        except OSError as error:
-            # Damaged, or being written: clients try again after 500.
-            raise HTTPException(500, f"{path} cannot be opened: {error}") from error
 
     def _readable(self) -> list[Path]:
         storages = self.context.readable_storage.values()

@@ -2,6 +2,8 @@
 
 import math
 import re
+import sys
+from contextlib import nullcontext, redirect_stdout
 from typing import Any
 
 import typer
@@ -87,7 +89,9 @@ def _source_ports(modules: int) -> str:
 
 def _typed(question: str, default: str) -> str:
     try:
-        return input(f"{question} [{default}]: ").strip() or default
+        # Without it, Python edits lines; a stdout that goes to a file has no place for questions.
+        with nullcontext() if sys.stdout.isatty() else redirect_stdout(sys.stderr):
+            return input(f"{question} [{default}]: ").strip() or default
     except EOFError:
         raise typer.Abort from None
 

@@ -62,7 +62,8 @@ def demo(
     """
     if profile not in (*PACKET_PROFILES, *FRAME_PROFILES):
         raise typer.BadParameter(
-            f"the demonstration has profiles loopback, udp, frames and gpu, not {profile!r}"
+            f"the demonstration has profiles {', '.join((*PACKET_PROFILES, *FRAME_PROFILES))}, "
+            f"not {profile!r}"
         )
     if profile in FRAME_PROFILES:
         if packets is not None or interval_us is not None:

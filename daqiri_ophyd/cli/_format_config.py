@@ -36,7 +36,7 @@ daqiri:
       buf_size: {frame_buffer}  # one frame
 
     interfaces:
-    - name: {name}  # daq.{name}
+    - name: {name}{attribute}
 {address}      rx:
 {isolation}        queues:
         - name: rx_q0
@@ -83,6 +83,8 @@ def configuration_text(form: PacketFormat, file: str) -> str:
     return _TEXT.format(
         file=file,
         name=form.name,
+        # Others have an attribute with another name.
+        attribute=f"  # daq.{form.name}" if form.name.isidentifier() else "",
         stream_type="raw" if raw else "socket",
         engine="    engine: packet\n" if raw else "",
         packet=packet,

@@ -22,6 +22,8 @@ from ._output import (
 )
 from ._signals import end_on_signals, ended_by
 
+_LOG_MESSAGES = LogMessages(logging.WARNING)
+
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 # Typer's exit code for Ctrl-C: the shell's code for a program ended by SIGINT.
@@ -162,7 +164,7 @@ def main(argv: list[str] | None = None) -> None:
     gc.set_threshold(100_000, 20, 20)
     # Failures are reported as one message; the library's log of them would repeat it.
     logging.getLogger("bluesky").setLevel(logging.CRITICAL)
-    logging.getLogger("daqiri_ophyd").addHandler(LogMessages(logging.WARNING))
+    logging.getLogger("daqiri_ophyd").addHandler(_LOG_MESSAGES)
     open_closed_streams()
     end_on_signals()
     code = _run(argv)

@@ -1,6 +1,8 @@
 """Senders of simulated packets."""
 
+import errno
 import ipaddress
+import resource
 import socket
 import time
 from contextlib import ExitStack
@@ -28,11 +30,14 @@ class Destination:
         good = bool(host and colon) and all(n.isdecimal() and int(n) < 65536 for n in numbers)
         if good:
             self.ports = list(range(int(numbers[0]), int(numbers[1]) + 1))
-            good = len(self.ports) in {1, instrument.streams}
+            one = set() if instrument.needs_own_ports else {1}
+            good = len(self.ports) in {*one, instrument.streams}
         if not good:
             most = instrument.streams
-            each = f", or HOST:FIRST-LAST with {most} ports" if most > 1 else ""
-            raise typer.BadParameter(f"destination is {text!r}; accepted is HOST:PORT{each}")
+            each = f"HOST:FIRST-LAST with {most} ports" if most > 1 else ""
+            one = "" if instrument.needs_own_ports else "HOST:PORT"
+            accepted = ", or ".join(filter(None, (one, each)))
+            raise typer.BadParameter(f"destination is {text!r}; accepted is {accepted}")
         self.ports *= instrument.streams // len(self.ports)
         self.host = host.strip("[]")
         self.text = text
@@ -53,8 +58,22 @@ class SocketSender:
         self._interval = 1 / (rate * instrument.packets_per_frame) if rate else 0.0
         self._begin: float | None = None
         self.packets = self.bytes = 0
-        self._open = ExitStack()
         self._streams: list[tuple[socket.socket, Any]] = []
+        with ExitStack() as opened:
+            try:
+                self._connect(to, instrument, opened)
+            except OSError as error:
+                if error.errno != errno.EMFILE:
+                    raise
+                most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+                raise RuntimeError(
+                    f"{instrument.name} has {instrument.streams} streams, each with a socket, and "
+                    f"this process may open {most} files; allow more: ulimit -n "
+                    f"{instrument.streams + 256}"
+                ) from None
+            self._open = opened.pop_all()
+
+    def _connect(self, to: Destination, instrument: Instrument, opened: ExitStack) -> None:
         for stream, port in enumerate(to.ports):
             try:
                 found = socket.getaddrinfo(to.host, port, type=socket.SOCK_DGRAM)
@@ -64,7 +83,7 @@ class SocketSender:
                     f"({getattr(error, 'strerror', None) or error})"
                 ) from None
             family, kind, _, _, address = found[0]
-            sender = self._open.enter_context(socket.socket(family, kind))
+            sender = opened.enter_context(socket.socket(family, kind))
             if instrument.streams > 1:
                 sender.bind(("", instrument.source_port + stream))
             self._streams.append((sender, address))

@@ -35,7 +35,7 @@ class DescribedDetector(Instrument):
         self.packets_per_frame = form.modules * form.packets
         self.packet_size = form.header_bytes + form.payload_bytes
         self.port = form.ports[0]
-        self.own_ports = len(form.ports) > 1
+        self.own_ports = self.needs_own_ports = len(form.ports) > 1
         if form.source_ports:
             self.source_port = form.source_ports[0]
 

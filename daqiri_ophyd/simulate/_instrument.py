@@ -36,6 +36,8 @@ class Instrument(ABC):
         Default UDP port to send to.
     own_ports : bool
         Whether each stream goes to a port of its own by default, from ``port`` on.
+    needs_own_ports : bool
+        Whether nothing else tells the streams apart.
     source_port : int
         UDP port that the first of several streams is sent from; the others follow.
     """
@@ -48,6 +50,7 @@ class Instrument(ABC):
     streams: int = 1
     port: int
     own_ports: bool = True
+    needs_own_ports: bool = False
     source_port: int = 50101
 
     @abstractmethod

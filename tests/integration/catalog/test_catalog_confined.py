@@ -153,18 +153,6 @@ def test_hdf5_files_that_name_others(catalog, captures, tmp_path):
                 assert f"{tmp_path}/" in answer.text
 
 
-def test_a_damaged_file_is_named_with_the_reason(catalog, captures):
-    file = captures / "damaged.h5"
-    with h5py.File(file, "w") as written:
-        written["data"] = np.arange(4)
-    register_hdf5(catalog.client, file, "damaged")
-    file.write_bytes(file.read_bytes()[:8] + b"\xff" * 1000)
-    api, client = catalog.client.context.api_uri, catalog.client.context.http_client
-    answer = client.get(f"{api}array/full/runs/damaged?format=application/json")
-    assert answer.status_code == 500
-    assert f"{file} cannot be opened: " in answer.text
-
-
 def test_a_file_without_a_parameter_is_confined_too(catalog, captures, tmp_path):
     """Tiled 0.2.20 does not check such files, and reads them if they are the first."""
     for folder, code in ((captures, 200), (tmp_path, 403)):

@@ -230,11 +230,11 @@ def test_without_a_terminal_there_are_no_questions(
     assert list(tmp_path.iterdir()) == []
 
 
-def session(folder: Path, answers: list[str]) -> tuple[str, int]:
+def session(folder: Path, answers: list[str], stdout: str = "") -> tuple[str, int]:
     """Answer questions on a terminal; returns what was shown, and the exit code."""
     terminal = pexpect.spawn(
-        sys.executable,
-        ["-m", "daqiri_ophyd", "config", "new", "lynx-4"],
+        "sh",
+        ["-c", f"{sys.executable} -m daqiri_ophyd config new lynx-4 {stdout}"],
         cwd=str(folder),
         encoding="utf-8",
         timeout=30,
@@ -258,6 +258,13 @@ def test_enter_accepts_every_question(tmp_path: Path) -> None:
     assert (form.name, form.shape, form.pixels) == ("lynx_4", (256, 256), "uint16")
     assert (form.payload_bytes, form.packets, form.numbered_by) == (8192, 16, "packet")
     assert run("config", "check", tmp_path / "lynx-4.yaml") == 0
+
+
+def test_questions_are_no_result(tmp_path: Path) -> None:
+    shown, code = session(tmp_path, [""] * 11, "> out")
+    assert code == 0, shown
+    assert "engine: socket, packet [socket" in shown
+    assert "]: " not in (tmp_path / "out").read_text()
 
 
 def test_wrong_answers_are_asked_again(tmp_path: Path) -> None:

@@ -1,13 +1,16 @@
 """`daqiri-ophyd simulate` through an engine: its output, and rejected input."""
 
+import errno
 import json
+import resource
+import socket
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from daqiri_ophyd.cli import _main
+from daqiri_ophyd.cli import _main, _simulate_senders
 from daqiri_ophyd.engine import Engine
 from daqiri_ophyd.simulate import INSTRUMENTS, Disturbance, Instrument, Traffic
 
@@ -99,3 +102,31 @@ def test_what_it_cannot_do_is_said(
 ) -> None:
     assert run("simulate", *arguments) == 2
     assert text in " ".join(capsys.readouterr().err.split())
+
+
+def test_modules_that_only_ports_tell_apart_are_not_sent_to_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "stack.yaml"
+    file.write_text(
+        "{name: stack, engine: packet, address: lo, port: 6000-6003, modules: 4, frame: [4, 8],"
+        " pixels: uint16, payload_bytes: 16, header: [{name: f, bytes: 4, role: frame_number}]}"
+    )
+    assert run("simulate", file, "127.0.0.1:6000", "--frames", "1") == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "destination is '127.0.0.1:6000'; accepted is HOST:FIRST-LAST with 4 ports" in said
+
+
+def test_more_streams_than_the_process_may_open_files(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Exhausted(socket.socket):
+        def __init__(self, *_: object) -> None:
+            raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(_simulate_senders.socket, "socket", Exhausted)
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert run("simulate", "jungfrau-stack", "127.0.0.1:50000") == 1
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"has 4 streams, each with a socket, and this process may open {most} files" in said
+    assert "ulimit -n 260" in said
