@@ -47,6 +47,7 @@ TASKS = {
         "assembles frames.",
         "stats": "Show rates, drops, pool levels and lateness of running engines, updated in "
         "place.",
+        "metrics": "Give counters and levels of running engines to Prometheus or OpenTelemetry.",
         "run": "Run a script written for DAQIRI's Python bindings, like python SCRIPT.",
     },
     "Read runs and files": {

@@ -79,6 +79,7 @@ from ._registry import UnreadableEngine, ask_engines, running_engines
 from ._reorder import Frame, FramePreview, Frames, ReorderPlan, frame_form
 from ._rx_queue import RxQueue
 from ._snapshot import (
+    LATENESS_BOUNDS_NS,
     EngineSnapshot,
     FlowState,
     PortState,
@@ -92,6 +93,7 @@ from ._tx_queue import TxQueue
 from .events import EventPump, default_pump
 
 __all__ = [
+    "LATENESS_BOUNDS_NS",
     "LATENESS_EDGES",
     "LINKTYPE_ETHERNET",
     "LINKTYPE_RAW",

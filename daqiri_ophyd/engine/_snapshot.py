@@ -11,6 +11,7 @@ from ._counters import FlowCounters, ReorderCounters, RxCounters, TxCounters
 from ._port_counters import PortCounters
 
 __all__ = [
+    "LATENESS_BOUNDS_NS",
     "EngineSnapshot",
     "FlowState",
     "PortState",
@@ -20,6 +21,9 @@ __all__ = [
     "RxQueueState",
     "TxQueueState",
 ]
+
+LATENESS_BOUNDS_NS = tuple(1 << exponent for exponent in range(10, 34, 2))
+"""Upper bounds of `TxQueueState.lateness_counts`, ns: from 1.024 µs to 4.3 s."""
 
 _WORDS = {int: "an integer", str: "a text", dict: "an object", list: "a list"}
 
@@ -66,6 +70,8 @@ class RxQueueState:
     ----------
     port, queue : str
         Names.
+    id : int
+        Id of the queue in the configuration.
     counters : RxCounters
         Counters of its packets.
     levels : QueueLevels
@@ -79,6 +85,7 @@ class RxQueueState:
 
     port: str
     queue: str
+    id: int
     counters: RxCounters
     levels: QueueLevels
     receive_path: str
@@ -92,12 +99,17 @@ class TxQueueState:
     ----------
     port, queue : str
         Names.
+    id : int
+        Id of the queue in the configuration.
     counters : TxCounters
         Counters of its packets.
     levels : QueueLevels
         Ring and pool.
     lateness_p50, lateness_p99, lateness_p999, lateness_max : int
         Quantiles of `Lateness`, ns.
+    lateness_counts : tuple of int
+        Packets whose lateness was below each of `LATENESS_BOUNDS_NS`, then all that had a launch
+        time.
     launch_times : str
         Mechanism that keeps launch times: ``worker``, or with ``accurate_send`` the queueing
         discipline and the network interface (``fq on eth0``).
@@ -105,12 +117,14 @@ class TxQueueState:
 
     port: str
     queue: str
+    id: int
     counters: TxCounters
     levels: QueueLevels
     lateness_p50: int
     lateness_p99: int
     lateness_p999: int
     lateness_max: int
+    lateness_counts: tuple[int, ...]
     launch_times: str
 
 
@@ -225,7 +239,10 @@ class EngineSnapshot:
                 **_numbers_and_names(cls, values),
                 ports=tuple(_counted(PortState, PortCounters, v) for v in _list(values, "ports")),
                 rx=tuple(_queue(RxQueueState, RxCounters, v) for v in _list(values, "rx")),
-                tx=tuple(_queue(TxQueueState, TxCounters, v) for v in _list(values, "tx")),
+                tx=tuple(
+                    _queue(TxQueueState, TxCounters, v, lateness_counts=_lateness_counts(v))
+                    for v in _list(values, "tx")
+                ),
                 flows=tuple(_counted(FlowState, FlowCounters, v) for v in _list(values, "flows")),
                 reorder=tuple(
                     _counted(ReorderState, ReorderCounters, v) for v in _list(values, "reorder")
@@ -257,7 +274,7 @@ def _counted(kind: Any, counters: Any, values: Any) -> Any:
     )
 
 
-def _queue(kind: Any, counters: Any, values: Any) -> Any:
+def _queue(kind: Any, counters: Any, values: Any, **more: Any) -> Any:
     dropped = _require(values, "dropped", dict)
     for reason in dropped:
         _require(dropped, reason, int)
@@ -265,7 +282,20 @@ def _queue(kind: Any, counters: Any, values: Any) -> Any:
         **_numbers_and_names(kind, values),
         counters=counters(**_numbers_and_names(counters, values), dropped=dropped),
         levels=QueueLevels(**_numbers_and_names(QueueLevels, values)),
+        **more,
     )
+
+
+def _lateness_counts(values: Any) -> tuple[int, ...]:
+    counts = _list(values, "lateness_counts")
+    if len(counts) != len(LATENESS_BOUNDS_NS) + 1 or any(
+        type(count) is not int for count in counts
+    ):
+        raise ValueError(
+            f"lateness_counts is {reprlib.repr(counts)}, expected {len(LATENESS_BOUNDS_NS) + 1} "
+            "integers"
+        )
+    return tuple(counts)
 
 
 def _list(values: Any, name: str) -> list[Any]:

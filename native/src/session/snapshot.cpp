@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -52,6 +53,13 @@ JsonObject json_of_part(const State& state, const char* kind, const std::string&
   return json;
 }
 
+std::string json_numbers(std::span<const std::uint64_t> numbers) {
+  std::string text = "[";
+  for (const std::uint64_t number : numbers)
+    text += (text.size() > 1 ? "," : "") + std::to_string(number);
+  return text + "]";
+}
+
 template <typename State>
 JsonObject json_of(const State& state) {
   JsonObject json = json_of_part(state, "queue", state.queue);
@@ -59,6 +67,9 @@ JsonObject json_of(const State& state) {
   for (std::size_t r = 0; r < NUM_DROP_REASONS; ++r)
     dropped.number(drop_reason_name(static_cast<DropReason>(r)), state.counters.dropped[r]);
   json.json("dropped", dropped.line());
+  json.number("id", state.id);
+  if constexpr (requires { state.lateness_counts; })
+    json.json("lateness_counts", json_numbers(state.lateness_counts));
   if constexpr (requires { state.launch_times; }) json.text("launch_times", state.launch_times);
   if constexpr (requires { state.receive_path; }) json.text("receive_path", state.receive_path);
   return json;
@@ -194,17 +205,22 @@ SessionSnapshot SessionSnapshot::of(const Session& session) {
     const std::string& name = port.config.name_;
     snapshot.ports.push_back({name, port.io->losses(Housekeeper::LINK_PERIOD_NS)});
     for (const auto& queue : port.rx)
-      snapshot.rx.push_back({name, queue->config().common_.name_, queue->counters(),
-                             queue->levels(), receive_path_of(port, *queue)});
+      snapshot.rx.push_back({name, queue->config().common_.name_, queue->config().common_.id_,
+                             queue->counters(), queue->levels(), receive_path_of(port, *queue)});
     for (const auto& queue : port.tx) {
       const Histogram& lateness = queue->lateness();
       TxQueueState& state = snapshot.tx.emplace_back();
-      state = {name, queue->config().common_.name_, queue->counters(), queue->levels(),
-               {},   port.io->launch_times(*queue)};
+      const CommonQueueConfig& told = queue->config().common_;
+      state = {name, told.name_, told.id_, queue->counters(), queue->levels(),
+               {},   {},         port.io->launch_times(*queue)};
       state.lateness.p50 = lateness.quantile(0.5);
       state.lateness.p99 = lateness.quantile(0.99);
       state.lateness.p999 = lateness.quantile(0.999);
       state.lateness.maximum = lateness.maximum();
+      // Counted in this order, so that no number is larger than the next.
+      for (std::size_t i = 0; i < LATENESS_EXPONENTS.size(); ++i)
+        state.lateness_counts[i] = lateness.count_below(LATENESS_EXPONENTS[i]);
+      state.lateness_counts.back() = lateness.count();
     }
     for (const steering::InstalledFlow& flow : port.flows->listed()) {
       const FlowConfig& told = *flow.config;

@@ -1,6 +1,7 @@
 /// Counters and levels of a session at one moment, and the thread that publishes them.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -31,6 +32,7 @@ struct PortState {
 struct RxQueueState {
   std::string port;
   std::string queue;
+  int id{0};
   RxSnapshot counters;
   QueueLevels levels;
   /// See `receive_path_of`.
@@ -45,13 +47,20 @@ struct Lateness {
   Counter maximum{"lateness_max"};
 };
 
+/// Bounds of `TxQueueState::lateness_counts`: powers of two, in ns (1 us to 4.3 s).
+inline constexpr std::array<std::uint32_t, 12> LATENESS_EXPONENTS{10, 12, 14, 16, 18, 20,
+                                                                  22, 24, 26, 28, 30, 32};
+
 struct TxQueueState {
   std::string port;
   std::string queue;
+  int id{0};
   TxSnapshot counters;
   /// All transmit queues share one pool of bursts.
   QueueLevels levels;
   Lateness lateness;
+  /// Packets whose lateness was below 2^exponent ns, for each of LATENESS_EXPONENTS; then all.
+  std::array<std::uint64_t, LATENESS_EXPONENTS.size() + 1> lateness_counts{};
   /// See PortIo::launch_times.
   std::string launch_times;
 };

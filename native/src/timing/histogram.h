@@ -38,6 +38,12 @@ class Histogram {
     }
     return maximum();
   }
+  /// Values below 2^exponent; exponent > SUB_BITS.
+  [[nodiscard]] std::uint64_t count_below(std::uint32_t exponent) const noexcept {
+    return std::accumulate(buckets_->begin(),
+                           buckets_->begin() + bucket_of(std::uint64_t{1} << exponent),
+                           std::uint64_t{0});
+  }
   void reset() noexcept {
     for (auto& bucket : *buckets_) bucket.store(0, std::memory_order_relaxed);
     maximum_.store(0, std::memory_order_relaxed);
