@@ -1,13 +1,15 @@
 """``daqiri-ophyd metrics``."""
 
 import threading
+from importlib.resources import files
 from typing import Annotated
 
 import typer
 
-from ._output import print_message
+from ._output import print_line, print_message
 
 _PORT = 9464
+_FILES = {"dashboard": "dashboard.json", "alerts": "alerts.yaml"}
 
 
 def metrics(
@@ -31,6 +33,14 @@ def metrics(
     interval: Annotated[
         float, typer.Option(metavar="SECONDS", help="Time between pushes.", min=0.1)
     ] = 15.0,
+    printed: Annotated[
+        str | None,
+        typer.Option(
+            "--print",
+            metavar="|".join(_FILES),
+            help="Print a dashboard for Grafana, or alert rules for Prometheus, and end.",
+        ),
+    ] = None,
 ) -> None:
     """
     Give counters and levels of running engines to Prometheus or OpenTelemetry.
@@ -42,6 +52,11 @@ def metrics(
     """
     from ..engine import ask_engines
 
+    if printed is not None:
+        if printed not in _FILES:
+            raise typer.BadParameter(f"--print is {printed!r}; accepts {', '.join(_FILES)}")
+        print_line((files("daqiri_ophyd.metrics") / _FILES[printed]).read_text().rstrip())
+        return
     if otlp is not None and port is not None:
         raise typer.BadParameter("--port is for Prometheus, --otlp pushes; give one of them")
     ask_engines()  # fails now, if it always would

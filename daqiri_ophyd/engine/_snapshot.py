@@ -288,12 +288,10 @@ def _queue(kind: Any, counters: Any, values: Any, **more: Any) -> Any:
 
 def _lateness_counts(values: Any) -> tuple[int, ...]:
     counts = _list(values, "lateness_counts")
-    if len(counts) != len(LATENESS_BOUNDS_NS) + 1 or any(
-        type(count) is not int for count in counts
-    ):
+    wanted = len(LATENESS_BOUNDS_NS) + 1
+    if len(counts) != wanted or any(type(count) is not int for count in counts):
         raise ValueError(
-            f"lateness_counts is {reprlib.repr(counts)}, expected {len(LATENESS_BOUNDS_NS) + 1} "
-            "integers"
+            f"lateness_counts is {reprlib.repr(counts)}, expected a list of {wanted} integers"
         )
     return tuple(counts)
 

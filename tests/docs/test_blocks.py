@@ -51,6 +51,10 @@ TESTED = {
         "yaml": "integration/services/conftest.py",
     },
     "docs/how-to/see-images-live.md": {"python": "integration/test_how_to.py"},
+    "docs/how-to/watch-in-grafana.md": {
+        "python": "integration/test_how_to.py",
+        "yaml": "integration/metrics/test_metrics.py",
+    },
     "docs/how-to/send-on-a-schedule.md": {"python": "integration/test_how_to.py"},
     "CONTRIBUTING.md": {"cmake": "packaging/test_engine_targets.py"},
     "docs/how-to/use-the-cpp-library.md": {"cmake": "packaging/test_cpp_package.py"},

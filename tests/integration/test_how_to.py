@@ -157,6 +157,13 @@ def test_a_scan_is_plotted_as_the_guide_shows(tmp_path: Path) -> None:
         assert (tmp_path / picture).stat().st_size > 5_000
 
 
+def test_a_program_gives_its_metrics_to_opentelemetry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    run_guide("watch-in-grafana.md", tmp_path)
+
+
 @pytest.mark.usefixtures("udp_profile_port")
 def test_stats_are_read_as_the_guide_says(tmp_path: Path) -> None:
     page = GUIDES / "read-stats.md"

@@ -39,6 +39,19 @@ TEST_CASE("Quantiles come from the counts", "[timing]") {
   REQUIRE(histogram.count() == 0);
 }
 
+TEST_CASE("Values below powers of two are counted exactly", "[timing]") {
+  std::mt19937_64 random(3);
+  Histogram histogram;
+  std::vector<std::uint64_t> values{0, 1, 1023, 1024, 1025, 4095, 4096};
+  for (int i = 0; i < 10000; ++i) values.push_back(random() >> (random() % 64));
+  for (const std::uint64_t value : values) histogram.record(value);
+  for (std::uint32_t exponent = 6; exponent < 64; ++exponent) {
+    const auto below = std::ranges::count_if(
+        values, [&](std::uint64_t value) { return value < std::uint64_t{1} << exponent; });
+    REQUIRE(histogram.count_below(exponent) == static_cast<std::uint64_t>(below));
+  }
+}
+
 namespace {
 
 /// Durations from nanoseconds to days: uniform in the logarithm, with runs of equal values.

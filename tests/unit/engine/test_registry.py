@@ -21,6 +21,7 @@ from daqiri_ophyd.engine import EngineSnapshot, UnreadableEngine, ask_engines, r
 QUEUE: dict[str, Any] = {
     "port": "p",
     "queue": "r",
+    "id": 0,
     "received": 10,
     "received_bytes": 1000,
     "delivered": 5,
@@ -142,7 +143,7 @@ def flood(client: socket.socket) -> None:
     ("answer", "problem"),
     [
         (text({}), "engine is missing"),
-        (text(HONEST | {"tx": [{}]}), "dropped is missing"),
+        (text(HONEST | {"rx": [{}]}), "dropped is missing"),
         (lambda client: client.sendall(b"\xff\xfe{}\n"), "not a snapshot"),
         (lambda client: None, "not a snapshot"),
         (drip, "does not answer within 2 s"),

@@ -18,6 +18,7 @@ from daqiri_ophyd.engine import (
 RX: dict[str, Any] = {
     "port": "p",
     "queue": "r",
+    "id": 0,
     "received": 10,
     "received_bytes": 1000,
     "delivered": 5,
@@ -80,6 +81,10 @@ def test_a_snapshot_is_what_the_text_says() -> None:
         (json.dumps(SNAPSHOT | {"rx": [{}]}), "dropped is missing"),
         (json.dumps(SNAPSHOT | {"ports": [PORT | {"lost_card": -0.5}]}), "lost_card is -0.5"),
         (json.dumps(SNAPSHOT | {"tx": 1}), "tx is 1, expected a list"),
+        (
+            json.dumps(SNAPSHOT | {"tx": [{"lateness_counts": [1, 2]}]}),
+            "lateness_counts is [1, 2], expected a list of 13 integers",
+        ),
         (json.dumps(SNAPSHOT | {"steady_ns": None}), "steady_ns is None, expected an integer"),
         (json.dumps(SNAPSHOT | {"rx": [RX | {"received": "many"}]}), "received is 'many'"),
         (json.dumps(SNAPSHOT | {"flows": [{"port": "p", "flow": "f"}]}), "packets is missing"),
