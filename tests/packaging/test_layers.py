@@ -17,7 +17,7 @@ PAGE = ROOT / "docs" / "explanations" / "layout.md"
 # From top to bottom. A folder imports only from folders below it, never from one on the same level.
 FLOORS = [
     ["cli"],
-    ["plans"],
+    ["plans", "metrics"],
     ["devices"],
     ["replay"],
     ["catalog"],

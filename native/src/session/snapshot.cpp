@@ -211,8 +211,14 @@ SessionSnapshot SessionSnapshot::of(const Session& session) {
       const Histogram& lateness = queue->lateness();
       TxQueueState& state = snapshot.tx.emplace_back();
       const CommonQueueConfig& told = queue->config().common_;
-      state = {name, told.name_, told.id_, queue->counters(), queue->levels(),
-               {},   {},         port.io->launch_times(*queue)};
+      state = {name,
+               told.name_,
+               told.id_,
+               queue->counters(),
+               queue->levels(),
+               {},
+               {},
+               port.io->launch_times(*queue)};
       state.lateness.p50 = lateness.quantile(0.5);
       state.lateness.p99 = lateness.quantile(0.99);
       state.lateness.p999 = lateness.quantile(0.999);
