@@ -157,8 +157,8 @@ def _opened(path: Path, kind: str, name: str) -> list[Path]:
     for place in dict.fromkeys(places):
         files = sorted(glob.glob(place))
         every += map(Path, files)
-        # Each block may be in another folder. From a file that cannot be opened, such as a link to
-        # nothing, HDF5 goes on to the next place.
+        # Each block may be in another folder. HDF5 goes on to the next place if the system does not
+        # open a file, such as a link to nothing; not if it is no HDF5 file.
         if not has_blocks and any(os.access(file, os.R_OK) for file in files):
             break
     first = name if os.path.isabs(name) else os.path.join(folders[0], name)

@@ -99,6 +99,25 @@ def test_the_next_place_after_one_that_cannot_be_opened(
         check(path, readable)
 
 
+@pytest.mark.parametrize("refers", [link, virtual])
+@pytest.mark.parametrize("first", ["directory", "empty", "text", "cut"])
+def test_there_is_no_next_place_after_one_that_is_no_hdf5_file(
+    readable: Path, refers: Refers, first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HDF5 goes on only where the system does not open a file; if not, the check is too short."""
+    monkeypatch.chdir(readable.parent / "elsewhere")
+    path = master(readable, refers, "other.h5")
+    other = readable / "other.h5"
+    good = other.read_bytes()
+    other.unlink()
+    if first == "directory":
+        other.mkdir()
+    else:
+        other.write_bytes({"empty": b"", "text": b"no HDF5", "cut": good[:600]}[first])
+    with h5py.File(path) as file, pytest.raises((KeyError, OSError)):
+        file["entry/named"][()]
+
+
 def test_files_that_other_files_name(readable: Path) -> None:
     outside = str(readable.parent / "elsewhere" / "other.h5")
     inner = master(readable, virtual, outside, "inner.h5")
