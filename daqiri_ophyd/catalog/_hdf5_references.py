@@ -18,6 +18,11 @@ __all__ = ["require_confined_references"]
 
 _KEPT_FILES = 4096
 _OPTIONS = ("swmr", "libver", "locking")
+_PREFIXES = {
+    "link": "HDF5_EXT_PREFIX",
+    "storage": "HDF5_EXTFILE_PREFIX",
+    "virtual": "HDF5_VDS_PREFIX",
+}
 _Opening = tuple[tuple[str, Any], ...]
 
 
@@ -148,6 +153,9 @@ def _opened(path: Path, kind: str, name: str) -> list[Path]:
     if kind != "storage":
         beside = [path.parent, Path(os.path.realpath(path)).parent]
         folders = [os.path.realpath(beside[0]), os.getcwd(), str(beside[1])]
+    # HDF5 looks here first.
+    prefixes = os.environ.get(_PREFIXES[kind], "").replace("${ORIGIN}", str(path.parent))
+    folders = [*filter(None, prefixes.split(":")), *folders]
     places = [os.path.join(glob.escape(folder), pattern) for folder in folders]
     if os.path.isabs(name) and kind != "storage":
         # HDF5 also tries the name alone.

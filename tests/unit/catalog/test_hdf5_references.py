@@ -1,6 +1,8 @@
 """HDF5 files that take data from other files."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -116,6 +118,35 @@ def test_there_is_no_next_place_after_one_that_is_no_hdf5_file(
         other.write_bytes({"empty": b"", "text": b"no HDF5", "cut": good[:600]}[first])
     with h5py.File(path) as file, pytest.raises((KeyError, OSError)):
         file["entry/named"][()]
+
+
+@pytest.mark.parametrize(
+    ("refers", "variable"),
+    [
+        (link, "HDF5_EXT_PREFIX"),
+        (storage, "HDF5_EXTFILE_PREFIX"),
+        (virtual, "HDF5_VDS_PREFIX"),
+    ],
+)
+def test_folders_in_which_hdf5_looks_first(
+    readable: Path, refers: Refers, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "raw" if refers is storage else "other.h5"
+    path = master(readable, refers, name)
+    elsewhere = readable.parent / "elsewhere"
+    changed = VALUES + 1
+    (elsewhere / "raw").write_bytes(changed.tobytes())
+    with h5py.File(elsewhere / "other.h5", "w") as file:
+        file["data"] = changed
+    monkeypatch.setenv(variable, str(elsewhere))
+    # HDF5 reads some of these variables once in a process.
+    program = f"import h5py; print(h5py.File({str(path)!r})['entry/named'][()].tolist())"
+    assert (
+        subprocess.check_output([sys.executable, "-c", program], text=True)
+        == f"{changed.tolist()}\n"
+    )
+    with pytest.raises(UnreadableFileError, match=f"{elsewhere / name} is not below"):
+        check(path, readable)
 
 
 def test_files_that_other_files_name(readable: Path) -> None:
