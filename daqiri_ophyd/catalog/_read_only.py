@@ -54,6 +54,11 @@ def copy_catalog(directory: Path) -> "tempfile.TemporaryDirectory[str]":
         copy.cleanup()
         if not isinstance(error, OSError):
             raise
+        if isinstance(error, PermissionError) and not str(error.filename).startswith(copy.name):
+            raise CatalogError(
+                f"The catalog in {directory} cannot be read: {error.strerror} ({error.filename}). "
+                f"Its owner can change that: chmod -R a+rX {directory}"
+            ) from error
         raise CatalogError(
             f"The catalog in {directory} cannot be written, and not be copied to {copy.name} for "
             f"reading: {error.strerror} ({error.filename}). Copy the directory to a disk that can "

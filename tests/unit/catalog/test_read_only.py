@@ -1,11 +1,12 @@
 """Temporary copies of catalogs that cannot be written."""
 
 import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from daqiri_ophyd.catalog._address import DATABASE, lock_directory
+from daqiri_ophyd.catalog._address import DATABASE, CatalogError, lock_directory
 from daqiri_ophyd.catalog._read_only import copy_catalog
 
 
@@ -31,3 +32,23 @@ def test_nobody_opens_a_catalog_while_it_is_copied(
     after = lock_directory(tmp_path)
     assert after is not None
     after.close()
+
+
+def test_a_catalog_that_its_owner_keeps_private_is_not_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    private = tmp_path / DATABASE
+    private.write_text("rows")
+
+    def denied(source: Path, _: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(source))
+
+    monkeypatch.setattr(shutil, "copyfile", denied)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(CatalogError) as found:
+        copy_catalog(tmp_path)
+    assert str(found.value) == (
+        f"The catalog in {tmp_path} cannot be read: Permission denied ({private}). Its owner can "
+        f"change that: chmod -R a+rX {tmp_path}"
+    )
+    assert list(tmp_path.iterdir()) == [private]
