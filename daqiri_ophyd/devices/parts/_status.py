@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Self
 
+from opentelemetry.trace import StatusCode
 from ophyd.status import DeviceStatus, Status
 
 from ._watchers import Watcher, default_watchers
@@ -68,6 +69,8 @@ class EngineStatus(DeviceStatus):
         self._told = threading.Event()
         # No timeout in the base class: it would start a thread per status.
         super().__init__(device, timeout=None, settle_time=settle_time)
+        # If tracing is configured, ophyd has a span for each status, all with one name.
+        self._tracing_span.update_name(f"{device.name} {action}")
 
     @property
     def timeout(self) -> float:
@@ -188,6 +191,19 @@ class EngineStatus(DeviceStatus):
         """
         if self._ended:
             self._told.wait(_TELLING_S)
+
+    def _update_trace_attributes(self) -> None:
+        # Called by ophyd as the span ends. Exceptions are no attributes, but events.
+        error = self._trace_attributes.pop("exception", None)
+        self._trace_attributes |= {
+            "daqiri.device.name": self.device.name,
+            "daqiri.action": self._action,
+            "daqiri.progress": self._text,
+        }
+        if error is not None:
+            self._tracing_span.record_exception(error)
+            self._tracing_span.set_status(StatusCode.ERROR, str(error))
+        super()._update_trace_attributes()
 
     def _show(self, progress: Mapping[str, Any]) -> None:
         for watcher in list(self._watchers):

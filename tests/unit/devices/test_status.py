@@ -1,7 +1,12 @@
 import threading
 from types import SimpleNamespace
 
+import ophyd.status
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode
 
 from daqiri_ophyd.devices import EngineStatus
 from daqiri_ophyd.devices.parts import _status
@@ -30,6 +35,29 @@ def test_the_text_tells_the_story(instrument):
     status.finish()
     assert str(status) == "port0_capture: capturing done: 120 of 1000 packets"
     assert status.success
+
+
+def test_spans_have_the_device_the_action_and_the_progress(instrument, monkeypatch):
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(ophyd.status, "tracer", provider.get_tracer("test"))
+    done = EngineStatus(instrument, action="capturing", timeout=10)
+    done.report(120, 1000, "packets")
+    done.finish()
+    done.wait(10)
+    failed = EngineStatus(instrument, action="sending", timeout=10)
+    failed.fail(OSError("no space left on device"))
+    failed.exception(10)
+    first, last = sorted(exporter.get_finished_spans(), key=lambda span: span.start_time)
+    assert (first.name, last.name) == ("port0_capture capturing", "port0_capture sending")
+    assert first.attributes["daqiri.progress"] == "120 of 1000 packets"
+    assert first.status.is_unset
+    assert (last.status.status_code, last.status.description) == (
+        StatusCode.ERROR,
+        "no space left on device",
+    )
+    assert [event.attributes["exception.type"] for event in last.events] == ["OSError"]
 
 
 def test_a_failure_says_why_already_when_callbacks_run(instrument):
