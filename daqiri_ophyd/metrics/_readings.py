@@ -13,6 +13,8 @@ from ._instruments import Instrument, measure
 
 __all__ = ["Readings", "Series"]
 
+_OF_FLOWS = {"daqiri.flow.packets", "daqiri.flow.bytes"}
+
 Key = tuple[str, tuple[tuple[str, str], ...]]
 Answer = EngineSnapshot | UnreadableEngine
 
@@ -120,10 +122,17 @@ class Readings:
             if pid in unreadable:
                 last.setdefault((pid, opened), values)
         self._last = last
-        gone = {total.pid for total in self._totals.values()} - {pid for pid, _ in last}
-        gone = {pid for pid in gone if not _is_running(pid)}
-        self._totals = {k: total for k, total in self._totals.items() if total.pid not in gone}
+        self._forget(series, {pid for pid, _ in last})
         return list(series.values())
+
+    def _forget(self, series: dict[Key, Series], with_engines: set[int]) -> None:
+        """Forget processes that have ended, and flows that were removed: others come, for ever."""
+        gone = {total.pid for total in self._totals.values()} - with_engines
+        gone = {pid for pid in gone if not _is_running(pid)}
+        for key, total in list(self._totals.items()):
+            was_removed = key[0] in _OF_FLOWS and total.pid in with_engines and key not in series
+            if total.pid in gone or was_removed:
+                del self._totals[key]
 
     def _add(
         self,

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from daqiri_ophyd.engine import (
     EngineSnapshot,
+    FlowCounters,
+    FlowState,
     PortCounters,
     PortState,
     QueueLevels,
@@ -103,6 +105,23 @@ def test_processes_are_series_of_their_own_and_are_forgotten_when_they_end() -> 
     own = Readings(OWN, ask=lambda: [engine(5), engine(2, pid=ended.pid)])
     pids = {series.attributes["process.pid"] for series in own.read()}
     assert pids == {str(OWN)}
+
+
+def test_flows_that_were_removed_are_forgotten() -> None:
+    engines = Engines()
+
+    def with_flows(*names: str) -> EngineSnapshot:
+        flows = tuple(FlowState("p", name, FlowCounters(packets=2, bytes=9)) for name in names)
+        return dataclasses.replace(engine(5), flows=flows)
+
+    kept = len(engines.read(with_flows("always"))) + len(engines.readings._totals)
+    for number in range(100):
+        assert engines.read(with_flows("always", f"f{number}"), name="daqiri.flow.packets") == [
+            2,
+            2,
+        ]
+    engines.read(with_flows("always"))
+    assert 1 + len(engines.readings._totals) == kept
 
 
 def test_attributes_and_time_of_the_first_opening() -> None:
