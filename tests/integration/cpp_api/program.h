@@ -41,8 +41,14 @@ inline daqiri::BurstParams* tx_burst(int port_id, int queue_id, int num, int seg
   wait_for("a burst", [&] { return (burst = daqiri::create_tx_burst_params()) != nullptr; });
   daqiri::set_header(burst, static_cast<std::uint16_t>(port_id),
                      static_cast<std::uint16_t>(queue_id), num, segments);
-  wait_for("buffers", [&] { return daqiri::is_tx_burst_available(burst); });
-  check(daqiri::get_tx_packet_burst(burst), "get_tx_packet_burst");
+  wait_for("buffers", [&] {
+    if (!daqiri::is_tx_burst_available(burst)) return false;
+    // A thread of the engine may take some meanwhile, and give them back.
+    const auto status = daqiri::get_tx_packet_burst(burst);
+    if (status == daqiri::Status::NO_FREE_PACKET_BUFFERS) return false;
+    check(status, "get_tx_packet_burst");
+    return true;
+  });
   return burst;
 }
 
