@@ -8,6 +8,7 @@ import h5py
 import hdf5plugin  # noqa: F401 - has h5py read compressed frames
 import numpy as np
 import pytest
+from numbered_camera import BYTES, PACKETS, camera, loopback, together
 from numpy.typing import NDArray
 from waiting import wait_for
 
@@ -19,8 +20,6 @@ from daqiri_ophyd.engine import (
     check_config,
     examine_frames,
 )
-
-from .numbered_camera import BYTES, PACKETS, camera, loopback, together
 
 WRITERS: list[dict[str, Any]] = [
     {"writer": writer, "compression": compression}

@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numbered_camera import camera, numbered_packets, together
 from waiting import wait_for
 
 from daqiri_ophyd.engine import Port, Recorder
-
-from .numbered_camera import camera, numbered_packets, together
 
 # Images of an acquisition.
 IMAGES = 200

@@ -7,15 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numbered_camera import BYTES, PACKETS, loopback, numbered_packets
 
-from daqiri_ophyd.engine import Engine, ethernet
+from daqiri_ophyd.engine import Engine
 
 Config = dict[str, Any]
-_PACKETS = 4
 
-
-def _bits(at: int) -> Config:
-    return {"bit_offset": at, "bit_width": 32, "base": "udp_payload"}
+COMMAND = [sys.executable, "-m", "daqiri_ophyd", "metrics"]
 
 
 @pytest.fixture(autouse=True)
@@ -27,53 +25,13 @@ def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def config() -> Config:
-    """A loopback port with a flow and a reorder plan: frames of four packets."""
-    queue = {"id": 3, "cpu_core": "any", "batch_size": 4}
-    plan = {
-        "name": "images",
-        "reorder_type": "cpu",
-        "memory_region": "images",
-        "flow_ids": [1],
-        "payload_base": "udp_payload",
-        "payload_byte_offset": 8,
-        "frame": {"shape": [_PACKETS, 56], "dtype": "uint8"},
-        "method": {
-            "batch_packet_number": {
-                "batch_number": _bits(0),
-                "packet_number": _bits(32),
-                "packets_per_batch": _PACKETS,
-            }
-        },
-    }
-    return {
-        "version": 1,
-        "master_core": 0,
-        "stream_type": "raw",
-        "loopback": "sw",
-        "memory_regions": [
-            {"name": name, "kind": "host", "num_bufs": 256, "buf_size": 512}
-            for name in ("in", "images", "out")
-        ],
-        "interfaces": [
-            {
-                "name": "camera",
-                "address": "loopback",
-                "rx": {
-                    "queues": [queue | {"name": "rx", "timeout_us": 100, "memory_regions": ["in"]}],
-                    "reorder_configs": [plan],
-                    "flows": [
-                        {
-                            "name": "pixels",
-                            "id": 1,
-                            "match": {"udp_dst": 6000},
-                            "action": {"type": "queue", "id": 3},
-                        }
-                    ],
-                },
-                "tx": {"queues": [queue | {"name": "tx", "memory_regions": ["out"]}]},
-            }
-        ],
-    }
+    """A camera on loopback, with a queue whose id is not its position, and a flow with a name."""
+    config = loopback(buffers=256)
+    (camera,) = config["interfaces"]
+    for side in ("rx", "tx"):
+        camera[side]["queues"][0]["id"] = 3
+    camera["rx"]["flows"][0] |= {"name": "pixels", "action": {"type": "queue", "id": 3}}
+    return config
 
 
 @pytest.fixture
@@ -82,23 +40,10 @@ def send() -> Callable[[Engine, int, int], int]:
 
     def frames(engine: Engine, first: int, count: int) -> int:
         port = engine.ports[0]
-        numbers = [(frame, packet) for frame in range(first, first + count) for packet in range(4)]
-        payload = np.zeros((len(numbers), 64), np.uint8)
-        payload[:, :8] = np.array(numbers, ">u4").view(np.uint8).reshape(-1, 8)
-        packets = ethernet.udp_frames(
-            payload,
-            src_mac="02:00:00:00:00:01",
-            dst_mac="02:00:00:00:00:02",
-            src_ip="192.0.2.1",
-            dst_ip="192.0.2.2",
-            src_port=6000,
-            dst_port=6000,
-        )
+        images = np.repeat(np.arange(first, first + count), PACKETS)
+        packets = numbered_packets(images, np.tile(np.arange(PACKETS), count), 0, BYTES)
         begin = port.now() + 1_000_000
         port.tx[0].send(packets, launch_times=[begin + 1000 * i for i in range(len(packets))])
         return len(packets)
 
     return frames
-
-
-COMMAND = [sys.executable, "-m", "daqiri_ophyd", "metrics"]
