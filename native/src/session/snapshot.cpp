@@ -223,9 +223,14 @@ SessionSnapshot SessionSnapshot::of(const Session& session) {
       state.lateness.p99 = lateness.quantile(0.99);
       state.lateness.p999 = lateness.quantile(0.999);
       state.lateness.maximum = lateness.maximum();
-      // Counted in this order, so that no number is larger than the next.
-      for (std::size_t i = 0; i < LATENESS_EXPONENTS.size(); ++i)
-        state.lateness_counts[i] = lateness.count_below(LATENESS_EXPONENTS[i]);
+      // Each bucket is read once, and before the number of all.
+      std::uint64_t below = 0;
+      std::uint32_t from = 0;
+      for (std::size_t i = 0; i < LATENESS_EXPONENTS.size(); ++i) {
+        below += lateness.count_between(from, LATENESS_EXPONENTS[i]);
+        state.lateness_counts[i] = below;
+        from = LATENESS_EXPONENTS[i];
+      }
       state.lateness_counts.back() = lateness.count();
     }
     for (const steering::InstalledFlow& flow : port.flows->listed()) {

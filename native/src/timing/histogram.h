@@ -38,10 +38,12 @@ class Histogram {
     }
     return maximum();
   }
-  /// Values below 2^exponent; exponent > SUB_BITS.
-  [[nodiscard]] std::uint64_t count_below(std::uint32_t exponent) const noexcept {
-    return std::accumulate(buckets_->begin(),
-                           buckets_->begin() + bucket_of(std::uint64_t{1} << exponent),
+  /// Values from 2^from (0: from 0) to less than 2^to; both > SUB_BITS.
+  [[nodiscard]] std::uint64_t count_between(std::uint32_t from, std::uint32_t to) const noexcept {
+    const auto bucket = [](std::uint32_t exponent) {
+      return exponent == 0 ? 0U : bucket_of(std::uint64_t{1} << exponent);
+    };
+    return std::accumulate(buckets_->begin() + bucket(from), buckets_->begin() + bucket(to),
                            std::uint64_t{0});
   }
   void reset() noexcept {

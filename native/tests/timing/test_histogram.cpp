@@ -48,7 +48,9 @@ TEST_CASE("Values below powers of two are counted exactly", "[timing]") {
   for (std::uint32_t exponent = 6; exponent < 64; ++exponent) {
     const auto below = std::ranges::count_if(
         values, [&](std::uint64_t value) { return value < std::uint64_t{1} << exponent; });
-    REQUIRE(histogram.count_below(exponent) == static_cast<std::uint64_t>(below));
+    REQUIRE(histogram.count_between(0, exponent) == static_cast<std::uint64_t>(below));
+    REQUIRE(histogram.count_between(0, 6) + histogram.count_between(6, exponent) ==
+            static_cast<std::uint64_t>(below));
   }
 }
 
