@@ -30,14 +30,17 @@ class Destination:
         good = bool(host and colon) and all(n.isdecimal() and int(n) < 65536 for n in numbers)
         if good:
             self.ports = list(range(int(numbers[0]), int(numbers[1]) + 1))
-            one = set() if instrument.needs_own_ports else {1}
-            good = len(self.ports) in {*one, instrument.streams}
+            good = len(self.ports) == instrument.streams or (
+                len(self.ports) == 1 and not instrument.needs_own_ports
+            )
         if not good:
             most = instrument.streams
-            each = f"HOST:FIRST-LAST with {most} ports" if most > 1 else ""
-            one = "" if instrument.needs_own_ports else "HOST:PORT"
-            accepted = ", or ".join(filter(None, (one, each)))
-            raise typer.BadParameter(f"destination is {text!r}; accepted is {accepted}")
+            accepted = [] if instrument.needs_own_ports else ["HOST:PORT"]
+            if most > 1:
+                accepted.append(f"HOST:FIRST-LAST with {most} ports")
+            raise typer.BadParameter(
+                f"destination is {text!r}; accepted is {', or '.join(accepted)}"
+            )
         self.ports *= instrument.streams // len(self.ports)
         self.host = host.strip("[]")
         self.text = text

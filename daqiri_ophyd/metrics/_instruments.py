@@ -115,8 +115,8 @@ _UNREADABLE = _gauge("daqiri.engine.unreadable", "{engine}", "Engines that do no
 INSTRUMENTS = tuple(each for each in globals().values() if isinstance(each, Instrument))
 """All metrics."""
 
-LATENESS_BOUNDS_S = tuple(ns / 1e9 for ns in LATENESS_BOUNDS_NS)
-"""Upper bounds of the histogram of lateness, s."""
+LATENESS_LABELS = (*(repr(ns / 1e9) for ns in LATENESS_BOUNDS_NS), "+Inf")
+"""Upper bounds of the histogram of lateness, s, as text."""
 
 
 def measure(engine: EngineSnapshot | UnreadableEngine) -> Iterator[Measurement]:

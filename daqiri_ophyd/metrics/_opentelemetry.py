@@ -9,7 +9,7 @@ from typing import Any
 
 from opentelemetry import metrics as otel
 
-from ._instruments import INSTRUMENTS, LATENESS_BOUNDS_S, Instrument
+from ._instruments import INSTRUMENTS, LATENESS_LABELS, Instrument
 from ._readings import Readings
 
 __all__ = ["instrument"]
@@ -57,6 +57,5 @@ def _observe(
         if instrument.kind != "histogram":
             yield otel.Observation(series.values[0], series.attributes)
             continue
-        bounds = [*(repr(bound) for bound in LATENESS_BOUNDS_S), "+Inf"]
-        for bound, count in zip(bounds, series.values, strict=True):
+        for bound, count in zip(LATENESS_LABELS, series.values, strict=True):
             yield otel.Observation(count, {**series.attributes, "le": bound})

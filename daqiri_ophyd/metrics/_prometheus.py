@@ -12,7 +12,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from ._instruments import INSTRUMENTS, LATENESS_BOUNDS_S, Instrument
+from ._instruments import INSTRUMENTS, LATENESS_LABELS, Instrument
 from ._readings import Readings, Series
 
 __all__ = ["EngineCollector"]
@@ -74,9 +74,8 @@ def _family(instrument: Instrument, found: list[Series]) -> Metric:
     labels = [each.replace(".", "_") for each in found[0].attributes]
     if instrument.kind == "histogram":
         histogram = HistogramMetricFamily(name, text, labels=labels)
-        bounds = [*(repr(bound) for bound in LATENESS_BOUNDS_S), "+Inf"]
         for series in found:
-            buckets = list(zip(bounds, series.values, strict=True))
+            buckets = list(zip(LATENESS_LABELS, series.values, strict=True))
             histogram.add_metric(list(series.attributes.values()), buckets, None)
         return histogram
     if instrument.kind == "counter":

@@ -128,7 +128,7 @@ class Readings:
     def _forget(self, series: dict[Key, Series], with_engines: set[int]) -> None:
         """Forget processes that have ended, and flows that were removed: others come, for ever."""
         gone = {total.pid for total in self._totals.values()} - with_engines
-        gone = {pid for pid in gone if not _is_running(pid)}
+        gone = {pid for pid in gone if not os.path.exists(f"/proc/{pid}")}
         for key, total in list(self._totals.items()):
             was_removed = key[0] in _OF_FLOWS and total.pid in with_engines and key not in series
             if total.pid in gone or was_removed:
@@ -151,13 +151,3 @@ class Readings:
         for i, (new, old) in enumerate(zip(values, before, strict=True)):
             total.values[i] += new - old
         return total
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
