@@ -25,6 +25,18 @@ class Trial:
     # Processor time of the receiver, s.
     cpu: float = 0.0
 
+    @classmethod
+    def of(cls, sent: list[dict], before: dict, after: dict) -> Trial:
+        """Return the numbers of several senders, and of the receiver before and after them."""
+        begun = min(each["begun"] for each in sent)
+        return cls(
+            sum(each["sent"] for each in sent),
+            (max(each["ended"] for each in sent) - begun) / 1e9,
+            after["packets"] - before["packets"],
+            (after["latest"] - begun) / 1e9,
+            after["cpu"] - before["cpu"],
+        )
+
     @property
     def whole(self) -> bool:
         """Whether all packets arrived."""

@@ -81,15 +81,7 @@ def trial(senders: Senders, receiver: Program, seconds: float, rate: float) -> T
     """Send at a rate, 0: as fast as possible."""
     before = receiver.ask()
     sent = senders.ask(rate, seconds)
-    after = settled(receiver, "packets")
-    begun = min(each["begun"] for each in sent)
-    return Trial(
-        sum(each["sent"] for each in sent),
-        (max(each["ended"] for each in sent) - begun) / 1e9,
-        after["packets"] - before["packets"],
-        (after["latest"] - begun) / 1e9,
-        after["cpu"] - before["cpu"],
-    )
+    return Trial.of(sent, before, settled(receiver, "packets"))
 
 
 def senders_of(path: str, size: int, count: int) -> list[list[str]]:

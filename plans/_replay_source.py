@@ -6,7 +6,7 @@ from typing import Any
 
 from bluesky.utils import MsgGenerator
 
-from daqiri_ophyd.catalog import Catalog, capture_files, find_run
+from daqiri_ophyd.catalog import Catalog, find_run, stored_files
 from daqiri_ophyd.devices import TxQueue
 from daqiri_ophyd.replay import (
     FrameReplay,
@@ -16,6 +16,7 @@ from daqiri_ophyd.replay import (
     frame_source,
     replay_source,
 )
+from daqiri_ophyd.ship import StoredObject
 
 from ._threads import on_thread
 
@@ -60,7 +61,7 @@ def open_source(
                 f"run is a {type(run).__name__}; accepted are a scan id, -1, a uid, and a run from "
                 "catalog.client."
             )
-        files = capture_files(found, stream=stream, key=key)
+        files = stored_files(found, stream=stream, key=key)
         start = found.metadata["start"]
         source: Replay | FrameReplay
         if files[0].suffix == ".h5":
@@ -80,7 +81,10 @@ def open_source(
 
 
 def _frames_of(
-    start: Mapping[str, Any], files: Sequence[Path], tx: TxQueue, options: Mapping[str, Any]
+    start: Mapping[str, Any],
+    files: Sequence[Path | StoredObject],
+    tx: TxQueue,
+    options: Mapping[str, Any],
 ) -> FrameReplay:
     """Return the packets of a run's frames, made by the configuration in its start document."""
     given = dict(options)
@@ -110,4 +114,4 @@ def _plans_of(config: Mapping[str, Any]) -> set[str]:
         f"{interface['name']}/{plan['name']}"
         for interface in config.get("interfaces", ())
         for plan in (interface.get("rx") or {}).get("reorder_configs", ())
-    }
+    } | {plan["name"] for plan in config.get("reorder_configs", ())}

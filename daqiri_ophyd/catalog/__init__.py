@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from ._address import CatalogError
 from ._backup import BackupError
-from ._captures import CaptureNotFoundError, capture_files, run_files
+from ._captures import (
+    CaptureNotFoundError,
+    FileFinder,
+    capture_files,
+    captures_of,
+    run_files,
+    stored_files,
+)
 from ._catalog import Catalog
 from ._confine import UnreadableFileError
 from ._export import export_run
@@ -30,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BackupError",
     "CaptureNotFoundError",
+    "FileFinder",
     "Catalog",
     "CatalogError",
     "NotPcapError",
@@ -43,6 +51,7 @@ __all__ = [
     "SummarySequenceAdapter",
     "UnreadableFileError",
     "capture_files",
+    "captures_of",
     "confined_tree",
     "export_run",
     "find_run",
@@ -51,6 +60,7 @@ __all__ = [
     "recover_runs",
     "register",
     "run_files",
+    "stored_files",
     "summarize",
 ]
 

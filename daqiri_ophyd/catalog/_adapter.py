@@ -9,9 +9,18 @@ import numpy as np
 from tiled.adapters.sequence import FileSequenceAdapter
 from tiled.structures.array import ArrayStructure, BuiltinDtype, StructDtype
 
-from daqiri_ophyd.documents import COMPANIONS, NAME_DTYPE, SUMMARY_DTYPE, row_counters
+from daqiri_ophyd.documents import (
+    COMPANIONS,
+    NAME_DTYPE,
+    SUMMARY_DTYPE,
+    FileSummary,
+    row_counters,
+)
+from daqiri_ophyd.ship import StoredObject
 
-from ._packet_table import PacketTableAdapter
+from ._moved import MovedFolders
+from ._packet_table import PacketTableAdapter, answered
+from ._stored import StoredFiles
 from ._summarize import summarize
 
 __all__ = ["CaptureSequenceAdapter", "CounterSequenceAdapter", "SummarySequenceAdapter"]
@@ -20,6 +29,9 @@ __all__ = ["CaptureSequenceAdapter", "CounterSequenceAdapter", "SummarySequenceA
 class _FilesAdapter(FileSequenceAdapter):
     """A sequence of capture files as an array, shape ``(files,)``, one chunk per file."""
 
+    stored = StoredFiles(MovedFolders())
+    """Finds files that are not on this host."""
+
     @classmethod
     def from_catalog(cls, data_source: Any, node: Any, /, **kwargs: Any) -> Self:
         """Return an adapter for a data source of the catalog."""
@@ -27,6 +39,13 @@ class _FilesAdapter(FileSequenceAdapter):
             asset.data_uri for asset in data_source.assets if asset.parameter == "data_uris"
         ]
         return super().from_catalog(data_source, node, data_uris=uris)  # type: ignore[return-value]
+
+    def _summary(self, path: str) -> FileSummary:
+        with answered():
+            found = self.stored.find(Path(path))
+            if isinstance(found, StoredObject):
+                return found.sidecar.summary(Path(path))
+        return summarize(path)
 
     def _load_from_files(
         self, slice: builtins.slice | int | Iterable[int] = slice(None)
@@ -79,16 +98,20 @@ class CaptureSequenceAdapter(_FilesAdapter):
         """Return the node below the array in the tree of the server."""
         paths = [Path(path) for path in self.filepaths]
         if key == "packets":
-            return PacketTableAdapter(paths)
+            with answered():
+                return PacketTableAdapter([self.stored.find(path) for path in paths])
         if key == "summaries":
             # Not quoted: readers of these addresses do not unquote them.
-            return SummarySequenceAdapter.from_uris(*(f"file://localhost{path}" for path in paths))
+            uris = (f"file://localhost{path}" for path in paths)
+            summaries = SummarySequenceAdapter.from_uris(*uris)
+            summaries.stored = self.stored
+            return summaries
         return None
 
     def _read_one(self, filepath: str) -> np.ndarray:
         dtype = self.structure().data_type.to_numpy_dtype()
         if dtype.names is not None:
-            return summarize(filepath).record()
+            return self._summary(filepath).record()
         return np.array(Path(filepath).name, dtype)
 
 
@@ -104,7 +127,7 @@ class SummarySequenceAdapter(_FilesAdapter):
         return cls(data_uris, _structure(len(data_uris), SUMMARY_DTYPE))
 
     def _read_one(self, filepath: str) -> np.ndarray:
-        return summarize(filepath).record()
+        return self._summary(filepath).record()
 
 
 class CounterSequenceAdapter(_FilesAdapter):
@@ -138,7 +161,7 @@ class CounterSequenceAdapter(_FilesAdapter):
         return adapter
 
     def _read_one(self, filepath: str) -> np.ndarray:
-        value = row_counters([summarize(filepath)])[self.field]
+        value = row_counters([self._summary(filepath)])[self.field]
         return np.array(value, self.structure().data_type.to_numpy_dtype())
 
 

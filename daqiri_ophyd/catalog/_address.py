@@ -49,12 +49,15 @@ class ServerAddress:
         Process whose server answers at the port; 0: none.
     readable : tuple of str
         Directories of captures that the server reads.
+    stores : tuple of str
+        Addresses of object stores that it reads, now and in later processes.
     """
 
     api_key: str = field(default_factory=lambda: secrets.token_hex(32), repr=False)
     port: int = 0
     process: int = 0
     readable: tuple[str, ...] = ()
+    stores: tuple[str, ...] = ()
 
     @property
     def uri(self) -> str:
@@ -76,7 +79,9 @@ class ServerAddress:
         """Return the address stored in a catalog directory, or an empty one with a new key."""
         try:
             kept = json.loads((directory / _NAME).read_text("utf-8"))
-            return cls(**{**kept, "readable": tuple(kept["readable"])})
+            # Earlier versions had no stores.
+            lists = {"readable": kept["readable"], "stores": kept.get("stores", ())}
+            return cls(**{**kept, **{name: tuple(found) for name, found in lists.items()}})
         except FileNotFoundError:
             return cls()
         except (OSError, ValueError, TypeError, KeyError) as error:

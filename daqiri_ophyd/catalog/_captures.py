@@ -4,18 +4,23 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tiled.utils import path_from_uri
+
 from daqiri_ophyd.documents import CAPTURE_MIMETYPES, FRAMES_MIMETYPE
+from daqiri_ophyd.ship import StoredObject, fetch_all
 
-from ._confine import (
-    UnreadableFileError,
-    confined_path,
-    directories_of,
-    folders_of,
-    whereabouts,
-)
+from ._confine import UnreadableFileError, confined_path, folders_of, whereabouts
 from ._find import why_incomplete
+from ._stored import Stored, StoredFiles, require_in_stores, split_readable
 
-__all__ = ["CaptureNotFoundError", "capture_files", "captures_of", "run_files"]
+__all__ = [
+    "CaptureNotFoundError",
+    "FileFinder",
+    "capture_files",
+    "captures_of",
+    "run_files",
+    "stored_files",
+]
 
 
 class CaptureNotFoundError(LookupError):
@@ -31,7 +36,8 @@ def capture_files(
 ) -> list[Path]:
     """Return the pcap or raw files of a run, in the order of the rows of their stream.
 
-    If the run has none, or `key` is that of frames: the files of frames.
+    If the run has none, or `key` is that of frames: the files of frames. Files that are in an
+    object store only are fetched; see `stored_files`.
 
     Parameters
     ----------
@@ -40,8 +46,9 @@ def capture_files(
     stream, key : str, optional
         Stream and data key of the capture; needed only if the run has several.
     readable : iterable of str or Path, optional
-        Directories of captures on this host; files elsewhere are rejected. Default: those given to
-        `Catalog.open` or `Catalog.connect`, whose ``moved`` applies, too.
+        Directories of captures on this host, and addresses of object stores; files elsewhere are
+        rejected. Default: those given to `Catalog.open` or `Catalog.connect`, whose ``moved``
+        applies, too.
 
     Returns
     -------
@@ -50,12 +57,43 @@ def capture_files(
 
     Raises
     ------
+    CaptureNotFoundError, UnreadableFileError, FileNotFoundError, StoreError
+        As `stored_files`.
+    OSError
+        If a file cannot be fetched.
+    """
+    return fetch_all(stored_files(run, stream=stream, key=key, readable=readable))
+
+
+def stored_files(
+    run: Any,
+    *,
+    stream: str | None = None,
+    key: str | None = None,
+    readable: Iterable[str | Path] | None = None,
+) -> list[Stored]:
+    """Return the files of a capture like `capture_files`, without fetching any.
+
+    Parameters
+    ----------
+    run, stream, key, readable
+        As for `capture_files`.
+
+    Returns
+    -------
+    list of Path or StoredObject
+        Files on this host, which exist, or in an object store.
+
+    Raises
+    ------
     CaptureNotFoundError
         If there is no such capture, or several.
     UnreadableFileError
         If a file is on another host or not below a readable directory.
     FileNotFoundError
-        If a file is not at the path in the catalog.
+        If a file is not at the path in the catalog, nor in the store.
+    StoreError
+        If the store cannot be read.
     """
     uid = run.metadata["start"]["uid"]
     captures = dict(captures_of(run))
@@ -79,18 +117,19 @@ def capture_files(
             f"{why_incomplete(run)}"
         )
     (uris,) = wanted.values()
-    directories = directories_of(run.context, readable)
-    if not directories:
+    finder = FileFinder(run, readable)
+    if not finder.directories and not finder.stores:
         raise UnreadableFileError(
             f"Run {uid}: the directories of captures are not known, and the catalog could name any "
             "file: Catalog.open or Catalog.connect(..., readable=[directory]), or "
             "capture_files(run, readable=...)."
         )
+    ((of_stream, of_key),) = wanted
     try:
-        files = [confined_path(uri, directories) for uri in uris]
+        files = [finder.find(uri, of_stream, of_key) for uri in uris]
     except UnreadableFileError as error:
         raise UnreadableFileError(f"Run {uid}: {error}") from None
-    missing = [path for path in files if not path.is_file()]
+    missing = [file for file in files if isinstance(file, Path) and not file.is_file()]
     if missing:
         raise FileNotFoundError(
             f"Run {uid}: {len(missing)} of {len(files)} capture files are not on this host, "
@@ -122,10 +161,99 @@ def run_files(
     UnreadableFileError
         If a file is on another host or not below a readable directory.
     """
-    directories = directories_of(run.context, readable)
-    return {
-        name: [confined_path(uri, directories) for uri in uris] for name, uris in captures_of(run)
-    }
+    finder = FileFinder(run, readable)
+    return {name: [finder.path(uri) for uri in uris] for name, uris in captures_of(run)}
+
+
+class FileFinder:
+    """Finds the files that a run's documents name, on this host or in an object store.
+
+    Parameters
+    ----------
+    run : bluesky_tiled_plugins.BlueskyRun
+        The run.
+    readable : iterable of str or Path, optional
+        As for `capture_files`.
+    """
+
+    def __init__(self, run: Any, readable: Iterable[str | Path] | None = None) -> None:
+        folders = folders_of(run.context)
+        self._run = run
+        self.directories, self.stores = list(folders.readable), list(folders.stores)
+        if readable is not None:
+            self.directories, self.stores = split_readable(readable)
+        self._moved = folders.moved
+        self.stored = StoredFiles(self._moved, self.stores)
+        self._shipped: dict[tuple[str, str], tuple[Path, str] | None] = {}
+
+    def path(self, uri: str) -> Path:
+        """Return the path of a file, which may be missing.
+
+        Raises
+        ------
+        UnreadableFileError
+            If it may not be read.
+        """
+        path = Path(path_from_uri(uri)) if uri.startswith("file:") else None
+        if path is not None and self.stored.has(path):
+            return path
+        return confined_path(uri, self.directories)
+
+    def find(self, uri: str, stream: str, key: str) -> Stored:
+        """Return a file of a data key; a path that does not exist: it is nowhere.
+
+        Raises
+        ------
+        UnreadableFileError
+            If it may not be read.
+        StoreError
+            If the store cannot be read.
+        """
+        shipped = self._shipped_to(stream, key)
+        try:
+            path = self.path(uri)
+        except UnreadableFileError:
+            # On another host, the directories of the one that recorded it are not readable. Nor is
+            # a file of this host that has its path.
+            if shipped is None or not uri.startswith("file:"):
+                raise
+            stored = self._object(Path(path_from_uri(uri)), *shipped)
+            if stored is None:
+                raise
+            return stored
+        found = self.stored.find(path)
+        if isinstance(found, StoredObject) or (shipped is None) or found.is_file():
+            return found
+        return self._object(path, *shipped) or path
+
+    def _object(self, path: Path, root: Path, address: str) -> StoredObject | None:
+        """Return the object of a file below a directory that was uploaded to an address."""
+        if not path.is_relative_to(root):
+            root = self._moved.path(root)
+        if not path.is_relative_to(root):
+            return None
+        uri = f"{address}/{path.relative_to(root).as_posix()}"
+        require_in_stores(uri, self.stores)
+        try:
+            stored = StoredObject(uri)
+        except ValueError as error:
+            raise UnreadableFileError(str(error)) from error
+        return stored if stored.exists() else None
+
+    def _shipped_to(self, stream: str, key: str) -> tuple[Path, str] | None:
+        """Return the directory of a device, and the address to which its files were uploaded.
+
+        Its configuration in the descriptor has them.
+        """
+        if (stream, key) not in self._shipped:
+            metadata = self._run.base[stream].metadata
+            device = metadata["data_keys"][key].get("object_name", "")
+            told = metadata.get("configuration", {}).get(device, {}).get("data", {})
+            address = told.get(f"{device}_ship_to")
+            root = told.get(f"{device}_ship_root")
+            known = address and root
+            self._shipped[stream, key] = (Path(root), str(address)) if known else None
+        return self._shipped[stream, key]
 
 
 def captures_of(run: Any) -> Iterator[tuple[tuple[str, str], list[str]]]:

@@ -19,10 +19,11 @@ from ._address import DATABASE, CatalogError, find_server, lock_directory
 from ._backlog import abandon, flush
 from ._confine import Folders, set_folders
 from ._moved import MovedFolders, Moves
-from ._places import moved_readable
+from ._places import known_stores, moved_readable
 from ._read_only import copy_catalog, is_writable
 from ._register import register
 from ._server import EmbeddedServer, SharedServer
+from ._stored import split_readable
 from ._writer import RunWriter, ingest_backup
 
 __all__ = ["Catalog"]
@@ -89,11 +90,12 @@ class Catalog:
             Directories that contain captures. The server uses those of the first process. The
             directory remembers them: in a copy of it, or after a move, files of such a folder are
             read at the same path relative to the catalog's directory, if a readable directory has
-            that path.
+            that path. Addresses of object stores, ``s3://bucket/prefix``, are accepted as well, and
+            remembered: what was uploaded there is read there when it is not on this host.
         moved : mapping of path to path, optional
             New paths of folders by the old ones, which the catalog names: ``{"/old": "/new"}``. For
-            folders whose new place the directory cannot know. New paths must be readable, too. The
-            server uses those of the first process.
+            folders whose new place the directory cannot know. New paths must be readable, too; an
+            address of an object store need not be. The server uses those of the first process.
         backup_directory : str or Path, optional
             Directory for runs that cannot be stored, preferably on another disk. Default:
             ``backup`` in ``directory``.
@@ -123,12 +125,14 @@ class Catalog:
             ) from None
         if not create and not (directory / DATABASE).is_file():
             raise CatalogError(f"There is no catalog in {directory}.")
-        given = [Path(path).absolute() for path in readable]
+        paths, named = split_readable(readable)
+        given = [path.absolute() for path in paths]
         # Documents may name captures in either form.
         both = list(dict.fromkeys([*given, *(path.resolve() for path in given)]))
         backup = directory / "backup" if backup_directory is None else backup_directory
         backup = Path(backup).resolve()
         served = both
+        stores = tuple(dict.fromkeys([*named, *known_stores(directory)]))
         copy = None if create or is_writable(directory) else copy_catalog(directory)
         used = directory if copy is None else Path(copy.name).resolve()
 
@@ -136,7 +140,7 @@ class Catalog:
             return MovedFolders(moved, moved_readable(directory, served))
 
         def start(lock: IO[str]) -> EmbeddedServer:
-            return EmbeddedServer(used, lock, served, places)
+            return EmbeddedServer(used, lock, served, places, stores)
 
         with ExitStack() as opened:
             if copy is not None:
@@ -156,7 +160,8 @@ class Catalog:
         is_here = isinstance(server, EmbeddedServer)
         if isinstance(server, SharedServer):
             _before_requests(client, server.require)
-        set_folders(client.context, Folders(tuple(served), places(), is_applied=is_here))
+        folders = Folders(tuple(served), places(), is_applied=is_here, stores=stores)
+        set_folders(client.context, folders)
         readers = [Path(path) for path in address.readable]
         return cls(
             client,
@@ -187,8 +192,8 @@ class Catalog:
         api_key : str, optional
             API key. Default: environment variable ``TILED_API_KEY``.
         readable : iterable of str or Path
-            Directories of captures on this host, for `capture_files` and replays. Files that the
-            server names as captures are not read elsewhere.
+            Directories of captures on this host, and addresses of object stores, for
+            `capture_files` and replays. Files that the server names are not read elsewhere.
         moved : mapping of path to path, optional
             Paths of folders on this host by those that the server names, for the same purposes.
             What the server itself reads is set there, with ``moved`` of `confined_tree`.
@@ -204,10 +209,12 @@ class Catalog:
         """
         register()
         places = MovedFolders(moved)
+        paths, stores = split_readable(readable)
         backup = Path(backup_directory).resolve() if backup_directory is not None else None
         client = _runs(uri, api_key)
-        known = tuple(Path(path).absolute() for path in readable)
-        set_folders(client.context, Folders(known, places, is_shared=True))
+        known = tuple(path.absolute() for path in paths)
+        folders = Folders(known, places, is_shared=True, stores=tuple(stores))
+        set_folders(client.context, folders)
         return cls(client, backup_directory=backup)
 
     @property

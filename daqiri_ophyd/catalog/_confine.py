@@ -40,12 +40,15 @@ class Folders:
         Whether the server's addresses have the new places already.
     is_shared : bool
         Whether the server may be on another host, whose paths are not those of this one.
+    stores : tuple of str
+        Addresses of object stores that may be read.
     """
 
     readable: tuple[Path, ...] = ()
     moved: MovedFolders = field(default_factory=MovedFolders)
     is_applied: bool = False
     is_shared: bool = False
+    stores: tuple[str, ...] = ()
 
     @property
     def unapplied(self) -> MovedFolders:

@@ -12,13 +12,15 @@ import pandas as pd
 from tiled.utils import path_from_uri
 
 from daqiri_ophyd.documents import COMPANIONS
+from daqiri_ophyd.ship import StoredObject
 
 from ._backup import Documents, moved_documents, write_backup
 from ._broker import frame_rows
-from ._captures import run_files
-from ._confine import directories_of, folders_of, require_confined
+from ._captures import FileFinder, captures_of
+from ._confine import folders_of, require_confined
 from ._find import why_incomplete
 from ._nexus import write_nexus
+from ._stored import Stored
 
 __all__ = ["export_run"]
 
@@ -73,11 +75,19 @@ def export_run(
     start, stop = run.metadata["start"], run.metadata.get("stop")
     if not stop:
         raise ValueError(f"Run {start['uid']} cannot be exported.{why_incomplete(run)}")
-    folders = directories_of(run.context, readable)
-    files = run_files(run, readable=folders)
+    finder = FileFinder(run, readable)
+    folders = finder.directories
+    addresses = dict(captures_of(run))
+    files = {name: [finder.path(uri) for uri in uris] for name, uris in addresses.items()}
     place = _Places(folders).of
     places = {path: found for paths in files.values() for path in paths if (found := place(path))}
-    missing = [path for path in places if not path.is_file()]
+    sources = {
+        path: finder.find(uri, *name)
+        for name, uris in addresses.items()
+        for path, uri in zip(files[name], uris, strict=True)
+        if path in places
+    }
+    missing = [each for each in sources.values() if isinstance(each, Path) and not each.is_file()]
     if missing:
         raise FileNotFoundError(
             f"Run {start['uid']}: {len(missing)} of {len(places)} files are missing, the first is "
@@ -86,9 +96,9 @@ def export_run(
     target.parent.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
-        _require_space(part, places)
-        for source, copied in places.items():
-            _copy(source, part / copied, folders)
+        _require_space(part, sources.values())
+        for path, copied in places.items():
+            _copy(sources[path], part / copied, folders)
         write_backup(part / "documents.jsonl", _documents(run, place))
         tables = {stream: _table_of(run, stream) for stream in run.base}
         for name, table in zip(_file_names(tables), tables.values(), strict=True):
@@ -151,8 +161,9 @@ class _Places:
         return None
 
 
-def _require_space(directory: Path, paths: Iterable[Path]) -> None:
-    needed = sum(path.stat().st_size for path in paths) + _BESIDE
+def _require_space(directory: Path, files: Iterable[Stored]) -> None:
+    sizes = (f.size if isinstance(f, StoredObject) else f.stat().st_size for f in files)
+    needed = sum(sizes) + _BESIDE
     free = shutil.disk_usage(directory).free
     if free < needed:
         raise OSError(
@@ -161,8 +172,12 @@ def _require_space(directory: Path, paths: Iterable[Path]) -> None:
         )
 
 
-def _copy(source: Path, target: Path, readable: Iterable[Path]) -> None:
+def _copy(source: Stored, target: Path, readable: Iterable[Path]) -> None:
     """Copy a file and what belongs to it."""
+    if isinstance(source, StoredObject):
+        # Its local copy, with what is beside that.
+        source = source.fetch()
+        readable = [source.parent]
     beside = [source.with_name(source.name + suffix) for suffix in COMPANIONS]
     own = [source, *(path for path in beside if path.is_file())]
     require_confined(own, readable)

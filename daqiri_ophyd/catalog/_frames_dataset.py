@@ -87,6 +87,8 @@ def frames_dataset(
             Coordinate: arrival of the first packet, ``datetime64[ns]``, UTC.
         ``batch``, ``missing``, ``row``
             Number of the batch, missing packets of the frame, row of the stream (from 0).
+        each column of the detector's plan
+            The number from the frame's packets, uint64.
         each reduction of the detector
             The number of the frame, or that of the reading to which it belongs.
         each signal
@@ -153,6 +155,8 @@ def frames_dataset(
         start["time"] - seconds.min(initial=math.inf),
         float((np.repeat(reported, per_row) - seconds).min(initial=math.inf)),
     )
+    for column in _of_plan(source, key):
+        variables[column] = ("frame", _array(source, column).ravel())
     for number, values, attributes in _reduced(source, key, events):
         variables[number] = ("frame", np.repeat(values, per_row), attributes)
     found = dict(_of_events(source, events, device, rows))
@@ -213,6 +217,16 @@ def _events(stream: Any) -> dict[str, NDArray[Any]]:
         return {}
     table = stream.base["internal"].read()
     return {name: table[name].to_numpy() for name in table.columns}
+
+
+def _of_plan(stream: Any, key: str) -> Iterator[str]:
+    """Yield the data keys of numbers from the packets of frames."""
+    keys = stream.metadata["data_keys"]
+    others = {f"{key}_{field}" for field in OF_FRAMES}
+    for name, data_key in keys.items():
+        own = data_key["source"].startswith(f"{keys[key]['source']}/")
+        if own and data_key.get("dtype_numpy") == "<u8" and name not in others:
+            yield name
 
 
 def _reduced(

@@ -5,16 +5,18 @@ HDF5 opens them without asking, so a file below a readable directory could name 
 
 import glob
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import h5py
 
+from daqiri_ophyd.documents import other_files
+
 from ._confine import UnreadableFileError, require_below
 
-__all__ = ["require_confined_references"]
+__all__ = ["require_confined_references", "require_own_data"]
 
 _KEPT_FILES = 4096
 _OPTIONS = ("swmr", "libver", "locking")
@@ -76,6 +78,23 @@ def require_confined_references(
             pending.append(other)
 
 
+def require_own_data(opened: Any, name: str) -> None:
+    """Raise if an HDF5 file that is open as a stream takes data from any other file.
+
+    Raises
+    ------
+    UnreadableFileError
+        If it does.
+    OSError
+        If it is no HDF5 file.
+    """
+    with h5py.File(opened, "r", libver="latest", locking=False) as file:
+        for inner, _, other in other_files(file):
+            raise UnreadableFileError(
+                f"{name} cannot be read: its object {inner!r} takes data from another file, {other}"
+            )
+
+
 def _references(path: Path, opening: _Opening) -> tuple[tuple[str, Path], ...]:
     """Return names of objects in a file, and the files that they are in or take data from."""
     try:
@@ -106,37 +125,7 @@ def _named_files(path: Path, opening: _Opening, _key: object) -> tuple[tuple[str
         # Those that it refers to may be open, or be written, in another way.
         file = h5py.File(path, "r", **{**named, "swmr": not named.get("swmr", False)})
     with file:
-        return tuple(_walk(file))
-
-
-def _walk(root: h5py.Group) -> Iterator[tuple[str, str, str]]:
-    groups, seen = [root], set[int]()
-    while groups:
-        group = groups.pop()
-        for name in group:
-            link = group.get(name, getlink=True)
-            inner = f"{group.name.rstrip('/')}/{name}"
-            if isinstance(link, h5py.ExternalLink):
-                yield inner, "link", link.filename
-            if not isinstance(link, h5py.HardLink):
-                continue
-            try:
-                part = group[name]
-            except (KeyError, OSError, RuntimeError):
-                continue  # a broken object: nobody can open it
-            number = h5py.h5o.get_info(part.id).addr
-            if number in seen:
-                continue
-            seen.add(number)
-            if isinstance(part, h5py.Group):
-                groups.append(part)
-            elif isinstance(part, h5py.Dataset):
-                settings = part.id.get_create_plist()
-                for i in range(settings.get_external_count()):
-                    yield inner, "storage", os.fsdecode(settings.get_external(i)[0])
-                if settings.get_layout() == h5py.h5d.VIRTUAL:
-                    for i in range(settings.get_virtual_count()):
-                        yield inner, "virtual", settings.get_virtual_filename(i)
+        return tuple(other_files(file))
 
 
 def _opened(path: Path, kind: str, name: str) -> list[Path]:

@@ -7,6 +7,7 @@ from typing import TypeAlias
 from urllib.parse import urlparse
 
 from daqiri_ophyd.documents import directory_uri
+from daqiri_ophyd.ship import is_address, split_address
 
 __all__ = ["MovedFolders", "Moves"]
 
@@ -24,14 +25,16 @@ class MovedFolders:
     ----------
     named : mapping of path to path, optional
         New paths by old ones, as the user has named them; they come before `remembered`. Old paths
-        are absolute: those in documents, or those that `remembered` has made of them.
+        are absolute: those in documents, or those that `remembered` has made of them. A new place
+        can be an address of an object store, too: see `address`.
     remembered : mapping of str to str, optional
         Absolute new paths by old ones, as the catalog directory remembers them.
 
     Raises
     ------
     ValueError
-        If an old path is not absolute, or addresses of files cannot have a new one.
+        If an old path is not absolute, addresses of files cannot have a new one, or an address is
+        none of an object store.
     """
 
     def __init__(
@@ -40,12 +43,17 @@ class MovedFolders:
         remembered: Mapping[str, str] | None = None,
     ) -> None:
         checked = {}
+        self._in_stores: dict[str, str] = {}
         for old, new in (named or {}).items():
             if not Path(old).is_absolute():
                 raise ValueError(
                     f"moved: found the old folder {str(old)!r}, which is relative; give its full "
                     "path, as the message about the file has it."
                 )
+            if is_address(str(new)):
+                split_address(str(new))
+                self._in_stores[_normal(str(old))] = str(new).rstrip("/")
+                continue
             place = Path(os.path.abspath(new))
             directory_uri(place)
             checked[_normal(str(old))] = str(place)
@@ -56,6 +64,16 @@ class MovedFolders:
         """Whether there are any such folders."""
         return bool(self._named or self._remembered)
 
+    @property
+    def stores(self) -> tuple[str, ...]:
+        """Addresses of folders that are in object stores."""
+        return tuple(self._in_stores.values())
+
+    def address(self, path: str | Path) -> str:
+        """Return the address of the object of a file; empty: its folder is in no object store."""
+        text = str(path)
+        return "" if "\0" in text else _moved(_normal(text), self._in_stores) or ""
+
     def path(self, path: str | Path) -> Path:
         """Return the present path of a file or folder; unchanged if it is below no old folder.
 
@@ -65,6 +83,8 @@ class MovedFolders:
         if "\0" in text:
             return Path(path)
         normal = _normal(text)
+        if _moved(normal, self._in_stores):
+            return Path(path)  # see `address`
         found = _moved(normal, self._named)
         if found is None:
             known = _moved(normal, self._remembered)

@@ -21,8 +21,12 @@ from tiled.structures.table import TableStructure
 
 from daqiri_ophyd.documents import read_sidecar, sidecar_path
 from daqiri_ophyd.engine import DaqiriError, PcapFile
+from daqiri_ophyd.ship import StoredObject, StoreError
 
-__all__ = ["ROWS", "PacketTableAdapter"]
+from ._confine import UnreadableFileError
+from ._stored import Stored
+
+__all__ = ["ROWS", "PacketTableAdapter", "answered"]
 
 ROWS = 100_000
 """Largest number of packets in a partition."""
@@ -99,7 +103,7 @@ class PacketTableAdapter(Adapter[TableStructure]):
 
     Parameters
     ----------
-    files : sequence of Path
+    files : sequence of Path or StoredObject
         Files of one capture, in order.
 
     Raises
@@ -110,10 +114,10 @@ class PacketTableAdapter(Adapter[TableStructure]):
 
     structure_family = StructureFamily.table
 
-    def __init__(self, files: Sequence[Path]) -> None:
-        with _answered():
+    def __init__(self, files: Sequence[Stored]) -> None:
+        with answered():
             self._parts = _partitions(files)
-        self._raw = any(path.suffix == ".raw" for path in files)
+        self._raw = any(file.suffix == ".raw" for file in files)
         self._dtypes = _RAW_COLUMNS if self._raw else _PCAP_COLUMNS
         # A table without partitions could not be read.
         structure = TableStructure.from_pandas(self._frame({}))
@@ -169,7 +173,7 @@ class PacketTableAdapter(Adapter[TableStructure]):
                 raise KeyError(name)
         if not self._parts and partition == 0:
             return self._frame({}, wanted)
-        with _answered():
+        with answered():
             found = [
                 _numbered(part, _raw_fields(part) if self._raw else _pcap_fields(part, wanted))
                 for part in self._parts[partition]
@@ -186,10 +190,14 @@ class PacketTableAdapter(Adapter[TableStructure]):
 
 
 @contextlib.contextmanager
-def _answered() -> Iterator[None]:
+def answered() -> Iterator[None]:
     """Report to the client why a file cannot be read, instead of an internal error."""
     try:
         yield
+    except UnreadableFileError as error:
+        raise HTTPException(403, f"This server does not serve this file: {error}") from error
+    except StoreError as error:
+        raise HTTPException(424, str(error)) from error
     except (DaqiriError, OSError, ValueError) as error:
         raise HTTPException(422, str(error)) from error
 
@@ -199,16 +207,19 @@ class _Part:
     """Packets of one file in a partition."""
 
     number: int  # of the file
-    path: Path
+    path: Stored
     packets: slice
 
 
-def _partitions(files: Sequence[Path]) -> list[list[_Part]]:
+def _partitions(files: Sequence[Stored]) -> list[list[_Part]]:
     """Return the packets of each partition."""
     partitions: list[list[_Part]] = []
     rows = size = 0
     for number, path in enumerate(files):
-        count, file_bytes = _extent(path, *_identity_of_content(path))
+        if isinstance(path, StoredObject):
+            count, file_bytes = _extent(path)
+        else:
+            count, file_bytes = _extent(path, *_identity_of_content(path))
         for start in range(0, count, ROWS):
             more = min(ROWS, count - start)
             # The last one goes to the end of the file, independent of its metadata.
@@ -230,8 +241,10 @@ def _identity_of_content(path: Path) -> tuple[int, int, int]:
 
 
 @functools.lru_cache(maxsize=65_536)  # an adapter is created for each request
-def _extent(path: Path, *_identity: int) -> tuple[int, int]:
+def _extent(path: Stored, *_identity: int) -> tuple[int, int]:
     """Return the packets of a file, and their bytes."""
+    if isinstance(path, StoredObject):
+        return path.sidecar.packets, path.sidecar.bytes
     sidecar = read_sidecar(path)
     if sidecar is not None:
         return sidecar.packets, sidecar.bytes
@@ -239,7 +252,9 @@ def _extent(path: Path, *_identity: int) -> tuple[int, int]:
     return packets, path.stat().st_size
 
 
-def _raw_index(path: Path) -> NDArray[Any]:
+def _raw_index(path: Stored) -> NDArray[Any]:
+    if isinstance(path, StoredObject):
+        return np.load(path.index.fetch(), mmap_mode="r")
     return np.load(path.with_name(path.name + ".npy"), mmap_mode="r")
 
 
@@ -299,7 +314,8 @@ def _raw_fields(part: _Part) -> _Fields:
 
 
 def _pcap_fields(part: _Part, wanted: Sequence[str]) -> _Fields:
-    packets = _files.get(part.path)[part.packets]
+    path = part.path.fetch() if isinstance(part.path, StoredObject) else part.path
+    packets = _files.get(path)[part.packets]
     needed = [name for name in wanted if name in _NUMBERS]
     needed += [field for name in wanted for field in _ADDRESSES.get(name, ())]
     # Without names, all columns would be returned.

@@ -15,7 +15,7 @@ from typing import Any
 
 from ._address import DATABASE, CatalogError, ServerAddress, write_private
 
-__all__ = ["moved_readable", "settle"]
+__all__ = ["known_stores", "moved_readable", "settle"]
 
 _NAME = "folders.json"
 _STORAGE = "storage.duckdb"
@@ -73,6 +73,19 @@ def settle(directory: Path, readable: Iterable[Path]) -> bool:
         _write(directory, everything)
     # Of an earlier version's catalog without event tables, nobody knows where it was.
     return before != here if before is not None else remembered is None
+
+
+def known_stores(directory: Path) -> tuple[str, ...]:
+    """Return the addresses of object stores that a catalog directory was opened with before.
+
+    None in a copy: whoever made the original has not decided what may be read here.
+    """
+    try:
+        remembered = _read(directory)
+        here = remembered is not None and remembered[0] == str(directory)
+        return ServerAddress.read(directory).stores if here else ()
+    except CatalogError:
+        return ()  # of another user; or the server names what is wrong
 
 
 def moved_readable(directory: Path, readable: Iterable[Path]) -> dict[str, str]:

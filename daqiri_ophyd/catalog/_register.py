@@ -3,6 +3,7 @@
 import json
 import sys
 from dataclasses import replace
+from pathlib import Path
 from posixpath import normpath, relpath
 from typing import Any
 
@@ -29,6 +30,7 @@ from daqiri_ophyd.documents import (
     frame_files,
     sidecar_path,
 )
+from daqiri_ophyd.ship import is_shipped
 
 from ._moved import MovedFolders
 
@@ -102,7 +104,7 @@ class CaptureConsolidator(MultipartRelatedConsolidator):
         for asset in self.assets[self._seen :]:
             for suffix, role in COMPANIONS.items():
                 uri = asset.data_uri + suffix
-                if uri.startswith("file:") and path_from_uri(uri).is_file():
+                if uri.startswith("file:") and _has(path_from_uri(asset.data_uri), suffix):
                     self._companions.append(replace(asset, data_uri=uri, parameter=role))
         self._seen = len(self.assets)
         return replace(super().get_data_source(), assets=[*self.assets, *self._companions])
@@ -115,6 +117,13 @@ class CaptureConsolidator(MultipartRelatedConsolidator):
             return {**stored, "field": field}
         # Descriptors of earlier versions have a record of each file.
         return stored if isinstance(self.data_type, StructDtype) else {**stored, "value": "name"}
+
+
+def _has(file: Path, suffix: str) -> bool:
+    """Whether a file has such a companion; the index of a raw file may be in an object store."""
+    return file.with_name(file.name + suffix).is_file() or (
+        suffix == ".npy" and file.suffix == ".raw" and is_shipped(file)
+    )
 
 
 class FrameFilesConsolidator(HDF5Consolidator):
@@ -170,12 +179,13 @@ class FrameFilesConsolidator(HDF5Consolidator):
 def _frames_of(uri: str) -> int:
     """Return the frames of a file, or more than there can be if a recorder is writing it."""
     path = path_from_uri(uri)
-    if not path.is_file():
+    name = sidecar_path(path)
+    # A complete file may be in an object store, and not here any more.
+    if not path.is_file() and not name.is_file():
         raise FileNotFoundError(
             f"{path} is not here. Files of frames that roll by time, or resume after errors, are "
             "stored by a process that sees them."
         )
-    name = sidecar_path(path)
     return int(json.loads(name.read_bytes())["frames"]) if name.is_file() else sys.maxsize
 
 

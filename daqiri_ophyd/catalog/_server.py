@@ -60,6 +60,8 @@ class EmbeddedServer:
         Directories of captures that the server may read, as given and without links.
     moved : callable
         Returns the new places of folders, when the directory is ready.
+    stores : iterable of str
+        Addresses of object stores that the server may read.
 
     Raises
     ------
@@ -74,9 +76,11 @@ class EmbeddedServer:
         lock: IO[str],
         readable: Iterable[Path],
         moved: Callable[[], MovedFolders] = MovedFolders,
+        stores: Iterable[str] = (),
     ) -> None:
         self._directory = directory
         self._moved = moved
+        self._stores = tuple(stores)
         self._lock = lock
         try:
             self._log = _ServerLog(directory / "server.log", delay=True)
@@ -99,9 +103,9 @@ class EmbeddedServer:
         is_elsewhere = settle(directory, readable)
         kept = ServerAddress() if is_elsewhere else ServerAddress.read(directory)
         # Clients must not send the key to a port where no server, or another program, listens.
-        address = replace(kept, process=0, readable=tuple(names))
+        address = replace(kept, process=0, readable=tuple(names), stores=self._stores)
         address.write(directory)
-        app = _build_app(directory, names, self._moved(), address.api_key)
+        app = _build_app(directory, names, self._moved(), address)
         self._server = _make_server(app)
         listener = _listen(address.port)
         self._thread = threading.Thread(
@@ -225,7 +229,9 @@ def _listen(port: int) -> socket.socket:
     )
 
 
-def _build_app(directory: Path, readable: list[str], moved: MovedFolders, api_key: str) -> Any:
+def _build_app(
+    directory: Path, readable: list[str], moved: MovedFolders, address: ServerAddress
+) -> Any:
     try:
         # Tiled imports it for the first table; during a scan, that would block its thread.
         import adbc_driver_duckdb.dbapi  # noqa: F401
@@ -250,6 +256,7 @@ def _build_app(directory: Path, readable: list[str], moved: MovedFolders, api_ke
             str(database),
             writable_storage=[str(directory / "data"), f"duckdb:///{directory / 'storage.duckdb'}"],
             readable_storage=readable,
+            readable_stores=address.stores,
             cache_config=StreamingCacheConfig(uri="memory").model_dump(),
             moved=moved,
         )
@@ -259,7 +266,7 @@ def _build_app(directory: Path, readable: list[str], moved: MovedFolders, api_ke
         # The text of SQLAlchemy's errors has the statement, too.
         cause = getattr(error, "orig", None) or error
         raise CatalogError(f"The catalog database {database} cannot be created: {cause}") from error
-    app = build_app(tree, authentication=Authentication(single_user_api_key=api_key))
+    app = build_app(tree, authentication=Authentication(single_user_api_key=address.api_key))
     app.add_exception_handler(FileNotFoundError, _missing_file)
     # All servers of a process share one settings object: the last key would apply to all.
     settings = app.dependency_overrides[get_settings]().model_copy(deep=True)

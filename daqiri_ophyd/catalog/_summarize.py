@@ -6,6 +6,7 @@ import numpy as np
 
 from daqiri_ophyd.documents import FileSummary, read_sidecar
 from daqiri_ophyd.engine import InvalidParameterError, PcapFile
+from daqiri_ophyd.ship import is_shipped
 
 __all__ = ["NotPcapError", "summarize"]
 
@@ -17,7 +18,8 @@ class NotPcapError(ValueError):
 def summarize(path: str | Path) -> FileSummary:
     """Return the summary of a capture file.
 
-    It is read from the metadata file if there is one. Otherwise it is computed from the index or
+    It is read from the metadata file if there is one, also of a file that is in an object store,
+    and not on this host any more. Otherwise it is computed from the index or
     the record headers, and ``dropped`` is 0.
 
     Parameters
@@ -36,7 +38,8 @@ def summarize(path: str | Path) -> FileSummary:
         If the metadata file is not valid.
     """
     path = Path(path)
-    path.stat()  # a metadata file without its capture file must not be used
+    if not is_shipped(path):
+        path.stat()  # a metadata file without its capture file must not be used
     sidecar = read_sidecar(path)
     if sidecar is not None:
         return sidecar.summary(path)

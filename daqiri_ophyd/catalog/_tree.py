@@ -1,13 +1,15 @@
 """A Tiled catalog that serves files from its readable directories only, also in a run."""
 
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlparse
 
+import anyio
 from bluesky_tiled_plugins.routers.validator import router
 from fastapi import APIRouter, FastAPI, HTTPException, Query
 from tiled.catalog import from_uri
@@ -23,13 +25,16 @@ from tiled.storage import FileStorage
 from tiled.structures.data_source import Management
 from tiled.utils import path_from_uri
 
-from daqiri_ophyd.documents import CAPTURE_MIMETYPES, COMPANIONS
+from daqiri_ophyd.documents import CAPTURE_MIMETYPES, COMPANIONS, FRAMES_MIMETYPE
 
 from ._confine import UnreadableFileError, confined_path, require_confined
 from ._hdf5_references import require_confined_references
 from ._moved import MovedFolders, Moves
+from ._object_frames import open_frames
+from ._packet_table import answered
 from ._page import page_router
 from ._register import moved_parts, register
+from ._stored import StoredFiles
 from ._views import register_views
 
 __all__ = ["confined_tree"]
@@ -84,7 +89,15 @@ class _Confined(CatalogNodeAdapter):
 
     async def _get_lazy_adapter(self, **selection: Any) -> Any:
         # It would read addresses from the database.
-        return None if self.context.moved else await super()._get_lazy_adapter(**selection)
+        if self.context.moved:
+            return None
+        return self._finding(await super()._get_lazy_adapter(**selection))
+
+    def _finding(self, adapter: Any) -> Any:
+        """Return an adapter of captures, which finds their files in object stores, too."""
+        if adapter is not None and hasattr(adapter, "stored"):
+            adapter.stored = self.context.stored
+        return adapter
 
     async def asset_by_id(self, asset_id: int) -> Any:
         """Return a file of this node, to be served unchanged."""
@@ -92,17 +105,29 @@ class _Confined(CatalogNodeAdapter):
         if asset is not None:
             if all(s.management == Management.external for s in self.node.data_sources or ()):
                 asset.data_uri = self.context.moved.uri(asset.data_uri)
-            self._require_confined_uri(asset.data_uri)
+            path = self._require_confined_uri(asset.data_uri)
             if asset.is_directory:
                 # Tiled would also serve files that the client names as relative_path=../...
                 raise HTTPException(403, "Directories cannot be downloaded from this server.")
+            if path is not None and not path.is_file():
+                local = await anyio.to_thread.run_sync(partial(self._local, path))
+                if local != path:
+                    asset.data_uri = f"file://localhost{local}"
         return asset
+
+    def _local(self, path: Path) -> Path:
+        """Return the path of a file, or of a copy of its object."""
+        with answered():
+            local: Path = self.context.stored.local(path)
+        return local
 
     def _require_readable(self, files: Iterable[Path]) -> None:
         beside = ("", *COMPANIONS)
+        stored = self.context.stored
+        here = [file for file in files if not stored.has(file)]
         try:
             require_confined(
-                (Path(f"{file}{suffix}") for file in files for suffix in beside),
+                (Path(f"{file}{suffix}") for file in here for suffix in beside),
                 self._readable(),
                 explain=self.context.explains,
             )
@@ -135,6 +160,9 @@ class _Confined(CatalogNodeAdapter):
         scheme = urlparse(data_uri).scheme
         try:
             if scheme == "file":
+                path = Path(path_from_uri(data_uri))
+                if self.context.stored.has(path):
+                    return path
                 return confined_path(data_uri, self._readable(), explain=self.context.explains)
             if scheme in _DATABASES:
                 # Any adapter would use it as a path.
@@ -175,20 +203,54 @@ class _ConfinedArray(_Confined, CatalogArrayAdapter):
         which Tiled would load the addresses of all files.
         """
         sources = self.node.data_sources or []
-        if self.queries or [s.mimetype in CAPTURE_MIMETYPES.values() for s in sources] != [True]:
-            return await super().get_adapter()
-        (source,) = sources
+        kinds = [source.mimetype for source in sources]
+        if self.queries or len(kinds) != 1:
+            return self._finding(await super().get_adapter())
+        if kinds[0] not in CAPTURE_MIMETYPES.values():
+            shipped = await self._shipped_frames() if kinds[0] == FRAMES_MIMETYPE else None
+            return self._finding(shipped or await super().get_adapter())
+        adapter = await self._kept(sources[0], (), super().get_adapter)
+        self._require_readable(adapter.filepaths)
+        return self._finding(adapter)
+
+    async def _kept(
+        self, source: Any, of: tuple[object, ...], make: Callable[[], Awaitable[Any]]
+    ) -> Any:
+        """Return the adapter of a data source in a state; make it if it was not used lately."""
         parameters = json.dumps(source.parameters, sort_keys=True)
-        key = (source.id, source.structure_id, str(source.time_updated), parameters)
+        key = (source.id, source.structure_id, str(source.time_updated), parameters, of)
         kept = self.context.capture_adapters
         adapter = kept.pop(key, None)
         if adapter is None:
-            adapter = await super().get_adapter()
-        self._require_readable(adapter.filepaths)
+            adapter = await make()
         kept[key] = adapter
         for oldest in list(kept)[:-_KEPT_ADAPTERS]:
             del kept[oldest]
         return adapter
+
+    async def _shipped_frames(self) -> Any:
+        """Return what reads frames of which files are in an object store; None: all are here."""
+        (source,) = await self.data_sources(include_assets=True)
+        assets = [a for a in source.assets if a.parameter == "data_uris"] or source.assets
+        found = [self._require_confined_uri(asset.data_uri) for asset in assets]
+        paths = [path for path in found if path is not None]
+        # Files go while an adapter of them is kept.
+        here = tuple(path.is_file() for path in paths)
+        if len(paths) != len(found) or all(here):
+            return None
+
+        async def make() -> Any:
+            return await anyio.to_thread.run_sync(partial(self._open_frames, source, paths))
+
+        return await self._kept(self.node.data_sources[0], here, make)
+
+    def _open_frames(self, source: Any, paths: list[Path]) -> Any:
+        for path in paths:
+            if path.is_file():
+                self._ensure_uri_within_readable_storage(f"file://localhost{path}")
+        with answered():
+            files = [self.context.stored.find(path) for path in paths]
+            return open_frames(files, source, self.node)
 
     async def read(self, *args: Any, **kwargs: Any) -> Any:
         """Return the array, or a part of it."""
@@ -230,7 +292,11 @@ async def _noting_expected_shapes(app: FastAPI) -> AsyncIterator[None]:
 
 
 def confined_tree(
-    uri: str, *, moved: Moves | MovedFolders | None = None, **options: Any
+    uri: str,
+    *,
+    moved: Moves | MovedFolders | None = None,
+    readable_stores: Iterable[str] = (),
+    **options: Any,
 ) -> CatalogNodeAdapter:
     """Return a catalog of runs for a Tiled server: ``tree:`` of its configuration.
 
@@ -244,7 +310,11 @@ def confined_tree(
         Database of the catalog.
     moved : mapping of str to str, optional
         New paths of folders by the old ones, which documents name. Files below an old one are read
-        and served at the new path, which must be below a readable directory.
+        and served at the new path, which must be below a readable directory. A new place can be an
+        address of an object store, ``s3://bucket/prefix``.
+    readable_stores : iterable of str
+        Addresses of object stores: files that were uploaded there, and are not on this host any
+        more, are read there.
     **options
         As for ``tree: catalog`` (`tiled.catalog.from_uri`).
     """
@@ -254,6 +324,7 @@ def confined_tree(
     tree = _CONFINED[type(stock)](stock.context, stock.node)
     tree.context.capture_adapters = {}
     tree.context.moved = moved if isinstance(moved, MovedFolders) else MovedFolders(moved)
+    tree.context.stored = StoredFiles(tree.context.moved, readable_stores)
     # Clients must not learn which files a server has.
     tree.context.explains = False
     tree.startup_tasks = stock.startup_tasks

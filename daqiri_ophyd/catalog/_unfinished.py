@@ -1,5 +1,6 @@
 """The missing documents of a run whose process was killed."""
 
+import json
 import math
 import re
 import uuid
@@ -17,8 +18,10 @@ from daqiri_ophyd.documents import (
     SidecarError,
     keep_frames,
     row_columns,
+    sidecar_path,
 )
 from daqiri_ophyd.engine import DaqiriError, examine_frames
+from daqiri_ophyd.ship import is_shipped
 
 from ._backup import Documents
 from ._confine import UnreadableFileError, confined_path
@@ -102,6 +105,9 @@ class UnfinishedRun:
         for resource in self._resources.values():
             self._take_announced(resource)
         added = [item for stream in self._streams.values() for item in self._added(stream)]
+        for stream in self._streams.values():
+            for frames in stream.frames:
+                self._write_master(frames, stream)
         return [*kept, *added, ("stop", self._stop())]
 
     def _take_event(self, name: str, doc: dict[str, Any]) -> None:
@@ -229,9 +235,9 @@ class UnfinishedRun:
         """Return the readable files from the next number on; note unreadable ones."""
         found: list[Path] = []
         number = series.next_number
-        while (path := self._path(series.resource, number)) and path.is_file():
+        while (path := self._path(series.resource, number)) and _is_recorded(path):
             try:
-                if path.suffix == ".pcap":
+                if path.suffix == ".pcap" and path.is_file():
                     self.mended += [f"{path}: {step}" for step in self._mend(path)]
                 summarize(path)
             except (OSError, ValueError, NotPcapError, SidecarError, DaqiriError) as error:
@@ -254,7 +260,7 @@ class UnfinishedRun:
                 path = self._confined(each, each)
                 if path is None:
                     return None
-                if each != uri and not path.is_file():
+                if each != uri and not _is_recorded(path):
                     break
                 found = examined(uri, path)
                 if found is None:
@@ -264,12 +270,16 @@ class UnfinishedRun:
 
         def examined(uri: str, path: Path) -> int | None:
             try:
-                modified = path.stat().st_mtime
+                modified = _modified(path)
+                if not path.is_file():
+                    # It was complete: its metadata count its frames.
+                    self._time = max(self._time, modified)
+                    return int(json.loads(sidecar_path(path).read_bytes())["frames"])
                 if stream.has_readings and not self._partial:
                     self._cut_half_a_reading(path, frames.frames_in(uri), frames.per_row(uri))
                 self.mended += [f"{path}: {step}" for step in self._mend(path)]
                 found = examine_frames(path).frames
-            except (OSError, ValueError, DaqiriError) as error:
+            except (OSError, ValueError, KeyError, TypeError, DaqiriError) as error:
                 self.mended.append(f"{path}: not repaired: {error}")
                 return None
             self._time = max(self._time, modified)
@@ -281,7 +291,7 @@ class UnfinishedRun:
         path = self._confined(last, last)
         for each in islice(frames.addresses(last), 1, None):
             following = self._confined(each, each)
-            if following is None or not following.is_file():
+            if following is None or not _is_recorded(following):
                 break
             path = following
         beside = [] if path is None else files_beside([path])
@@ -297,6 +307,23 @@ class UnfinishedRun:
         if self._partial:
             for file in rest:
                 self._repair_listed(file)
+
+    def _write_master(self, frames: FrameColumns, stream: Stream) -> None:
+        """Write the master of the files of a detector, as when it is unstaged."""
+        files = []
+        for uri in frames.uris:
+            for address in frames.addresses(uri):
+                path = self._confined(address, address)
+                if path is None or not _is_recorded(path):
+                    break
+                files.append(path)
+        try:
+            path = frames.write_master(files, stream.descriptor, self._start)
+        except (OSError, ValueError, DaqiriError) as error:
+            self.mended.append(f"{files[0]}: no master file is written: {error}")
+            return
+        if path is not None:
+            self.mended.append(f"{path}: written, the master of {len(files)} files")
 
     def _cut_half_a_reading(self, path: Path, documented: int, per_reading: int) -> None:
         """Cut frames of no reading: readers treat all frames of a file as frames of its readings.
@@ -368,7 +395,7 @@ class UnfinishedRun:
         values: list[dict[str, Any]] = []
         for row in rows:
             files = [_summary_of(series, row) for series in stream.series.values()]
-            times.append(max(file.path.stat().st_mtime for file in files))
+            times.append(max(_modified(file.path) for file in files))
             values.append(self._values(stream, files))
         return {
             "descriptor": stream.descriptor["uid"],
@@ -399,3 +426,13 @@ def _summary_of(series: Series, row: int) -> FileSummary:
     if path is None:
         raise FileNotFoundError(f"a file of {series.key} is not readable here")
     return summarize(path)
+
+
+def _is_recorded(path: Path) -> bool:
+    """Whether a file is here, or was, and is in an object store."""
+    return path.is_file() or is_shipped(path)
+
+
+def _modified(path: Path) -> float:
+    """Return when a file was completed, s since the epoch."""
+    return (path if path.is_file() else sidecar_path(path)).stat().st_mtime

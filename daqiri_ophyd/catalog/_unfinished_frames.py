@@ -4,9 +4,17 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
+from pathlib import Path
 from typing import Any
 
-from daqiri_ophyd.documents import FrameFiles, frame_resource
+from daqiri_ophyd.documents import (
+    REFERENCES,
+    FrameFiles,
+    frame_resource,
+    load_reference,
+    master_path,
+    write_master,
+)
 
 from ._backup import Documents
 
@@ -157,6 +165,31 @@ class FrameColumns:
             file = self._files.setdefault(uri, _File(uri))
             file.counted = frames
             file.frames = max(file.frames, frames)
+
+    def write_master(
+        self, files: list[Path], descriptor: Mapping[str, Any], start: Mapping[str, Any]
+    ) -> Path | None:
+        """Write the master of its files, as the device does; None: it has none, or one already.
+
+        Raises
+        ------
+        OSError, ValueError, DaqiriError
+            If it cannot be written.
+        """
+        device = self.device
+        told = descriptor.get("configuration", {}).get(device, {}).get("data", {})
+        wanted = told.get(f"{device}_master", "auto")
+        sources = {name: told.get(f"{device}_{name}") for name in REFERENCES}
+        alone = wanted != "always" and not any(sources.values()) and len(files) == 1
+        if not files or alone or wanted == "never" or master_path(files[0]).exists():
+            return None
+        key = descriptor["data_keys"][device]
+        row = descriptor["data_keys"][f"{device}_timestamp"]["shape"]
+        shape = tuple(key["shape"][len(row) :])
+        references = {
+            name: load_reference(name, source, shape) for name, source in sources.items() if source
+        }
+        return write_master(files, attributes=start, references=references)
 
     def documents(self, descriptor: str, run: str, rows: int) -> Documents:
         """Return the documents of rows up to this number that have none."""

@@ -19,6 +19,7 @@ _ADVICE: list[tuple[str, str]] = [
         r"Open it with Catalog\.open\(\.\.\., readable=\[" + _PATH + r"\]\)",
         "Commands read it with --readable {path}",
     ),
+    (rf"readable=\[\.\.\., {_PATH}\]", "--readable {path}"),
     (rf"readable=\[{_PATH}\]", "--readable {path}"),
     (
         r": Catalog\.open or Catalog\.connect\(\.\.\., readable=\[directory\]\), or "

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 import yaml
 
-from ..simulate import PacketField, PacketFormat, PacketFormatError
+from ..simulate import PacketField, PacketFormat, PacketFormatError, pixel_bits
 from ._output import print_error, print_message
 
 __all__ = ["ask_format", "format_text"]
@@ -35,6 +35,7 @@ _COMMENTS = {
     "frame": "shape of the whole frame",
     "pixels": "their type",
     "byte_order": "of pixels, and of fields that give none: big or little",
+    "packing": "bit of a byte that a pixel begins with: msb or lsb",
     "payload_bytes": "pixels of a packet",
     "header": "its fields in order; the others are 0 in simulated packets",
 }
@@ -76,8 +77,9 @@ def ask_format(name: str) -> dict[str, Any]:
             del found["source_ports"]
     _ask(found, "frame", "shape of the whole frame: ROWS COLUMNS")
     _ask(found, "pixels", f"pixels: {', '.join(PacketFormat.pixel_types)}")
-    big = found["pixels"][:5] != "float" and found["pixels"][-2:] != "64"
-    _ask(found, "byte_order", "order of their bytes: big, little", "big" if big else "little")
+    _ask(found, "byte_order", "order of their bytes: big, little", "big")
+    if pixel_bits(found["pixels"]) % 8:
+        _ask(found, "packing", "bit of a byte that a pixel begins with: msb, lsb", "msb")
     _ask(found, "payload_bytes", "bytes of pixels in a packet", _usual_payload(found))
     _ask_header(found)
     return found
@@ -134,13 +136,15 @@ def _value(key: str, text: str) -> Any:
 
 def _usual_payload(found: dict[str, Any]) -> int:
     """Return the largest number of whole rows, or else of pixels, that fits into a packet."""
-    bits = 4 if found["pixels"] == "int4" else int(re.sub(r"\D", "", found["pixels"]))
+    bits = pixel_bits(found["pixels"])
+    group = math.lcm(bits, 8) // 8
     of_module = math.prod(found["frame"]) * bits // 8 // found["modules"]
-    for unit in (found["frame"][-1] * bits // 8, max(bits // 8, 1)):
-        for size in range(_PAYLOAD_BYTES // unit * unit if unit else 0, 0, -unit):
+    row, rest = divmod(found["frame"][-1] * bits, 8 * group)
+    for unit in ([] if rest else [row * group]) + [group]:
+        for size in range(_PAYLOAD_BYTES // unit * unit, 0, -unit):
             if of_module % size == 0:
                 return size
-    return 1
+    return group
 
 
 def _field(line: str) -> dict[str, Any]:

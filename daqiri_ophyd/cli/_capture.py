@@ -132,6 +132,15 @@ def capture(
     picture: Annotated[
         Path | None, typer.Option(help="Write a picture of the capture, PNG.", dir_okay=False)
     ] = None,
+    ship_to: Annotated[
+        str,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Upload the files to an object store, s3://BUCKET/PREFIX. Default: that of the "
+            "configuration.",
+            show_default=False,
+        ),
+    ] = "",
     data: Data = DATA,
     catalog: CatalogName = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -142,13 +151,14 @@ def capture(
     Packets that arrive after the message "listening" are captured, until Ctrl-C if there is no
     limit. Ctrl-C, SIGTERM and SIGHUP end the capture with all files and the run complete.
 
-    Exit code 1: no packet arrived, or the run is not in the catalog.
+    Exit code 1: no packet arrived, the run is not in the catalog, or files are not in the store.
 
     Example: [bold]daqiri-ophyd capture eth1 --udp-port 4096[/bold]
     """
     from ._capture_files import has_fragments, read_arrivals, summarize
     from ._capture_progress import show_counts
     from ._early_recording import begin_recording
+    from ._ship import wait_for_uploads
 
     loaded = load_source(config, udp_port or (), host or (), packet_filter)
     interface = interface_with(loaded, "rx", port)
@@ -170,12 +180,20 @@ def capture(
         picture.parent.mkdir(parents=True, exist_ok=True)
         if not os.access(picture.parent, os.W_OK):
             raise typer.BadParameter(f"--picture: {picture.parent} cannot be written")
+    if ship_to:
+        # Now, not after the capture.
+        from ..ship import shipper_of
+
+        try:
+            shipper_of(ship_to)
+        except ValueError as error:
+            raise typer.BadParameter(f"--ship-to: {error}") from None
     where = captures_of(data)
     early: EarlyRecording | None = None
     try:
         with begin_recording(loaded, interface, queue, where, limits, stops=send is None) as early:
             with show_counts(early.recording):
-                is_stored = _store(early, loaded, interface, settings, send, data, catalog)
+                is_stored = _store(early, loaded, interface, settings, send, data, catalog, ship_to)
     except (Exception, KeyboardInterrupt) as error:
         if as_json and early is not None:
             print_json(_failed(early, error))
@@ -187,6 +205,7 @@ def capture(
         left_out = result["left_out"]
         others = f"; {left_out:,} that did were left out" if left_out else ""
         problems.append(f"no packet arrived that the queue captures{others}")
+    problems += wait_for_uploads()
     if not is_stored:
         problems.append("the run is not in the catalog; the captured files are complete")
     if picture is not None:
@@ -240,6 +259,7 @@ def _store(
     send: Path | None,
     data: Path,
     catalog: str | None,
+    ship_to: str,
 ) -> bool:
     """Continue a recording in a run; return whether the run is in the catalog."""
     import daqiri_ophyd.plans as plans
@@ -247,7 +267,9 @@ def _store(
     from ._capture_plan import capture_until_stopped
     from ._workspace import open_workspace
 
-    with open_workspace(config, data, catalog, early.engine, early.interrupts) as workspace:
+    with open_workspace(
+        config, data, catalog, early.engine, early.interrupts, ship_to
+    ) as workspace:
         receiver = workspace.daq.port_device(interface)
         receiver.capture.queues.put(",".join(early.recording.queues))
         receiver.capture.adopt(early.recording)

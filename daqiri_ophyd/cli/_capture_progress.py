@@ -5,12 +5,13 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+from rich.console import RenderableType
 from rich.text import Text
 
 from ..engine import QueueRecording
 from ._output import counts_text, messages, printable
 
-__all__ = ["show_counts"]
+__all__ = ["show_counts", "shown_live"]
 
 # Time over which rates are computed, s, and lines per second.
 _RATE_S = 1.0
@@ -21,20 +22,26 @@ _UNITS = ("b/s", "kb/s", "Mb/s", "Gb/s")
 @contextmanager
 def show_counts(recording: QueueRecording) -> Iterator[None]:
     """Show packets, rate, losses and file of a recording on stderr if it is a terminal."""
+    with shown_live(counts_line(recording, time.monotonic)):
+        yield
+
+
+@contextmanager
+def shown_live(content: Callable[[], RenderableType]) -> Iterator[None]:
+    """Show what a function returns on stderr, again and again, if it is a terminal."""
     if not messages.is_terminal:
         yield
         return
     from rich.live import Live
 
-    line = counts_line(recording, time.monotonic)
     live = Live(
         console=messages,
-        get_renderable=line,
+        get_renderable=content,
         refresh_per_second=_PER_SECOND,
         transient=True,
         redirect_stdout=False,
     )
-    # A terminal that is closed ends no recording.
+    # A terminal that is closed ends no work.
     with suppress(OSError, SystemExit):
         live.start()
     try:

@@ -1,4 +1,4 @@
-"""``daqiri-ophyd catalog browse`` and ``catalog recover``."""
+"""``daqiri-ophyd catalog browse``, ``catalog recover`` and ``catalog ship``."""
 
 import html
 from contextlib import suppress
@@ -9,8 +9,17 @@ from typing import Annotated
 import typer
 
 from ._advice import as_options
-from ._data_directory import DATA, CatalogName, Data, Moved, Readable, moved_folders
+from ._data_directory import (
+    DATA,
+    CatalogName,
+    Data,
+    Moved,
+    Readable,
+    captures_of,
+    moved_folders,
+)
 from ._output import print_error, print_json, print_line, print_message
+from ._ship import ship_orders
 
 app = typer.Typer(help="Browse and maintain a catalog.", no_args_is_help=True)
 
@@ -83,7 +92,61 @@ def recover(
         print_json({run.uid: {k: v for k, v in asdict(run).items() if k != "uid"} for run in found})
     elif not found:
         print_line("no unfinished run")
+    # What is complete now is uploaded, too.
+    failed = bool(ship_orders(captures_of(data), as_json=True)["problems"]) or failed
     if failed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def ship(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Folder of captures. Default: that of the data directory.",
+            exists=True,
+            file_okay=False,
+        ),
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Upload all files of the folder that are in no store yet, to s3://BUCKET/PREFIX. "
+            "Default: only those whose recording has ship_to.",
+        ),
+    ] = None,
+    keep: Annotated[
+        bool,
+        typer.Option("--keep/--remove", help="With --to: keep local files, or remove them."),
+    ] = True,
+    data: Data = DATA,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """
+    Upload files of captures and frames to their object store.
+
+    Continues what a process that was killed, or a store that was away, has left. Ctrl-C leaves
+    the rest for the next time. Exit code 1: some files are not in the store.
+
+    Example: [bold]daqiri-ophyd catalog ship --data daqiri-demo[/bold]
+    """
+    captures = captures_of(data)
+    folder = (folder or captures).resolve()
+    if to is not None:
+        from ..ship import order_all, split_address
+
+        try:
+            split_address(to)
+        except ValueError as error:
+            raise typer.BadParameter(f"--to: {error}") from None
+        # The path of an object is that below the captures, as for devices.
+        root = captures if folder.is_relative_to(captures) else folder
+        order_all(folder, to, keep=keep, root=root)
+    found = ship_orders(folder, as_json=as_json)
+    if as_json:
+        print_json(found)
+    if found["problems"]:
         raise typer.Exit(1)
 
 

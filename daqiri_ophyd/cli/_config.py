@@ -162,7 +162,7 @@ def _shortened_text(file: str, shortened: dict[str, str]) -> str:
 
 def _has_long_names(config: "NetworkConfig") -> bool:
     """Whether data keys of devices may be refused; importing the devices takes a second."""
-    names = [(region.name,) for region in config.memory_regions]
+    names = [(part.name,) for part in (*config.memory_regions, *config.reorder_configs)]
     for port in config.interfaces:
         parts = [*port.rx.queues, *port.tx.queues, *port.rx.flows, *port.rx.reorder_configs]
         names += [(port.name, part.name) for part in parts]

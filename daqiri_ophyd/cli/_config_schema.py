@@ -8,6 +8,7 @@ __all__ = ["config_schema"]
 Schema = dict[str, Any]
 
 _32_BITS = 2**32 - 1
+_64_BITS = 2**64 - 1
 _MOST_FLOW_ID = 8_388_607
 _IPV4 = r"^(\d{1,3}\.){3}\d{1,3}$"
 
@@ -92,12 +93,19 @@ def config_schema() -> Schema:
             "tx_action": _tx_action(),
             "vlan": _map(_vlan(), ["vlan_id"]),
             "tunnel": _tunnel(),
-            "reorder_config": _reorder_config(),
+            "reorder_config": _reorder_config(_flow_ids()),
+            "joint_reorder_config": _reorder_config(_flow_names()),
             "data_types": _data_types(),
             "method": _method(),
             **_methods(),
-            "bit_field": _bit_field(),
+            "batch_number": _bit_field({"step": _ref("batch_step", "difference of two numbers")}),
+            "packet_number": _bit_field({"step": _step()}),
+            "byte_offset": _bit_field({"unit": _integer(1, _32_BITS, "bytes of one", 1)}),
+            "condition": _condition(),
+            "column": _column(),
             "frame": _frame(),
+            "modules": _modules(),
+            "position": _position(),
         },
     }
 
@@ -106,6 +114,12 @@ def _forms() -> dict[str, Schema]:
     """Return values with a format of their own."""
     scheme = r"^(udp|tcp)://.+:\d+$|^(roce|rdma)://.+$"
     return {
+        "batch_step": {
+            "anyOf": [
+                {"type": "integer", "minimum": 1, "maximum": _32_BITS},
+                {"enum": ["any"]},
+            ]
+        },
         "core": {
             "anyOf": [
                 {"type": "integer", "minimum": 0, "maximum": 8191},
@@ -122,6 +136,7 @@ def _forms() -> dict[str, Schema]:
                 {"type": "string", "pattern": r"^\d+(-\d+)?$"},
             ]
         },
+        "store": {"type": "string", "pattern": r"^(s3|gs|az)://[A-Za-z0-9._-]+(/[^?#]*)?$"},
         "real": {"anyOf": [{"type": "number"}, {"enum": ["nan"]}]},
     }
 
@@ -140,8 +155,12 @@ def _top() -> dict[str, Schema]:
         "loopback_drops": _flag("loopback: drop packets that do not fit; else senders wait"),
         "tx_meta_buffers": _integer(1, 1_048_576, "bursts of all transmit queues", 256),
         "rx_meta_buffers": _integer(1, 1_048_576, "bursts of each receive queue", 256),
+        "ship_to": _ref("store", "object store to which devices upload recorded files"),
         "memory_regions": _list(_each("memory_region"), "memory of packets and frames"),
         "interfaces": _list(_each("interface"), "ports", 1),
+        "reorder_configs": _list(
+            _each("joint_reorder_config"), "reorder plans of packets from several interfaces"
+        ),
     }
 
 
@@ -271,7 +290,7 @@ def _flex_item() -> Schema:
         {
             "name": _text("unique"),
             "id": _integer(0, 2**31 - 1, "unique on the interface"),
-            "offset": _integer(0, 28, "bytes after the UDP header") | {"multipleOf": 4},
+            "offset": _integer(0, 60, "bytes after the UDP header") | {"multipleOf": 4},
             "udp_dst_port": _integer(1, 65535, "UDP port of packets that have it"),
         },
         ["name", "id", "offset", "udp_dst_port"],
@@ -378,51 +397,85 @@ def _tunnel() -> Schema:
     )
 
 
-def _reorder_config() -> Schema:
+def _flow_ids() -> dict[str, Schema]:
+    return {"flow_ids": _list(_integer(0, _MOST_FLOW_ID, "flow"), "flows of its packets", 1)}
+
+
+def _flow_names() -> dict[str, Schema]:
+    return {"flows": _list(_text("interface/flow"), "flows of its packets, of any interface", 1)}
+
+
+def _reorder_config(flows: dict[str, Schema]) -> Schema:
     cores = {"anyOf": [_each("core"), {"type": "array", "items": _each("core")}]}
+    keys = _mode_keys()
+    modes: Schema = {
+        "type": ["object", "null"],
+        "additionalProperties": _map(keys),
+        "description": "variants of the plan, by name: the keys that differ",
+    }
     return _map(
         {
-            "name": _text("unique on the interface"),
+            "name": _text("unique among the plans of its list"),
             "reorder_type": _word(("gpu", "cpu"), "where payloads are moved and converted"),
             "memory_region": _text("of the frames"),
-            "payload_byte_offset": _integer(0, _32_BITS, "where the payload begins", 0),
-            "flow_ids": _list(_integer(0, _MOST_FLOW_ID, "flow"), "flows of its packets", 1),
-            "data_types": _ref("data_types", "conversion of elements; default: none"),
-            "method": _ref("method", "how the frame of a packet, and its place, are found"),
-            "payload_base": _word(
-                ("packet", "udp_payload"), "from where payload_byte_offset counts", "packet"
-            ),
-            "window": _integer(1, 64, "frames that are open at once; default: 2 or more"),
-            "timeout_us": _integer(0, _32_BITS, "after which a frame is closed; 0: none", 0),
-            "fill": _ref("real", "value of missing elements"),
+            **flows,
+            **keys,
+            "columns": {
+                "type": ["object", "null"],
+                "propertyNames": {"pattern": "^[A-Za-z][A-Za-z0-9_]{0,63}$"},
+                "additionalProperties": _each("column"),
+                "maxProperties": 64,
+                "description": "numbers in packets that go with their frame, by their names",
+            },
             "cpu_core": cores | {"description": "cores of threads that move payloads"},
-            "flow_stride": _integer(1, _32_BITS, "packets of each flow in a frame"),
-            "frame": _ref("frame", "shape and type of a frame"),
+            "modes": modes,
         },
-        ["name", "reorder_type", "memory_region", "flow_ids", "method"],
+        ["name", "reorder_type", "memory_region", *flows, "method"],
     )
+
+
+def _mode_keys() -> dict[str, Schema]:
+    """Return the keys in which a mode of a plan may differ from it."""
+    return {
+        "payload_byte_offset": _integer(0, _32_BITS, "where the payload begins", 0),
+        "data_types": _ref("data_types", "conversion of elements; default: none"),
+        "method": _ref("method", "how the frame of a packet, and its place, are found"),
+        "payload_offset_field": _ref(
+            "byte_offset", "number in the packet that is added to payload_byte_offset"
+        ),
+        "payload_bytes": _integer(
+            1, _32_BITS, "payload of a packet; default: as the frame, or the packets, have it"
+        ),
+        "conditions": _list(_each("condition"), "a packet fulfils all of them"),
+        "payload_base": _word(
+            ("packet", "udp_payload"), "from where payload_byte_offset counts", "packet"
+        ),
+        "window": _integer(1, 64, "frames that are open at once; default: 2 or more"),
+        "timeout_us": _integer(0, _32_BITS, "after which a frame is closed; 0: none", 0),
+        "fill": _ref("real", "value of missing elements"),
+        "flow_stride": _integer(1, _32_BITS, "packets of each flow in a frame"),
+        "frame": _ref("frame", "shape and type of a frame"),
+    }
 
 
 def _data_types() -> Schema:
-    inputs = ("int4", "int8", "int16", "int32", "uint8", "uint16", "uint32")
-    outputs = (
-        "fp16",
-        "bf16",
-        "fp32",
-        "fp64",
-        "int32",
-        "int8",
-        "int16",
-        "uint8",
-        "uint16",
-        "uint32",
+    integers = tuple(
+        f"{sign}int{bits}" for sign in ("", "u") for bits in (4, 8, 10, 12, 14, 16, 24, 32, 64)
     )
+    inputs = (*integers, "fp16", "fp32", "fp64")
+    outputs = ("fp16", "bf16", "fp32", "fp64", "int32", "int8", "int16", "int64")
+    outputs += ("uint8", "uint16", "uint32", "uint64")
     orders = ("host", "network")
     return _map(
         {
             "input_type": _word(inputs, "type in packets"),
             "output_type": _word(outputs, "type in frames"),
             "endianness": _word(orders, "network: elements are big-endian in packets", "host"),
+            "packing": _word(
+                ("msb", "lsb"),
+                "of 4, 10, 12 and 14 bits: the bit of a byte that elements begin with",
+                "msb",
+            ),
             "input": _word(inputs, "input_type"),
             "output": _word(outputs, "output_type"),
             "input_endianness": _word(orders, "endianness"),
@@ -442,40 +495,73 @@ def _method() -> Schema:
 
 
 def _methods() -> dict[str, Schema]:
-    batch, sequence = (_ref("bit_field", each) for each in ("frame number", "number that goes on"))
+    batch = _ref("batch_number", "frame number")
+    sequence = _ref("packet_number", "number that goes on")
     packets = {"packets_per_batch": _integer(1, _32_BITS, "packets of a frame")}
-    first = {"first_packet": _integer(0, _32_BITS, "number of a frame's first packet", 0)}
+    number = _integer(0, _32_BITS, "number, or offset, of a frame's first packet", 0)
+    each = {key: value for key, value in number.items() if key != "description"}
+    first = {
+        "first_packet": {
+            "anyOf": [each, {"type": "array", "items": each}],
+            "description": f"{number['description']}; or one for each flow",
+        }
+    }
+    running = {"running": _flag("packet numbers go on from frame to frame")}
     by_packet = {
         "batch_number": batch,
-        "packet_number": _ref("bit_field", "number in the frame"),
+        "packet_number": _ref("packet_number", "number in the frame"),
         **packets,
+        **running,
     }
     by_offset = {
         "batch_number": batch,
-        "byte_offset": _ref("bit_field", "position of the payload in the frame, bytes"),
+        "byte_offset": _ref("byte_offset", "position of the payload in the frame"),
         "batch_bytes": _integer(1, _32_BITS, "bytes of a frame in packets"),
     }
     made = {
         "seq_batch_number": {"sequence_number": sequence, "batch_number": batch},
         "seq_packets_per_batch": {"sequence_number": sequence, **packets},
-        "batch_packet_number": by_packet | first,
+        "batch_packet_number": by_packet,
         "batch_byte_offset": by_offset,
     }
     return {
-        name: _map(keys, [key for key in keys if key not in first]) for name, keys in made.items()
+        name: _map(keys | first, [key for key in keys if key not in running])
+        for name, keys in made.items()
     }
 
 
-def _bit_field() -> Schema:
+def _bit_field(more: dict[str, Schema]) -> Schema:
     return _map(
         {
             "bit_offset": _integer(0, _32_BITS, "first bit"),
-            "bit_width": _integer(1, 32, "bits"),
+            "bit_width": _integer(1, 64, "bits"),
             "byte_order": _word(("big", "little"), "order of its bytes", "big"),
             "base": _word(("packet", "udp_payload"), "from where bit_offset counts", "packet"),
+            **more,
         },
         ["bit_offset", "bit_width"],
     )
+
+
+def _step() -> Schema:
+    return _integer(1, _32_BITS, "difference of two numbers", 1)
+
+
+def _condition() -> Schema:
+    numbers = {
+        "mask": "bits that count; default: all",
+        "equal": "the number is this one",
+        "at_least": "the number is this one or larger",
+        "at_most": "the number is this one or smaller",
+    }
+    made = {name: _integer(0, _64_BITS, meaning) for name, meaning in numbers.items()}
+    choice = [{"required": ["equal"]}, {"required": ["at_least"]}, {"required": ["at_most"]}]
+    return _bit_field(made) | {"anyOf": choice}
+
+
+def _column() -> Schema:
+    made = _word(("first", "sum"), "packet with the lowest position that came; or all", "first")
+    return _bit_field({"from": made})
 
 
 def _frame() -> Schema:
@@ -485,6 +571,36 @@ def _frame() -> Schema:
         {
             "shape": _list(_integer(1, _32_BITS, "elements"), "shape", 1),
             "dtype": _word([*kinds, *floats], "numpy type; default: the output type"),
+            "modules": _ref("modules", "modules of an image; default: pixels as they are sent"),
         },
         ["shape"],
+    )
+
+
+def _modules() -> Schema:
+    def pair(meaning: str, least: int = 1) -> Schema:
+        return {**_list(_integer(least, _32_BITS, "pixels"), meaning, 2), "maxItems": 2}
+
+    return _map(
+        {
+            "shape": pair("rows and columns of a module, as it is sent"),
+            "tile": pair("parts in which a module is sent, row after row; default: the module"),
+            "chip": pair("rows and columns of a chip"),
+            "chip_gap": pair("rows and columns between chips, which are not sent", 0),
+            "positions": _list(_each("position"), "place of each module in the image", 1),
+        },
+        ["shape", "positions"],
+    )
+
+
+def _position() -> Schema:
+    origin = _list(_integer(0, _32_BITS, "pixels"), "row and column of the upper left pixel", 2)
+    flips = ("none", "rows", "columns", "both")
+    return _map(
+        {
+            "origin": {**origin, "maxItems": 2},
+            "flip": _word(flips, "reversed before the rotation", "none"),
+            "rotate": _integer(0, 270, "degrees counterclockwise", 0) | {"multipleOf": 90},
+        },
+        ["origin"],
     )

@@ -38,19 +38,38 @@ Moved = Annotated[
     typer.Option(
         "--moved",
         metavar="OLD=NEW",
-        help="New path of a folder of captures that was moved; also reads files there. Repeatable.",
+        help="New path of a folder of captures that was moved, or its address in an object store; "
+        "also reads files there. Repeatable.",
         show_default=False,
     ),
 ]
+
+
+def _readable(options: list[str] | None) -> list[str] | None:
+    """Return directories, which exist, and addresses of object stores; raise for others."""
+    for option in options or ():
+        if "://" in option:
+            from ..ship import split_address
+
+            try:
+                split_address(option)
+            except ValueError as error:
+                raise typer.BadParameter(str(error)) from None
+        elif not Path(option).is_dir():
+            what = "is a file" if Path(option).exists() else "does not exist"
+            raise typer.BadParameter(f"Directory {option!r} {what}.")
+    return options
+
+
 Readable = Annotated[
-    list[Path] | None,
+    list[str] | None,
     typer.Option(
         "--readable",
-        metavar="DIR",
-        help="Also read captures in this directory. Repeatable.",
+        metavar="DIR|ADDRESS",
+        help="Also read captures in this directory, or object store (s3://BUCKET/PREFIX). "
+        "Repeatable.",
         show_default=False,
-        exists=True,
-        file_okay=False,
+        callback=_readable,
     ),
 ]
 DATA = Path("daqiri-data")

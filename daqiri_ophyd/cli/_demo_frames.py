@@ -132,7 +132,10 @@ def demo_frames(profile: str, writer: str, output: Path, as_json: bool) -> None:
         computed=gpus[0] if gpus and detector.reductions else "",
         subtitle=f"simulated {INSTRUMENT}{where}, {begun:%Y-%m-%d %H:%M}",
     )
-    names = ("packets", "placed", "duplicate", "late", "early", "malformed", "no_buffer")
+    names = (
+        *("packets", "placed", "duplicate", "late", "early"),
+        *("malformed", "left_out", "no_buffer"),
+    )
     told = json.loads(sidecar_path(files[0]).read_bytes())
     result = {
         "frames": len(images),

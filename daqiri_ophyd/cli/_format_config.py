@@ -2,12 +2,12 @@
 
 import ipaddress
 import json
+import math
 
 from ..simulate import PacketField, PacketFormat
 
 __all__ = ["configuration_text"]
 
-_NUMBER_BITS = 32
 # Around a UDP payload: Ethernet, two VLAN tags, IPv6 and UDP.
 _AROUND = 70
 _PACKETS_BYTES, _FRAMES_BYTES = 32 << 20, 128 << 20
@@ -54,7 +54,7 @@ daqiri:
           flow_ids: [{flow_ids}]
 {stride}          payload_base: udp_payload
           payload_byte_offset: {header_bytes}  # after the header
-          timeout_us: 1000000  # a frame whose last packets do not come is closed after 1 s
+{payload}          timeout_us: 1000000  # a frame whose last packets do not come is closed after 1 s
           # window: 4  # frames that are open at once: more if modules or packets overtake others
           # fill: 0  # value of pixels that did not arrive
 {types}          frame: {{shape: {shape}, dtype: {dtype}}}
@@ -77,9 +77,8 @@ def configuration_text(form: PacketFormat, file: str) -> str:
     raw = form.on_interface
     packet = form.header_bytes + form.payload_bytes
     buffer = -(-(packet + _AROUND) // 64) * 64
-    elements = form.pixels == "int4"
-    frame = form.frame_bytes * (2 if elements else 1)
-    dtype = "int8" if elements else form.pixels
+    frame = math.prod(form.shape) * form.dtype.itemsize
+    dtype = form.dtype.name
     return _TEXT.format(
         file=file,
         name=form.name,
@@ -106,6 +105,7 @@ def configuration_text(form: PacketFormat, file: str) -> str:
         if form.modules > 1
         else "",
         header_bytes=form.header_bytes,
+        payload=_payload(form) + _conditions(form),
         types=_types(form, dtype),
         shape=list(form.shape),
         dtype=dtype,
@@ -171,19 +171,50 @@ def _flex_items(form: PacketFormat) -> str:
     )
 
 
+def _payload(form: PacketFormat) -> str:
+    # A byte offset tells where a short packet belongs.
+    if form.last_bytes == form.payload_bytes or form.numbered_by == "offset":
+        return ""
+    whose = "of a module " if form.modules > 1 else ""
+    return (
+        f"          payload_bytes: {form.payload_bytes}  # the last packet {whose}in a frame has "
+        f"{form.last_bytes}\n"
+    )
+
+
+def _conditions(form: PacketFormat) -> str:
+    conditions = []
+    for field in form.header:
+        if field.required:
+            offset, width, order = field.bits(field.width) or (0, 0, "")
+            little = ", byte_order: little" if order == "little" else ""
+            conditions.append(
+                f"          - {{bit_offset: {offset}, bit_width: {width}{little}, "
+                f"base: udp_payload, equal: {field.value:#x}}}\n"
+            )
+    if not conditions:
+        return ""
+    return "          conditions:  # other packets are left out, and counted\n" + "".join(
+        conditions
+    )
+
+
 def _types(form: PacketFormat, dtype: str) -> str:
-    types = "          data_types: {{input_type: {}, output_type: {}{}}}\n"
-    if form.pixels == "int4":
-        return types.format("int4", dtype, "")
-    if form.byte_order == "big" and form.pixels not in ("int8", "uint8"):
-        return types.format(form.pixels, dtype, ", endianness: network")
-    return ""
+    big = form.byte_order == "big" and form.pixels not in ("int8", "uint8")
+    if not form.is_packed and not big and form.pixels == dtype:
+        return ""
+    order = f", packing: {form.packing}" if form.is_packed else ""
+    if big and not form.is_packed:
+        order = ", endianness: network"
+    # Plans name floating-point types otherwise.
+    types = [name.replace("float", "fp") for name in (form.pixels, dtype)]
+    return f"          data_types: {{input_type: {types[0]}, output_type: {types[1]}{order}}}\n"
 
 
-def _number(form: PacketFormat, role: str, count: int = _NUMBER_BITS) -> str:
-    """Return the bit field of the lowest bits of a field, which a plan can read."""
+def _number(form: PacketFormat, role: str, count: int | None = None) -> str:
+    """Return the bit field of the lowest bits of a field; None: as many as a plan can read."""
     field = _field(form, role)
-    offset, width, order = field.bits(min(count, field.width)) or (0, 0, "")
+    offset, width, order = field.bits(count or field.most_bits) or (0, 0, "")
     order = ", byte_order: little" if order == "little" else ""
     low = f"  # the lowest of {field.width} bits" if width < field.width else ""
     return f"{{bit_offset: {offset}, bit_width: {width}{order}, base: udp_payload}}{low}"
@@ -202,6 +233,8 @@ def _method(form: PacketFormat) -> str:
     if how in ("sequence", "single"):
         role = "sequence_number" if how == "sequence" else "frame_number"
         keys = {"sequence_number": _number(form, role), "packets_per_batch": count}
+        if how == "sequence" and (first := _field(form, role).first):
+            keys["first_packet"] = first
         return _lines("seq_packets_per_batch", keys)
     keys: dict[str, object] = {"batch_number": _number(form, "frame_number")}
     if how == "low_bits":

@@ -4,8 +4,9 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..documents import frame_facts, is_written, logged, require_no_links
+from ..documents import SidecarError, frame_facts, is_master, is_written, logged, require_no_links
 from ..engine import DaqiriError, FrameFile, cut_frames, examine_frames
+from ._frames_master import missing_parts
 from ._recorded_file import FileExamination, compare_metadata, correct_metadata, leftover_of
 
 
@@ -20,10 +21,13 @@ class Examination(FileExamination):
         Its contents; None if it cannot be read.
     damage
         Damage to repair in the file, one sentence each.
+    is_master
+        Whether its frames are in other files.
     """
 
     frames: FrameFile | None = None
     damage: list[str] = field(default_factory=list)
+    is_master: bool = False
 
     @property
     def damages(self) -> list[str]:
@@ -33,6 +37,14 @@ class Examination(FileExamination):
 
 def examine(path: Path) -> Examination:
     """Check a file and its metadata file."""
+    if _is_master(path):
+        found = Examination(path, is_master=True)
+        if missing := missing_parts(path):
+            found.unreadable = (
+                f"{path}: {len(missing)} of its files are not where it names them, such as "
+                f"{missing[0]}; their rows have the fill value"
+            )
+        return found
     found = Examination(path, written=is_written(path))
     try:
         frames = found.frames = examine_frames(path, live=found.written)
@@ -44,6 +56,13 @@ def examine(path: Path) -> Examination:
         compare_metadata(found, frame_facts(frames))
         found.leftover = leftover_of(path)
     return found
+
+
+def _is_master(path: Path) -> bool:
+    try:
+        return is_master(path)
+    except SidecarError:
+        return False  # reported with the file
 
 
 def _damage(frames: FrameFile) -> list[str]:
@@ -81,6 +100,8 @@ def repair(path: Path) -> list[str]:
     found = examine(path)
     if found.written or is_written(path):
         raise ValueError(f"{path} is being written by a recorder; stop the recorder first")
+    if found.is_master and not found.unreadable:
+        return []
     if found.frames is None:
         raise ValueError(found.unreadable)
     if not found.problems:

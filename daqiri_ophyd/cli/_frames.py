@@ -1,11 +1,11 @@
-"""``daqiri-ophyd frames info``, ``frames check`` and ``frames repair``."""
+"""``daqiri-ophyd frames info``, ``check``, ``repair`` and ``master``."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-app = typer.Typer(help="Show, check and repair files of frames.", no_args_is_help=True)
+app = typer.Typer(help="Show, check, repair and join files of frames.", no_args_is_help=True)
 
 Files = Annotated[list[Path], typer.Argument(metavar="FILE", help="HDF5 files of frames.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -50,3 +50,55 @@ def repair(files: Files, as_json: Json = False) -> None:
     from ._frames_report import repair_frames
 
     repair_frames(files, as_json)
+
+
+@app.command()
+def master(
+    files: Files,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="File to write. Default: FILE_master.h5, beside the first file."),
+    ] = None,
+    pixel_mask: Annotated[
+        str | None,
+        typer.Option(help="Mask to add: NAME.npy or NAME.h5:/DATASET.", metavar="SOURCE"),
+    ] = None,
+    dark: Annotated[str | None, typer.Option(help="Dark frame to add.", metavar="SOURCE")] = None,
+    flatfield: Annotated[
+        str | None, typer.Option(help="Flat field to add.", metavar="SOURCE")
+    ] = None,
+    attribute: Annotated[
+        list[str] | None,
+        typer.Option(help="Value to add to /entry/run; repeatable.", metavar="NAME=VALUE"),
+    ] = None,
+    by_row: Annotated[
+        bool,
+        typer.Option("--by-row", help="Join recordings row by row, not by the numbers of frames."),
+    ] = False,
+    join: Annotated[
+        str | None,
+        typer.Option(
+            help="Join recordings by a column of their plans, such as a pulse id, not by the "
+            "numbers of frames.",
+            metavar="COLUMN",
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """
+    Write one file in which the frames of several are one dataset: a master of virtual datasets.
+
+    Files that follow each other are in the order of their numbers. Recordings of several receivers
+    are joined by the numbers of frames; rows that one lacks have its fill value and 0 packets.
+
+    Example: [bold]daqiri-ophyd frames master images_0*.h5[/bold]
+    """
+    from ._frames_master import make_master
+
+    references = {"pixel_mask": pixel_mask, "dark": dark, "flatfield": flatfield}
+    if by_row and join is not None:
+        raise typer.BadParameter(
+            "found beside --by-row; accepted is one of them.", param_hint="--join"
+        )
+    way = "row" if by_row else "number"
+    make_master(files, output, references, attribute or [], way, join or "batch", as_json)

@@ -6,9 +6,10 @@ from typing import Any
 
 import typer
 
-from ..documents import frame_facts, is_written
+from ..documents import frame_facts, is_master, is_written
 from ..engine import FrameFile, examine_frames
 from ._frame_file import examine, repair
+from ._frames_master import describe_master, master_report
 from ._output import print_facts, print_json, print_line, print_message
 from ._recorded_file import arrival_rows, repair_files, run_rows, show_files
 
@@ -36,7 +37,9 @@ def check_frames(files: list[Path], as_json: bool) -> None:
     else:
         for f in found:
             f.print_problems()
-            if f.frames is not None and not f.problems:
+            if f.is_master and not f.problems:
+                print_line(master_report(f.path))
+            elif f.frames is not None and not f.problems:
                 print_line(f"{f.path}: sound, {_counted(f.frames)}{_writer(f.written)}")
         if any(f.code == 1 for f in found):
             print_message(
@@ -55,18 +58,20 @@ def repair_frames(files: list[Path], as_json: bool) -> None:
 
 def describe(path: Path) -> dict[str, Any]:
     """Return the contents of a file."""
-    written = is_written(path)
-    frames = examine_frames(path, live=written)
-    duration = (frames.t_last_ns - frames.t_first_ns) / 1e9
-    size = path.stat().st_size
-    return {
-        **{key: value for key, value in asdict(frames).items() if key != "path"},
-        **frame_facts(frames),
-        "file_bytes": size,
-        "duration_s": duration,
-        "frames_per_s": frames.frames / duration if duration > 0 else None,
-        "being_written": written,
-    }
+    if is_master(path):
+        found = describe_master(path)
+    else:
+        written = is_written(path)
+        frames = examine_frames(path, live=written)
+        found = {
+            **{key: value for key, value in asdict(frames).items() if key != "path"},
+            **frame_facts(frames),
+            "file_bytes": path.stat().st_size,
+            "being_written": written,
+        }
+    duration = (found["t_last_ns"] - found["t_first_ns"]) / 1e9
+    rate = found["frames"] / duration if duration > 0 else None
+    return {**found, "duration_s": duration, "frames_per_s": rate}
 
 
 def _counted(frames: FrameFile) -> str:
@@ -92,6 +97,10 @@ def _print_info(name: str, found: dict[str, Any]) -> None:
         ("bytes", f"{found['bytes']:,} of frames, {found['file_bytes']:,} in the file"),
         ("layout", f"{found['layout']}, compression {found['compression']}"),
     ]
+    if "parts" in found:
+        absent = len(found["missing_parts"])
+        rest = f", {absent} of them not here" if absent else ""
+        rows.append(("master of", f"{len(found['parts'])} files{rest}"))
     if found["frames"]:
         rows += arrival_rows(found)
     if found["frames_per_s"]:

@@ -45,6 +45,12 @@ def _int4(payloads: Bytes) -> NDArray[Any]:
     return np.where(nibbles > 7, nibbles - 16, nibbles).astype(np.float32)
 
 
+def _uint12(payloads: Bytes) -> NDArray[Any]:
+    first, middle, last = (payloads[..., i::3].astype(np.uint16) for i in range(3))
+    pixels = np.stack([first | (middle & 15) << 8, middle >> 4 | last << 4], axis=-1)
+    return pixels.reshape(*payloads.shape[:-1], -1)
+
+
 @dataclass(frozen=True)
 class Layout:
     """Layout of packets, and conversion of their payloads by NumPy."""
@@ -165,6 +171,12 @@ LAYOUTS = (
         {"input_type": "int8", "output_type": "fp16"},
     ),
     Layout("int4 to fp32", 512, _int4, {"input_type": "int4", "output_type": "fp32"}),
+    Layout(
+        "uint12, packed, to uint16",
+        1020,
+        _uint12,
+        {"input_type": "uint12", "output_type": "uint16", "packing": "lsb"},
+    ),
 )
 
 

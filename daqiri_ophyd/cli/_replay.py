@@ -46,12 +46,12 @@ def replay(
 
     # First the engine: if it cannot be opened, nobody waits for the catalog.
     with open_sender(config, options) as sender:
-        from ..catalog import capture_files, find_run
+        from ..catalog import find_run, stored_files
         from ._workspace import open_catalog
 
         with open_catalog(data, catalog, places, readable, create=False) as runs:
             stored = find_run(runs.client, run)
-            files = capture_files(stored)
+            files = stored_files(stored)
             uid = stored.metadata["start"]["uid"]
         sent = sender.play(files, f"run {uid}", tells=not as_json)
         print_sent({"run": uid, **sent}, as_json)

@@ -15,7 +15,7 @@ def export_run(
     data: Path,
     catalog: str | None,
     moved: list[str] | None,
-    readable: list[Path] | None,
+    readable: list[str] | None,
     as_json: bool,
 ) -> None:
     """Copy a run, and print what the directory has."""

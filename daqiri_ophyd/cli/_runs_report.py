@@ -7,8 +7,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from ..catalog import UnreadableFileError, find_run, run_files
+from ..catalog import FileFinder, UnreadableFileError, captures_of, find_run
 from ..documents import run_metadata, sidecar_path
+from ..ship import StoredObject, StoreError
 from ._advice import as_options
 from ._data_directory import moved_folders
 from ._output import print_error, print_facts, print_json, print_line, print_message, print_table
@@ -89,7 +90,7 @@ def opened_run(
     data: Path,
     catalog: str | None,
     moved: list[str] | None,
-    readable: list[Path] | None,
+    readable: list[str] | None,
 ):
     """Yield a run of a catalog that exists."""
     with open_catalog(data, catalog, moved_folders(moved), readable, create=False) as opened:
@@ -101,7 +102,7 @@ def show_run(
     data: Path,
     catalog: str | None,
     moved: list[str] | None,
-    readable: list[Path] | None,
+    readable: list[str] | None,
     as_json: bool,
 ) -> None:
     """Print what a run has: facts, streams and files."""
@@ -172,20 +173,40 @@ def _engine_text(engine: Mapping[str, Any]) -> str:
 
 
 def files_of(run: Any) -> list[dict[str, Any]]:
-    """Return path, stream, key, size and counts of each file of a run, in the order of its rows."""
+    """Return path, stream, key, size and counts of each file of a run, in the order of its rows.
+
+    Of a file that is in an object store only, the path is the address of its object.
+    """
     found: list[dict[str, Any]] = []
-    for (stream, key), paths in run_files(run).items():
-        for path in paths:
-            facts = {"path": str(path), "stream": stream, "key": key}
-            size = path.stat().st_size if path.is_file() else None
-            found.append({**facts, "bytes": size, **_counts(path)})
+    finder = FileFinder(run)
+    for (stream, key), uris in captures_of(run):
+        for uri in uris:
+            try:
+                file = finder.find(uri, stream, key)
+                size = _size(file)
+            except UnreadableFileError:
+                raise
+            except (StoreError, OSError) as error:
+                print_error(str(error))
+                file, size = finder.path(uri), None
+            facts = {"path": str(file), "stream": stream, "key": key, "bytes": size}
+            found.append({**facts, **_counts(file)})
     return found
 
 
-def _counts(path: Path) -> dict[str, Any]:
-    """Return the counts in the metadata file of a recorded file; None: not known."""
+def _size(file: Path | StoredObject) -> int | None:
+    if isinstance(file, StoredObject):
+        return file.size
+    return file.stat().st_size if file.is_file() else None
+
+
+def _counts(file: Path | StoredObject) -> dict[str, Any]:
+    """Return the counts in the metadata of a recorded file; None: not known."""
     try:
-        content = json.loads(sidecar_path(path).read_bytes())
+        if isinstance(file, StoredObject):
+            content = file.metadata
+        else:
+            content = json.loads(sidecar_path(file).read_bytes())
         return {name: content.get(name) for name in _COUNTS}
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, StoreError):
         return dict.fromkeys(_COUNTS)

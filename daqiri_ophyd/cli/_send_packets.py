@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ..engine import Engine, NetworkConfig, Port, TxQueue
 from ..replay import Chunk, Replay, Transmission, packet_source, segment_size
+from ..ship import StoredObject
 from ._output import print_error, print_facts, print_json, print_message, progress_bar
 from ._part import PlayOptions
 from ._source import interface_with, load_source
@@ -41,6 +42,7 @@ def open_to_send(config: NetworkConfig, interface: str) -> Engine:
         section["interfaces"] = [i for i in section["interfaces"] if i["name"] == interface]
         if section["stream_type"] == "raw":
             section["interfaces"][0].pop("rx", None)
+        section.pop("reorder_configs", None)  # of interfaces that are not opened
         used = _regions_of(section["interfaces"])
         section["memory_regions"] = [r for r in section["memory_regions"] if r["name"] in used]
     return Engine.open(document)
@@ -119,7 +121,7 @@ class Sender:
     queue: TxQueue
     options: PlayOptions
 
-    def play(self, files: Sequence[Path], of: str, *, tells: bool) -> dict[str, Any]:
+    def play(self, files: Sequence[Path | StoredObject], of: str, *, tells: bool) -> dict[str, Any]:
         """Send the packets of files that the options select; return the counters."""
         source = open_source(files, self.config, self.port, self.queue, self.options)
         if tells:
@@ -160,7 +162,7 @@ def print_sent(result: dict[str, Any], as_json: bool) -> None:
 
 
 def open_source(
-    files: Sequence[Path],
+    files: Sequence[Path | StoredObject],
     config: NetworkConfig,
     port: Port,
     queue: TxQueue,

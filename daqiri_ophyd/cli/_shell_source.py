@@ -130,18 +130,20 @@ class _Frames:
         rng = np.random.default_rng(0)
         # Waits are between groups: packets that are late are not sent all at once, and lost.
         pause = _GROUP / (_FRAMES_PER_S * instrument.packets_per_frame)
-        to = Destination(f"127.0.0.1:{instrument.port}", instrument)
+        last = f"-{instrument.port + instrument.streams - 1}" if instrument.needs_own_ports else ""
+        to = Destination(f"127.0.0.1:{instrument.port}{last}", instrument)
         sender = SocketSender(to, instrument, rate=0.0)
         try:
             while True:
                 frames = instrument.frames(self._number, 1, rng)
                 frames = (frames * intensity()).astype(frames.dtype)
-                packets = instrument.packets(frames, self._number)
+                packets, sizes = instrument.packets(frames, self._number), instrument.sizes()
                 order = np.arange(len(packets))
                 self._number += 1
                 for first in range(0, len(order), _GROUP):
                     part = order[first : first + _GROUP]
-                    sender.send(Chunk(frames, packets[part], part, part % instrument.streams, 0, 0))
+                    streams = part % instrument.streams
+                    sender.send(Chunk(frames, packets[part], sizes[part], part, streams, 0, 0))
                     yield pause
         finally:
             sender.close()

@@ -13,7 +13,11 @@ if TYPE_CHECKING:
     from ..simulate import Instrument
 
 # Keys of `simulate.INSTRUMENTS`, which needs numpy.
-NAMES = ("ecpri", "jungfrau", "jungfrau-stack", "spead", "vita49")
+NAMES = (
+    *("ecpri", "eiger-12bit", "eiger-16bit", "eiger-32bit", "eiger-4bit", "eiger-8bit"),
+    *("gige-vision", "gige-vision-mono12p", "jungfrau", "jungfrau-2m", "jungfrau-4m"),
+    *("jungfrau-500k", "jungfrau-stack", "mythen", "spead", "vita49"),
+)
 
 
 def simulate(
@@ -43,6 +47,14 @@ def simulate(
         int,
         typer.Option(
             metavar="WINDOW", help="Send in random order within blocks of this many packets.", min=0
+        ),
+    ] = 0,
+    restart: Annotated[
+        int,
+        typer.Option(
+            metavar="FRAMES",
+            help="Pause, and number frames anew, after this many; 0: never.",
+            min=0,
         ),
     ] = 0,
     seed: Annotated[int, typer.Option(help="The same seed makes the same packets.", min=0)] = 0,
@@ -85,6 +97,7 @@ def simulate(
     traffic = Traffic(
         chosen,
         count or _limits.MOST,
+        restart=restart,
         disturbance=Disturbance(loss=loss, duplicates=duplicates, shuffle=shuffle),
         seed=seed,
     )

@@ -18,6 +18,8 @@ from ._send_packets import open_to_send
 from ._source import interface_with
 
 _GROUP = 16
+# Longer than the time without packets after which a plan takes numbers from the beginning, s.
+_PAUSE = 0.5
 
 
 class Destination:
@@ -94,16 +96,19 @@ class SocketSender:
     def send(self, chunk: Chunk) -> None:
         """Send packets, each at its due time."""
         self._begin = time.monotonic() if self._begin is None else self._begin
-        streams = chunk.streams.tolist()
+        if chunk.begins_anew:
+            time.sleep(_PAUSE)
+            self._begin += _PAUSE
+        streams, sizes = chunk.streams.tolist(), chunk.sizes.tolist()
         for i, packet in enumerate(chunk.packets):
             if self.packets % _GROUP == 0:
                 due = self._begin + self.packets * self._interval
                 if (wait := due - time.monotonic()) > 0:
                     time.sleep(wait)
             sender, address = self._streams[streams[i]]
-            sender.sendto(packet, address)
+            sender.sendto(packet[: sizes[i]], address)
             self.packets += 1
-            self.bytes += len(packet)
+            self.bytes += sizes[i]
 
     def finish(self) -> dict[str, int]:
         """Return further results."""
@@ -150,24 +155,42 @@ class QueueSender:
         """Submit packets, each with its due time."""
         count = len(chunk.packets)
         times: NDArray[np.int64] | None = None
+        if chunk.begins_anew:
+            self._queue.wait_sent()
+            time.sleep(_PAUSE)
+            self._begin = None if self._begin is None else self._begin + int(_PAUSE * 1e9)
         if self._interval:
             self._begin = self._port.now() if self._begin is None else self._begin
             number = np.arange(self.packets, self.packets + count)
             times = self._begin + (number * self._interval).astype(np.int64)
-        packets = self._framed(chunk) if self._raw else chunk.packets
-        self._queue.send(packets, launch_times=times, timeout=None)
+        if self._raw:
+            self._queue.send(self._framed(chunk), launch_times=times, timeout=None)
+        else:
+            self._queue.send(chunk.packets, lengths=chunk.sizes, launch_times=times, timeout=None)
         self.packets += count
-        self.bytes += chunk.packets.size
+        self.bytes += int(chunk.sizes.sum())
 
-    def _framed(self, chunk: Chunk) -> NDArray[np.uint8]:
+    def _framed(self, chunk: Chunk) -> Any:
+        sizes = np.unique(chunk.sizes)
+        if len(sizes) == 1:
+            return self._rows(chunk.packets[:, : sizes[0]], chunk.streams)
+        framed: list[Any] = [None] * len(chunk.packets)
+        for size in sizes:
+            which = np.flatnonzero(chunk.sizes == size)
+            rows = self._rows(chunk.packets[which, :size], chunk.streams[which])
+            for i, row in zip(which.tolist(), rows, strict=True):
+                framed[i] = row
+        return framed
+
+    def _rows(self, payloads: NDArray[np.uint8], streams: NDArray[np.intp]) -> NDArray[np.uint8]:
         return ethernet.udp_frames(
-            chunk.packets,
+            payloads,
             src_mac="02:00:00:00:00:01",
             dst_mac="ff:ff:ff:ff:ff:ff",
             src_ip="192.0.2.1",
             dst_ip=self._to.host,
-            src_port=self._source_port + chunk.streams,
-            dst_port=np.asarray(self._to.ports)[chunk.streams],
+            src_port=self._source_port + streams,
+            dst_port=np.asarray(self._to.ports)[streams],
         )
 
     def finish(self) -> dict[str, int]:

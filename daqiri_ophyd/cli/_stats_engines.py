@@ -14,10 +14,12 @@ from rich.table import Table
 from rich.text import Text
 
 from ..engine import Engine, EngineSnapshot, RxQueue, UnreadableEngine, ask_engines
+from ..ship import ShipperSnapshot, running_shippers
 from ._output import out, print_json_line, print_message, print_whole, printable
 from ._source import load_source
 
-_TakeSnapshots = Callable[[], list[EngineSnapshot | UnreadableEngine]]
+_Answer = EngineSnapshot | UnreadableEngine | ShipperSnapshot
+_TakeSnapshots = Callable[[], list[_Answer]]
 
 
 def show_engines(
@@ -28,12 +30,14 @@ def show_engines(
         _show(_states(take, interval, count), as_json)
 
 
-def _show(updates: Iterator[list["_State | UnreadableEngine"]], as_json: bool) -> None:
+def _show(
+    updates: Iterator[list["_State | UnreadableEngine | ShipperSnapshot"]], as_json: bool
+) -> None:
     if as_json:
         for states in updates:
             for state in states:
-                unreadable = isinstance(state, UnreadableEngine)
-                print_json_line(dataclasses.asdict(state) if unreadable else state.report())
+                is_engine = isinstance(state, _State)
+                print_json_line(state.report() if is_engine else dataclasses.asdict(state))
     elif out.is_terminal:
         with Live(console=out, auto_refresh=False) as live:
             for states in updates:
@@ -83,10 +87,13 @@ class _State:
         return document
 
 
+_Shown = _State | UnreadableEngine | ShipperSnapshot
+
+
 @contextmanager
 def _snapshots_of(config: str | None, pid: int | None) -> Iterator[_TakeSnapshots]:
     if config is None:
-        yield lambda: [s for s in ask_engines() if pid is None or s.pid == pid]
+        yield lambda: [s for s in _ask() if pid is None or s.pid == pid]
         return
     with Engine.open(load_source(config)) as engine:
         for port in engine.ports:
@@ -95,15 +102,17 @@ def _snapshots_of(config: str | None, pid: int | None) -> Iterator[_TakeSnapshot
         yield lambda: [engine.snapshot()]
 
 
+def _ask() -> list[_Answer]:
+    return [*ask_engines(), *running_shippers()]
+
+
 def _discard(queue: RxQueue) -> None:
     """Receive and release bursts until the queue is closed."""
     for burst in queue.bursts(timeout=None):
         burst.release()
 
 
-def _states(
-    take: _TakeSnapshots, interval: float, count: int
-) -> Iterator[list[_State | UnreadableEngine]]:
+def _states(take: _TakeSnapshots, interval: float, count: int) -> Iterator[list[_Shown]]:
     """Yield the states of all engines every ``interval`` seconds, until none is running."""
     before: dict[tuple[int, int], EngineSnapshot] = {}
     due = time.monotonic()
@@ -115,7 +124,7 @@ def _states(
             print_message("no engine is running anymore")
             return
         yield [
-            a if isinstance(a, UnreadableEngine) else _State(a, before.get((a.pid, a.opened_ns)))
+            _State(a, before.get((a.pid, a.opened_ns))) if isinstance(a, EngineSnapshot) else a
             for a in answers
         ]
         if done == count:
@@ -125,9 +134,11 @@ def _states(
         time.sleep(max(0.0, due - time.monotonic()))
 
 
-def _tables(states: list[_State | UnreadableEngine]) -> Group:
+def _tables(states: list[_Shown]) -> Group:
     parts: list[Text | Table] = []
     for state in states:
+        if isinstance(state, ShipperSnapshot):
+            continue
         if isinstance(state, UnreadableEngine):
             text = f"engine {state.number} of process {state.pid} {state.problem}"
             parts.append(Text(printable(text), style="red"))
@@ -150,7 +161,23 @@ def _tables(states: list[_State | UnreadableEngine]) -> Group:
                 _name(region.name), *map(_number, (region.free, region.buffers, region.buf_size))
             )
         parts.append(memory)
+    if uploads := [state for state in states if isinstance(state, ShipperSnapshot)]:
+        parts.append(_upload_table(uploads))
     return Group(*parts)
+
+
+def _upload_table(uploads: list[ShipperSnapshot]) -> Table:
+    table = _table("object store", "process", "files", "bytes", "unsent", "bytes", "oldest s", "")
+    for each in uploads:
+        state = each.state
+        table.add_row(
+            _name(each.bucket),
+            str(each.pid),
+            *map(_number, (state.shipped, state.shipped_bytes, state.unsent, state.unsent_bytes)),
+            _number(state.oldest_s),
+            Text(printable(state.error), style="red"),
+        )
+    return table
 
 
 def _port_table(state: _State) -> Table:
@@ -231,9 +258,9 @@ def _reorder_table(state: _State) -> Table:
     counts = ("complete", "incomplete", "missing", "lost", "skipped", "untaken")
     table = _table("reorder plan", "frames/s", *counts, "dropped")
     for index, plan in enumerate(state.now.reorder):
-        reasons = ("duplicate", "late", "early", "malformed", "no_buffer")
+        reasons = ("duplicate", "late", "early", "malformed", "left_out", "no_buffer")
         table.add_row(
-            _name(f"{plan.port}/{plan.plan}"),
+            _name(f"{plan.port}/{plan.plan}" if plan.port else plan.plan),
             _number(state.frame_rate(index)),
             *(_number(getattr(plan.counters, name)) for name in counts),
             _drops({reason: getattr(plan.counters, reason) for reason in reasons}),

@@ -124,7 +124,7 @@ def open_catalog(
     data: Path,
     name: str | None = None,
     moved: dict[str, str] | None = None,
-    readable: Iterable[Path] | None = None,
+    readable: Iterable[str | Path] | None = None,
     *,
     create: bool = True,
 ) -> Catalog:
@@ -182,6 +182,7 @@ def open_workspace(
     catalog: str | None = None,
     engine: Engine | None = None,
     interrupts: HeldInterrupts | None = None,
+    ship_to: str = "",
 ) -> Iterator[Workspace]:
     """
     Open catalog, device and RunEngine; close them in reverse order.
@@ -198,9 +199,11 @@ def open_workspace(
         An open engine for the device.
     interrupts : HeldInterrupts, optional
         Interrupts of a recording that a capture of the run continues.
+    ship_to : str
+        Address of an object store for the files. Default: that of the configuration.
     """
-    with open_catalog(data, catalog) as opened:
-        daq = make_daq(config, directory=captures_of(data))
+    daq = make_daq(config, directory=captures_of(data), ship_to=ship_to)
+    with open_catalog(data, catalog, readable=[daq.ship_to] if daq.ship_to else None) as opened:
         with daq.open(engine):
             pause = partial(_EndOnInterrupt, daq=daq, interrupts=interrupts)
             scan_id = {"scan_id": latest_scan_id(opened)}

@@ -319,3 +319,5 @@ class NetworkConfig:
     tx_meta_buffers: int = 256
     rx_meta_buffers: int = 256
     log_level: LogLevel = LogLevel.WARN
+    ship_to: str = ""
+    reorder_configs: list[ReorderConfig] = field(default_factory=list)

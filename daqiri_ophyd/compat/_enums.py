@@ -23,9 +23,12 @@ __all__ = [
     "RDMATransportMode",
     "ReorderBase",
     "ReorderByteOrder",
+    "ReorderColumnSource",
     "ReorderDataType",
     "ReorderEndianness",
     "ReorderMethod",
+    "ReorderFlip",
+    "ReorderPacking",
     "SocketMode",
     "SocketProtocol",
     "StreamType",
@@ -206,6 +209,40 @@ class ReorderDataType(_Named):
     UINT8 = 10
     UINT16 = 11
     UINT32 = 12
+    INT10 = 13
+    INT12 = 14
+    INT14 = 15
+    INT24 = 16
+    INT64 = 17
+    UINT4 = 18
+    UINT10 = 19
+    UINT12 = 20
+    UINT14 = 21
+    UINT24 = 22
+    UINT64 = 23
+
+
+class ReorderColumnSource(_Named):
+    """Packets that a column of frames is made of."""
+
+    FIRST = 0
+    SUM = 1
+
+
+class ReorderPacking(_Named):
+    """Order of input elements that begin or end within a byte."""
+
+    MSB = 0
+    LSB = 1
+
+
+class ReorderFlip(_Named):
+    """Axes of a module that are reversed."""
+
+    NONE = 0
+    ROWS = 1
+    COLUMNS = 2
+    BOTH = 3
 
 
 class ReorderEndianness(_Named):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import socket
 import sys
 from collections.abc import Mapping
@@ -44,9 +43,12 @@ from ._enums import (
     RDMATransportMode,
     ReorderBase,
     ReorderByteOrder,
+    ReorderColumnSource,
     ReorderDataType,
     ReorderEndianness,
+    ReorderFlip,
     ReorderMethod,
+    ReorderPacking,
     SocketMode,
     SocketProtocol,
     StreamType,
@@ -54,9 +56,13 @@ from ._enums import (
 )
 from ._reorder_config import (
     ReorderBitFieldConfig,
+    ReorderColumnConfig,
+    ReorderConditionConfig,
     ReorderConfig,
     ReorderDataTypesConfig,
     ReorderFrameConfig,
+    ReorderModulesConfig,
+    ReorderPositionConfig,
 )
 from ._to_keys import ACCESS, LOOPBACKS, Keys, endpoint_parts
 
@@ -93,6 +99,8 @@ def from_keys(document: Mapping[str, Any], engine_type: EngineType) -> NetworkCo
         tx_meta_buffers=keys["tx_meta_buffers"],
         rx_meta_buffers=keys["rx_meta_buffers"],
         log_level=_of(LogLevel, keys["log_level"]),
+        ship_to=keys.get("ship_to", ""),
+        reorder_configs=[_reorder_of(plan) for plan in keys.get("reorder_configs", ())],
     )
     if "engine" in keys:
         config.common.engine = engine_type
@@ -248,20 +256,24 @@ def _reorder_of(keys: Keys) -> ReorderConfig:
     plan = _members(
         ReorderConfig,
         keys,
-        *("name", "reorder_type", "memory_region", "payload_byte_offset", "flow_ids"),
-        *(name for name in ("window", "timeout_us", "fill", "flow_stride") if name in keys),
+        *("name", "reorder_type", "memory_region", "payload_byte_offset", "flow_ids", "flows"),
+        *("window", "timeout_us", "fill", "flow_stride", "payload_bytes"),
     )
     plan.cpu_cores = [str(core) for core in keys.get("cpu_core", [])]
     plan.payload_base = _of(ReorderBase, keys["payload_base"])
     ((method, values),) = keys["method"].items()
     plan.method = _of(ReorderMethod, method)
+    first = values.get("first_packet", [])
+    plan.first_packet = first if isinstance(first, list) else [first]
     values = {
         name: _bits_of(value) if isinstance(value, dict) else value
         for name, value in values.items()
+        if name != "first_packet"
     }
     if plan.method == ReorderMethod.SEQ_BATCH_NUMBER:
-        widths = (values[name].bit_width for name in ("sequence_number", "batch_number"))
-        values["packets_per_batch"] = 1 << operator.sub(*widths)
+        sequence, batch = (values[name] for name in ("sequence_number", "batch_number"))
+        numbers = 1 << (sequence.bit_width - batch.bit_width)
+        values["packets_per_batch"] = numbers // sequence.step
     setattr(plan, method, type(getattr(plan, method))(**values))
     if types := keys.get("data_types"):
         plan.data_types = ReorderDataTypesConfig(
@@ -269,14 +281,46 @@ def _reorder_of(keys: Keys) -> ReorderConfig:
             _of(ReorderDataType, types["input_type"]),
             _of(ReorderDataType, types["output_type"]),
             _of(ReorderEndianness, types["endianness"]),
+            _of(ReorderPacking, types["packing"]),
         )
     if frame := keys.get("frame"):
-        plan.frame = ReorderFrameConfig(**frame)
+        plan.frame = _frame_of(frame)
+    if offset := keys.get("payload_offset_field"):
+        plan.payload_offset_field = _bits_of(offset)
+    plan.conditions = [_condition_of(each) for each in keys.get("conditions", [])]
+    for name, column in keys.get("columns", {}).items():
+        source = _of(ReorderColumnSource, column.get("from", "first"))
+        plan.columns[name] = ReorderColumnConfig(_bits_of(column), source)
+    whole = {name: value for name, value in keys.items() if name != "modes"}
+    plan.modes = {
+        name: _reorder_of(whole | differing) for name, differing in keys.get("modes", {}).items()
+    }
     return plan
 
 
+def _frame_of(keys: Keys) -> ReorderFrameConfig:
+    frame = _members(ReorderFrameConfig, keys, "shape", "dtype")
+    if modules := keys.get("modules"):
+        frame.modules = _members(ReorderModulesConfig, modules, "shape", "tile", "chip", "chip_gap")
+        for each in modules["positions"]:
+            position = _members(ReorderPositionConfig, each, "origin", "rotate")
+            position.flip = _of(ReorderFlip, each["flip"])
+            frame.modules.positions.append(position)
+    return frame
+
+
+def _condition_of(keys: Keys) -> ReorderConditionConfig:
+    given = _members(ReorderConditionConfig, keys, "mask", "at_least", "at_most")
+    if "equal" in keys:
+        given.at_least = given.at_most = keys["equal"]
+    given.field = _bits_of(keys)
+    return given
+
+
 def _bits_of(keys: Keys) -> ReorderBitFieldConfig:
-    field = _members(ReorderBitFieldConfig, keys, "bit_offset", "bit_width")
+    field = _members(ReorderBitFieldConfig, keys, "bit_offset", "bit_width", "step", "unit")
+    if field.step == "any":
+        field.step = 0
     field.byte_order = _of(ReorderByteOrder, keys["byte_order"])
     field.base = _of(ReorderBase, keys["base"])
     return field

@@ -41,15 +41,20 @@ from ._enums import (
     RDMATransportMode,
     ReorderBase,
     ReorderByteOrder,
+    ReorderColumnSource,
     ReorderMethod,
     SocketProtocol,
     TunnelType,
 )
 from ._reorder_config import (
     ReorderBitFieldConfig,
+    ReorderColumnConfig,
+    ReorderConditionConfig,
     ReorderConfig,
     ReorderDataTypesConfig,
     ReorderFrameConfig,
+    ReorderModulesConfig,
+    ReorderPositionConfig,
 )
 
 __all__ = ["ACCESS", "LOOPBACKS", "Keys", "endpoint_parts", "rule_keys", "to_keys"]
@@ -113,7 +118,10 @@ def to_keys(config: NetworkConfig) -> Keys:
         ],
         "interfaces": interfaces,
     }
-    keys |= _given(loopback_drops=common.loopback_drops)
+    keys |= _given(loopback_drops=common.loopback_drops, ship_to=config.ship_to)
+    if config.reorder_configs:
+        plans = _each(config.reorder_configs, "reorder_configs")
+        keys["reorder_configs"] = [_reorder(*each) for each in plans]
     engine = _engine(common)
     if engine not in _NO_ENGINE:
         keys["engine"] = _ENGINES.get(engine, _word(engine))
@@ -392,19 +400,33 @@ def _flex_item(value: object, path: str) -> Keys:
 _METHODS = {
     method: method.name.lower() for method in ReorderMethod if method != ReorderMethod.INVALID
 }
+_OF_ALL_MODES = (
+    "name",
+    "reorder_type",
+    "memory_region",
+    "flow_ids",
+    "flows",
+    "cpu_core",
+    "columns",
+)
+_UNSET = {"conditions": [], "payload_base": "packet", "fill": 0}
 # Values of a plan's keys that are equivalent to leaving them out.
-_OPTIONAL = {"window": 0, "timeout_us": -1, "fill": 0, "flow_stride": 0}
+_OPTIONAL = {"window": 0, "timeout_us": -1, "fill": 0, "flow_stride": 0, "payload_bytes": 0}
 
 
 def _reorder(value: object, path: str) -> Keys:
     plan = _as(ReorderConfig, value, path)
+    flows = _list(plan.flows, f"{path}.flows")
     keys: Keys = {
         "name": plan.name,
         "reorder_type": plan.reorder_type,
         "memory_region": plan.memory_region,
         "payload_byte_offset": plan.payload_byte_offset,
-        "flow_ids": _list(plan.flow_ids, f"{path}.flow_ids"),
     }
+    if flows:
+        keys["flows"] = flows
+    if plan.flow_ids or not flows:
+        keys["flow_ids"] = _list(plan.flow_ids, f"{path}.flow_ids")
     if plan.payload_base != ReorderBase.PACKET:
         keys["payload_base"] = _word(plan.payload_base)
     if method := _METHODS.get(plan.method):
@@ -413,18 +435,66 @@ def _reorder(value: object, path: str) -> Keys:
         if (given := getattr(plan, name)) != default:
             keys[name] = given
     keys |= _given(cpu_core=_list(plan.cpu_cores, f"{path}.cpu_cores"))
+    if plan.payload_offset_field != ReorderBitFieldConfig():
+        offset = _bits(plan.payload_offset_field, f"{path}.payload_offset_field")
+        keys["payload_offset_field"] = offset
+    keys |= _given(
+        conditions=[_condition(*each) for each in _each(plan.conditions, f"{path}.conditions")],
+        columns={
+            name: _column(column, f"{path}.columns[{name!r}]")
+            for name, column in _as(dict, plan.columns, f"{path}.columns").items()
+        },
+    )
     frame = _as(ReorderFrameConfig, plan.frame, f"{path}.frame")
     if frame != ReorderFrameConfig():
         shape = _list(frame.shape, f"{path}.frame.shape")
-        keys["frame"] = {"shape": shape, **_given(dtype=frame.dtype)}
+        modules = _modules(frame.modules, f"{path}.frame.modules")
+        keys["frame"] = {"shape": shape, **_given(dtype=frame.dtype, modules=modules)}
     types = _as(ReorderDataTypesConfig, plan.data_types, f"{path}.data_types")
     if types.enabled:
         keys["data_types"] = {
             "input_type": _word(types.input_type),
             "output_type": _word(types.output_type),
             "endianness": _word(types.input_endianness),
+            "packing": _word(types.packing),
+        }
+    if plan.modes:
+        keys["modes"] = {
+            name: _differing(keys, _reorder(mode, f"{path}.modes.{name}"))
+            for name, mode in plan.modes.items()
         }
     return keys
+
+
+def _modules(given: Any, path: str) -> Keys:
+    modules = _as(ReorderModulesConfig, given, path)
+    if modules == ReorderModulesConfig():
+        return {}
+    keys: Keys = {"shape": _list(modules.shape, f"{path}.shape")}
+    for name in ("tile", "chip", "chip_gap"):
+        keys |= _given(**{name: _list(getattr(modules, name), f"{path}.{name}")})
+    keys["positions"] = [
+        {
+            "origin": _list(position.origin, f"{at}.origin"),
+            "flip": _word(position.flip),
+            "rotate": position.rotate,
+        }
+        for each, at in _each(modules.positions, f"{path}.positions")
+        for position in [_as(ReorderPositionConfig, each, at)]
+    ]
+    return keys
+
+
+def _differing(plan: Keys, mode: Keys) -> Keys:
+    """Return the keys of a mode that differ; those of all modes only if they are given."""
+    # None, where a mode cannot be without what the plan has, is refused by name.
+    unset = {name: _UNSET.get(name) for name in plan.keys() - mode.keys() - {*_OF_ALL_MODES}}
+    given = {
+        name: value
+        for name, value in mode.items()
+        if value != plan.get(name) and (value or name not in _OF_ALL_MODES)
+    }
+    return given | unset
 
 
 def _reorder_method(plan: ReorderConfig, method: str, path: str) -> Keys:
@@ -436,6 +506,26 @@ def _reorder_method(plan: ReorderConfig, method: str, path: str) -> Keys:
             keys[name] = _bits(value, f"{path}.{name}")
         elif method != "seq_batch_number":  # its packets follow from the widths
             keys[name] = value
+    if first := _list(plan.first_packet, f"{path}.first_packet"):
+        keys["first_packet"] = first
+    return keys
+
+
+def _condition(value: object, path: str) -> Keys:
+    condition = _as(ReorderConditionConfig, value, path)
+    keys = _bits(condition.field, f"{path}.field")
+    for name in ("mask", "at_least", "at_most"):
+        if (given := getattr(condition, name)) != getattr(ReorderConditionConfig(), name):
+            keys[name] = given
+    # At least one value is needed.
+    return keys if keys.keys() & {"at_least", "at_most"} else keys | {"at_least": 0}
+
+
+def _column(value: object, path: str) -> Keys:
+    column = _as(ReorderColumnConfig, value, path)
+    keys = _bits(column.field, f"{path}.field")
+    if column.source != ReorderColumnSource.FIRST:
+        keys["from"] = _word(column.source)
     return keys
 
 
@@ -446,4 +536,8 @@ def _bits(value: object, path: str) -> Keys:
         keys["byte_order"] = _word(field.byte_order)
     if field.base != ReorderBase.PACKET:
         keys["base"] = _word(field.base)
+    if field.step != 1:
+        keys["step"] = field.step or "any"
+    if field.unit != 1:
+        keys["unit"] = field.unit
     return keys

@@ -14,6 +14,9 @@ from ._frame_stream import (
     frame_files,
     frame_resource,
 )
+from ._master import MASTER, is_master, master_path, write_master
+from ._other_files import other_files
+from ._reference_data import REFERENCES, load_reference
 from ._repair import append_log, is_written, locked, logged, require_no_links
 from ._run_metadata import SAMPLE_QUERY, add_run, run_metadata
 from ._sequence import (
@@ -33,6 +36,8 @@ from ._sidecar import (
     SidecarError,
     no_link,
     read_sidecar,
+    read_sidecar_content,
+    sidecar_of,
     sidecar_part,
     sidecar_path,
     write_sidecar,
@@ -47,9 +52,11 @@ __all__ = [
     "FILE_COUNTERS",
     "FRAMES_MIMETYPE",
     "FRAME_FILES_MIMETYPE",
+    "MASTER",
     "NAME_DTYPE",
     "PCAP_MIMETYPE",
     "CaptureFormat",
+    "REFERENCES",
     "SAMPLE_QUERY",
     "SUMMARY_DTYPE",
     "CaptureStream",
@@ -69,17 +76,24 @@ __all__ = [
     "frame_facts",
     "frame_files",
     "frame_resource",
+    "is_master",
     "is_written",
     "keep_frames",
+    "load_reference",
     "locked",
     "logged",
+    "master_path",
     "no_link",
+    "other_files",
     "read_sidecar",
+    "read_sidecar_content",
     "require_no_links",
     "row_columns",
     "row_counters",
     "run_metadata",
+    "sidecar_of",
     "sidecar_part",
     "sidecar_path",
+    "write_master",
     "write_sidecar",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,8 @@ FRAME_FILES_MIMETYPE = "multipart/related;type=application/vnd.daqiri-ophyd.fram
 """Mimetype of numbered files of frames, read as one: rows are counted through all of them."""
 
 # Values that a file has for each frame, besides its data: type, unit.
-_OF_FRAMES = {"timestamp": ("<i8", "ns"), "batch": ("<u4", ""), "missing": ("<u4", "packets")}
+_OF_FRAMES = {"timestamp": ("<i8", "ns"), "batch": ("<u8", ""), "missing": ("<u4", "packets")}
+_FROM_PACKETS = ("<u8", "")
 _LOSSY = {"lossy": ("|b1", "")}
 _SCALARS = {"i": "integer", "u": "integer", "b": "boolean", "f": "number"}
 _NUMBERS_PER_CHUNK = 1024
@@ -149,6 +150,12 @@ class _Resource:
         """Complete rows."""
         return (self.full + self.frames[-1]) // self.frames_per_row
 
+    @property
+    def whole(self) -> list[Path]:
+        """Files with rows."""
+        pairs = zip(self.paths, self.frames, strict=True)
+        return [path for path, frames in pairs if frames >= self.frames_per_row]
+
     def leave_out(self) -> None:
         """Leave out rows that are in no document."""
         rest = self.emitted * self.frames_per_row
@@ -205,6 +212,9 @@ class FrameStream:
         Shape of a frame.
     dtype : dtype
         Type of the elements of a frame.
+    columns : sequence of str, optional
+        Names of numbers from packets that the file has for each frame: columns
+        ``<device>_<name>``, of 64 bits.
     lossy : bool
         Whether rows of fly scans have the column ``<device>_lossy``, which is set if the
         frame did not come, or some were lost since the row before.
@@ -220,6 +230,7 @@ class FrameStream:
         shape: tuple[int, ...],
         dtype: np.dtype[Any],
         *,
+        columns: Sequence[str] = (),
         lossy: bool = False,
         reductions: Mapping[str, str] | None = None,
     ) -> None:
@@ -227,6 +238,7 @@ class FrameStream:
         self._source = source
         self._shape = shape
         self._dtype = dtype
+        self._of_frames = _OF_FRAMES | dict.fromkeys(columns, _FROM_PACKETS)
         numbers = {name: ("<f8", units) for name, units in (reductions or {}).items()}
         self._of_flown = (_LOSSY if lossy else {}) | numbers
         self._lock = threading.Lock()
@@ -254,7 +266,7 @@ class FrameStream:
                 "external": "STREAM:",
             }
         }
-        columns = _OF_FRAMES | (self._of_flown if flown else {})
+        columns = self._of_frames | (self._of_flown if flown else {})
         for name, (dtype, units) in columns.items():
             scalar: Any = _SCALARS[dtype[1]]
             key: DataKey = {
@@ -346,12 +358,17 @@ class FrameStream:
     def paths(self) -> list[Path]:
         """All files with rows, in their order."""
         with self._lock:
-            return [
-                path
-                for resource in self._resources
-                for path, frames in zip(resource.paths, resource.frames, strict=True)
-                if frames >= resource.frames_per_row
-            ]
+            return [path for resource in self._resources for path in resource.whole]
+
+    @property
+    def recordings(self) -> dict[Hashable, list[Path]]:
+        """Files with rows by the descriptor of their stream; those in no document, by fly scan."""
+        found: dict[Hashable, list[Path]] = {}
+        with self._lock:
+            for resource in self._resources:
+                stream = resource.datum and resource.datum["descriptor"]
+                found.setdefault(stream or id(resource), []).extend(resource.whole)
+        return {stream: paths for stream, paths in found.items() if paths}
 
     @property
     def current(self) -> Path | None:

@@ -66,6 +66,8 @@ __all__ = [
     "SidecarError",
     "no_link",
     "read_sidecar",
+    "read_sidecar_content",
+    "sidecar_of",
     "sidecar_part",
     "sidecar_path",
     "write_sidecar",
@@ -206,12 +208,50 @@ def read_sidecar(pcap: str | Path) -> Sidecar | None:
         raise SidecarError(
             f"{path} is not JSON ({error}). Remove it to use the pcap file alone."
         ) from error
+    return sidecar_of(content, path)
+
+
+def read_sidecar_content(path: str | Path) -> dict[str, Any]:
+    """Return what the metadata file of a file has, unchecked; nothing: there is none.
+
+    Raises
+    ------
+    SidecarError
+        If it is not a JSON object.
+    """
+    name = sidecar_path(path)
+    try:
+        found = json.loads(_content(name))
+    except FileNotFoundError:
+        return {}
+    except (ValueError, RecursionError) as error:
+        raise SidecarError(f"{name} is not JSON ({error}).") from error
+    if not isinstance(found, dict):
+        raise SidecarError(f"{name} holds a {type(found).__name__}, not a JSON object.")
+    return found
+
+
+def sidecar_of(content: Any, name: str | Path) -> Sidecar:
+    """Check the contents of a metadata file.
+
+    Parameters
+    ----------
+    content : object
+        What was read from JSON.
+    name : str or Path
+        Where from, for messages.
+
+    Raises
+    ------
+    SidecarError
+        As for `read_sidecar`.
+    """
     if not isinstance(content, dict):
-        raise SidecarError(f"{path} holds a {type(content).__name__}, not a JSON object.")
+        raise SidecarError(f"{name} holds a {type(content).__name__}, not a JSON object.")
     faults = _faults(content)
     if faults:
         raise SidecarError(
-            f"{path}: {'; '.join(faults)}. Correct it, or remove it to use the pcap file alone."
+            f"{name}: {'; '.join(faults)}. Correct it, or remove it to use the pcap file alone."
         )
     return Sidecar(**{f.name: content[f.name] for f in fields(Sidecar) if f.name in content})
 

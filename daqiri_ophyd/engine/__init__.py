@@ -15,9 +15,13 @@ from daqiri_ophyd._native import (
     MemoryRegionConfig,
     NetworkConfig,
     ReorderBitFieldConfig,
+    ReorderColumnConfig,
+    ReorderConditionConfig,
     ReorderConfig,
     ReorderDataTypesConfig,
     ReorderFrameConfig,
+    ReorderModulesConfig,
+    ReorderPositionConfig,
     RoCEConfig,
     RxConfig,
     RxQueueConfig,
@@ -36,8 +40,10 @@ from ._config import (
     ConfigSource,
     check_config,
     engine_problems,
+    find_plan,
     load_config,
     read_config,
+    store_address_error,
 )
 from ._connections import Connection
 from ._counters import (
@@ -70,12 +76,21 @@ from ._frame_file import FrameFile, cut_frames, examine_frames
 from ._frame_kernel import ProcessedPlan
 from ._frame_reductions import FrameReductions
 from ._link import Link
+from ._modules import gap_mask, module_pixels
 from ._packets import Packets
 from ._pcap import PcapFile, write_pcap
 from ._port_counters import PortCounters
 from ._recorder import RecordedFile, Recorder, RecorderGroup, RecorderSnapshot
 from ._recording import QueueRecording, file_prefixes, queue_names
-from ._registry import UnreadableEngine, ask_engines, running_engines
+from ._registry import (
+    UnreadableEngine,
+    answer_of,
+    ask_engines,
+    is_running,
+    running_engines,
+    runtime_directory,
+    runtime_entries,
+)
 from ._reorder import Frame, FramePreview, Frames, ReorderPlan, frame_form
 from ._rx_queue import RxQueue
 from ._snapshot import (
@@ -151,6 +166,10 @@ __all__ = [
     "RecorderSnapshot",
     "RegionState",
     "ReorderBitFieldConfig",
+    "ReorderColumnConfig",
+    "ReorderConditionConfig",
+    "ReorderModulesConfig",
+    "ReorderPositionConfig",
     "ReorderConfig",
     "ReorderCounters",
     "ReorderDataTypesConfig",
@@ -173,11 +192,13 @@ __all__ = [
     "TxQueueState",
     "UnreadableEngine",
     "VlanActionConfig",
+    "answer_of",
     "ask_engines",
     "capabilities",
     "check_config",
     "cmake_dir",
     "engine_problems",
+    "find_plan",
     "cut_frames",
     "default_pump",
     "ethernet",
@@ -185,10 +206,16 @@ __all__ = [
     "examine_frames",
     "file_prefixes",
     "frame_form",
+    "is_running",
+    "gap_mask",
     "load_config",
+    "module_pixels",
     "queue_names",
     "read_config",
     "running_engines",
+    "runtime_directory",
+    "runtime_entries",
+    "store_address_error",
     "version",
     "write_pcap",
 ]

@@ -13,19 +13,21 @@ from typing import Any, Literal
 import numpy as np
 
 from daqiri_ophyd import _native
-from daqiri_ophyd._native import NetworkConfig
+from daqiri_ophyd._native import FlowConfig, NetworkConfig, ReorderConfig
 
 from ._errors import ConfigError, InvalidParameterError
 from ._native_path import native_path
 
 __all__ = [
     "engine_problems",
+    "find_plan",
     "ConfigProblem",
     "ConfigReport",
     "ConfigSource",
     "check_config",
     "load_config",
     "read_config",
+    "store_address_error",
 ]
 
 ConfigSource = NetworkConfig | Mapping[str, Any] | str | Path
@@ -268,3 +270,44 @@ def engine_problems(config: NetworkConfig) -> list[ConfigProblem]:
     state = _native.capabilities().get(needs["engine"], "")
     severity = "error" if state == "available" else "warning"
     return [ConfigProblem(severity, "", 0, 0, "", text) for text in needs["refusals"]]
+
+
+def store_address_error(address: str) -> str:
+    """Return what is wrong with an address of an object store; empty: nothing.
+
+    It is the rule of the key ``ship_to``.
+
+    Parameters
+    ----------
+    address : str
+        ``s3://BUCKET/PREFIX``, ``gs://`` or ``az://``.
+    """
+    return _native.store_address_error(address)
+
+
+def find_plan(
+    config: NetworkConfig, name: str
+) -> tuple[ReorderConfig, tuple[FlowConfig, ...]] | None:
+    """Return a reorder plan, and the flows that it may use.
+
+    Parameters
+    ----------
+    config : NetworkConfig
+        Configuration.
+    name : str
+        Names of interface and plan, as files have them: ``port0/images``; of a plan with flows of
+        several interfaces, ``images``.
+
+    Returns
+    -------
+    tuple of ReorderConfig and tuple of FlowConfig, or None
+        None: there is no such plan.
+    """
+    for interface in config.interfaces:
+        for plan in interface.rx.reorder_configs:
+            if f"{interface.name}/{plan.name}" == name:
+                return plan, interface.rx.flows
+    for plan in config.reorder_configs:
+        if plan.name == name:
+            return plan, tuple(f for interface in config.interfaces for f in interface.rx.flows)
+    return None

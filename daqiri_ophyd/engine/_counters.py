@@ -71,6 +71,7 @@ def counters_dtype(config: NetworkConfig) -> np.dtype[np.void]:
             ("tx", tx),
             ("flows", flows),
             ("reorder", plans),
+            ("plans", [(plan.name, numbers(plan_names)) for plan in config.reorder_configs]),
         ]
     )
 
@@ -220,7 +221,8 @@ class FlowCounters:
 class ReorderCounters:
     """Counters of a reorder plan, at one moment.
 
-    ``packets == placed + duplicate + late + early + malformed + no_buffer`` holds at any moment.
+    ``packets == placed + duplicate + late + early + malformed + left_out + no_buffer`` holds at any
+    moment.
     The counters of the queues count these packets as ``delivered``.
 
     Parameters
@@ -239,6 +241,8 @@ class ReorderCounters:
     malformed : int
         Packets that are too short for their fields, have a position beyond the frame, or differ in
         length from the other packets of their frame.
+    left_out : int
+        Packets that do not fulfil the plan's conditions.
     no_buffer : int
         Packets of frames for which no buffer was free.
     complete, incomplete : int
@@ -262,6 +266,7 @@ class ReorderCounters:
     late: int
     early: int
     malformed: int
+    left_out: int
     no_buffer: int
     complete: int
     incomplete: int

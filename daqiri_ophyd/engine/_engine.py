@@ -35,6 +35,7 @@ LINKTYPE_ETHERNET = 1
 """Packets are Ethernet frames."""
 LINKTYPE_RAW = 101
 """Packets are payloads of sockets; in files the recorder adds reconstructed IP headers."""
+_NO_PORT = -1  # of plans with flows of several ports
 
 
 class Port:
@@ -265,6 +266,8 @@ class Engine:
         Values of the configuration that were adjusted, and why.
     ports : tuple of Port
         In the order of the configuration.
+    reorder : dict of str to ReorderPlan
+        Reorder plans with flows of several ports, by name; those of one port are in `Port.reorder`.
     """
 
     def __init__(self, session: _native.Session, adjusted: list[str]) -> None:
@@ -277,6 +280,10 @@ class Engine:
             Port(number, interface, session)
             for number, interface in enumerate(self.config.interfaces)
         )
+        self.reorder = {
+            plan.name: ReorderPlan(_NO_PORT, position, plan, session)
+            for position, plan in enumerate(self.config.reorder_configs)
+        }
 
     @classmethod
     def open(cls, config: ConfigSource) -> Engine:
@@ -329,6 +336,26 @@ class Engine:
         if port not in names:
             port = next((p.id for p in self.ports if p.address == port), port)
         return _find(self.ports, port, "the engine", "port")
+
+    def reorder_plan(self, name: str) -> ReorderPlan:
+        """Return the plan with this name: ``port0/images`` of a port, ``images`` of several.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there is no such plan.
+        """
+        plans = self.reorder | {
+            f"{port.name}/{plan.name}": plan
+            for port in self.ports
+            for plan in port.reorder.values()
+        }
+        if name not in plans:
+            known = ", ".join(map(repr, plans)) or "none"
+            raise InvalidParameterError(
+                f"the engine has no reorder plan {name!r}; there are {known}"
+            )
+        return plans[name]
 
     def change_flows(self, config: ConfigSource) -> None:
         """Replace the flows of the configuration while packets flow, all at once.
@@ -438,7 +465,8 @@ class Engine:
             quantiles of `TxQueueState`. Drops by reason are in ``["dropped"][reason]``.
             ``counters["flows"][port][flow]`` has the fields of `FlowCounters`, for the flows of
             the configuration;
-            ``counters["reorder"][port][plan]`` those of `ReorderCounters`.
+            ``counters["reorder"][port][plan]`` those of `ReorderCounters`, and
+            ``counters["plans"][plan]`` for plans with flows of several ports.
 
         Raises
         ------

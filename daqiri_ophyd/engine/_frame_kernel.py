@@ -23,7 +23,7 @@ class ProcessedPlan:
     Attributes
     ----------
     config : ReorderConfig
-        Its part of the configuration.
+        Its part of the configuration, in the mode in use.
     """
 
     def __init__(
@@ -31,13 +31,21 @@ class ProcessedPlan:
     ) -> None:
         self._place = (port, position)
         self._session = session
-        self.config = config
+        self._written = config
         self._stream: Any = None
 
     @property
     def name(self) -> str:
         """Name of the plan."""
-        return self.config.name
+        return self._written.name
+
+    @property
+    def config(self) -> ReorderConfig:
+        """Its part of the configuration, in the mode in use."""
+        modes = self._written.modes
+        return (
+            modes.get(self._session.mode(*self._place), self._written) if modes else self._written
+        )
 
     @property
     def dtype(self) -> np.dtype[Any]:

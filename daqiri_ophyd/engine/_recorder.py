@@ -23,8 +23,8 @@ __all__ = [
 ]
 
 
-# Numbers of frames have at most 32 bits.
-_NUMBERS = 2**32
+# Numbers of frames have at most 64 bits.
+_NUMBERS = 2**64
 
 RecordMetadata = Mapping[str, str | int | float]
 """Run and detector of recorded files, by key; see `Recorder.describe`."""
@@ -216,6 +216,17 @@ class Recorder:
     def resume(self) -> None:
         """Record again."""
         self._native.set_paused(False)
+
+    def refuse(self, reason: str) -> None:
+        """Treat files as on a full disk: packets are counted as lost (``write_error``).
+
+        Parameters
+        ----------
+        reason : str
+            The error of the recorder. Empty: write again; a recorder with ``on_error="resume"``
+            then continues in another file.
+        """
+        self._native.refuse(reason)
 
     def describe(self, metadata: RecordMetadata) -> None:
         """Set the run and the detector that files report.

@@ -13,7 +13,15 @@ from pathlib import Path
 
 from ._snapshot import EngineSnapshot
 
-__all__ = ["UnreadableEngine", "ask_engines", "running_engines"]
+__all__ = [
+    "UnreadableEngine",
+    "answer_of",
+    "ask_engines",
+    "is_running",
+    "running_engines",
+    "runtime_directory",
+    "runtime_entries",
+]
 
 _TIMEOUT_S = 2.0
 _IN_LINE_S = 0.02
@@ -77,7 +85,7 @@ def ask_engines() -> list[EngineSnapshot | UnreadableEngine]:
         As for `running_engines`.
     """
     found = []
-    for path in _entries(_directory()):
+    for path in runtime_entries(runtime_directory()):
         pid, _, number = path.name.partition(".")
         if all(part.isascii() and part.isdecimal() for part in (pid, number)):
             found.append((int(pid), int(number), path))
@@ -88,15 +96,22 @@ def ask_engines() -> list[EngineSnapshot | UnreadableEngine]:
     return [answer for answer in answers if answer is not None]
 
 
-def _directory() -> Path:
+def runtime_directory() -> Path:
+    """Return the directory of the sockets of this user's processes."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if runtime.startswith("/"):
         return Path(runtime) / "daqiri"
     return Path(f"/tmp/daqiri-{os.geteuid()}")
 
 
-def _entries(directory: Path) -> list[Path]:
-    """Return the entries of the directory, if no other user can have created them."""
+def runtime_entries(directory: Path) -> list[Path]:
+    """Return the entries of the directory, if no other user can have created them.
+
+    Raises
+    ------
+    PermissionError
+        If one can.
+    """
     try:
         state = directory.lstat()
     except FileNotFoundError:
@@ -121,9 +136,9 @@ def _ask(pid: int, number: int, path: Path) -> EngineSnapshot | UnreadableEngine
         state = path.lstat()
         if not stat.S_ISSOCK(state.st_mode) or state.st_uid != os.geteuid():
             return None
-        text = _answer(path)
+        text = answer_of(path)
     except ConnectionRefusedError:
-        if not _is_running(pid):
+        if not is_running(pid):
             with suppress(OSError):
                 path.unlink()
         return None
@@ -143,8 +158,14 @@ def _ask(pid: int, number: int, path: Path) -> EngineSnapshot | UnreadableEngine
     return UnreadableEngine(pid, number, problem) if os.path.lexists(path) else None
 
 
-def _answer(path: Path) -> bytes:
-    """Return the answer of a socket, up to its end or until it is too long."""
+def answer_of(path: Path) -> bytes:
+    """Return the answer of a socket, up to its end or until it is too long.
+
+    Raises
+    ------
+    OSError
+        If it does not answer within 2 s.
+    """
     deadline = time.monotonic() + _TIMEOUT_S
     text = bytearray()
     with socket.socket(socket.AF_UNIX) as client:
@@ -172,7 +193,8 @@ def _connect(client: socket.socket, path: Path, deadline: float) -> None:
             time.sleep(_IN_LINE_S)
 
 
-def _is_running(pid: int) -> bool:
+def is_running(pid: int) -> bool:
+    """Whether there is a process."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -22,6 +23,7 @@ from ._frame_kernel import ProcessedPlan
 from ._frame_reductions import FrameReductions
 from ._native_path import native_path
 from ._plugins import plugin_folder
+from ._port_counters import PortCounters
 from ._recorder import (
     Recorder,
     RecorderGroup,
@@ -34,7 +36,7 @@ __all__ = ["Frame", "FramePreview", "Frames", "ReorderPlan", "frame_form"]
 
 # NumPy has no bf16: its elements appear as their bits.
 _DTYPES = {"same": "uint8", "fp16": "float16", "bf16": "uint16", "fp32": "float32"}
-_DTYPES |= {"fp64": "float64", "int4": "uint8"}
+_DTYPES |= {"fp64": "float64"}
 
 
 def frame_form(config: ReorderConfig, binning: int = 1) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -81,6 +83,8 @@ class FramePreview:
         read-only.
     batch, packets, missing, timestamp, last_timestamp : int
         As for a `Frame`.
+    columns : dict of str to int
+        As for a `Frame`.
     """
 
     number: int
@@ -90,6 +94,7 @@ class FramePreview:
     missing: int
     timestamp: int
     last_timestamp: int
+    columns: dict[str, int]
 
 
 class Frame:
@@ -115,6 +120,8 @@ class Frame:
         Whether the plan closed the frame because of a timeout.
     timestamp, last_timestamp : int
         Arrival time of its first and last packet, ns on the port's clock.
+    columns : dict of str to int
+        Numbers from its packets, by the names in the plan's ``columns``.
 
     Notes
     -----
@@ -125,6 +132,7 @@ class Frame:
 
     __slots__ = (
         "_burst",
+        "_columns",
         "_valid",
         "batch",
         "data",
@@ -135,7 +143,13 @@ class Frame:
         "timestamp",
     )
 
-    def __init__(self, burst: _native.Burst, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    def __init__(
+        self,
+        burst: _native.Burst,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        columns: tuple[str, ...] = (),
+    ) -> None:
         # Any: it depends on the configuration, which a type checker does not read.
         self.data: NDArray[Any] | Any = (
             burst.view(0).view(dtype).reshape(shape)
@@ -151,6 +165,7 @@ class Frame:
             self.last_timestamp,
         ) = burst.frame_info()
         self._burst = burst
+        self._columns = columns
         self._valid: NDArray[np.bool_] | None = None
 
     @property
@@ -160,6 +175,11 @@ class Frame:
             bits, units = self._burst.valid()
             self._valid = np.unpackbits(bits, count=units, bitorder="little").view(np.bool_)
         return self._valid
+
+    @property
+    def columns(self) -> dict[str, int]:
+        """Numbers from its packets, by the names in the plan's ``columns``."""
+        return dict(zip(self._columns, self._burst.columns(), strict=True))
 
     def __array__(
         self, dtype: np.dtype[Any] | None = None, copy: bool | None = None
@@ -196,10 +216,11 @@ class Frames(Iterator[Frame]):
         native: _native.FrameTaker,
         shape: tuple[int, ...],
         dtype: np.dtype[Any],
+        columns: tuple[str, ...],
         timeout: float | None,
     ) -> None:
         self._native = native
-        self._form = shape, dtype
+        self._form = shape, dtype, columns
         self._timeout = timeout
 
     def __next__(self) -> Frame:
@@ -230,13 +251,43 @@ class Frames(Iterator[Frame]):
 
 
 class ReorderPlan(ProcessedPlan):
-    """A reorder plan of a port: packets of its flows become frames.
+    """A reorder plan of a port, or of several: packets of its flows become frames.
 
     Attributes
     ----------
     config : ReorderConfig
-        Its part of the configuration.
+        Its part of the configuration, in the mode in use.
     """
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        """Names of the modes in the configuration."""
+        return tuple(self._written.modes)
+
+    @property
+    def mode(self) -> str:
+        """The mode in use; empty: the plan as it is written."""
+        return self._session.mode(*self._place)
+
+    def set_mode(self, name: str) -> None:
+        """Use a mode of the plan from now on, without opening the engine anew.
+
+        Frames that no receiver has are given up (``untaken``), also those that are being assembled.
+        `shape`, `dtype` and `config` are those of the mode. Each packet is placed by one mode.
+
+        Parameters
+        ----------
+        name : str
+            One of `modes`; empty: the plan as it is written.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there is no such mode.
+        NotReadyError
+            If a receiver takes the frames: a recorder, or `frames`.
+        """
+        self._session.set_mode(*self._place, name)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -247,6 +298,11 @@ class ReorderPlan(ProcessedPlan):
     def dtype(self) -> np.dtype[Any]:
         """Type of the elements of frames: that of ``frame``, or of the output."""
         return frame_form(self.config)[1]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the numbers from packets that frames have."""
+        return tuple(column.name for column in self.config.columns)
 
     def frames(self, timeout: float | None = None) -> Frames:
         """Take the frames; no other receiver gets them from now on.
@@ -270,7 +326,8 @@ class ReorderPlan(ProcessedPlan):
         NotReadyError
             If another receiver takes the frames, or the engine is closed.
         """
-        return Frames(self._session.take_frames(*self._place), self.shape, self.dtype, timeout)
+        native = self._session.take_frames(*self._place)
+        return Frames(native, self.shape, self.dtype, self.columns, timeout)
 
     def preview(self, after: int = 0, *, binning: int = 1) -> FramePreview | None:
         """Return a copy of a recent frame, independent of receivers of the frames.
@@ -315,17 +372,21 @@ class ReorderPlan(ProcessedPlan):
         A kept frame is thrown away together with frames that wait for a receiver. When the engine
         is closed, it is copied.
         """
-        shape, dtype = frame_form(self.config)
-        binning = require_binning(self.config, binning)
+        config = self.config
+        shape, dtype = frame_form(config)
+        binning = require_binning(config, binning)
         found = self._session.preview_frame(*self._place, after)
         if found is None:
             return None
-        number, data, *rest = found
+        number, data, *rest, columns = found
+        if -1 not in shape and data.nbytes != math.prod(shape) * dtype.itemsize:
+            return None  # another mode was set meanwhile
         data = data.view(dtype).reshape(shape)
         if binning > 1:
-            data = block_means(values_of(self.config, data), binning)
+            data = block_means(values_of(config, data), binning)
             data.flags.writeable = False
-        return FramePreview(number, data, *rest)
+        of_plan = dict(zip(self.columns, columns, strict=True))
+        return FramePreview(number, data, *rest, columns=of_plan)
 
     def record(
         self,
@@ -358,7 +419,8 @@ class ReorderPlan(ProcessedPlan):
         epoch), ``packets``, ``missing``, ``timed_out``, ``lossy`` (its frame did not come, or some
         were lost since the row before) and ``valid``, with a row for each frame. Bit ``i`` of a row
         of ``valid`` is set if packet ``i`` is present (`numpy.unpackbits` with
-        ``bitorder="little"``). Other processes can read the file meanwhile (SWMR), and see at least
+        ``bitorder="little"``). Each of the plan's ``columns`` is a dataset, too: 0 for a frame that
+        did not come. Other processes can read the file meanwhile (SWMR), and see at least
         the frames that are older than a second.
 
         Parameters
@@ -470,7 +532,7 @@ class ReorderPlan(ProcessedPlan):
 
     def _with_numbers(self, burst: _native.Burst) -> Frame:
         """Return a frame whose pixels are numbers: NumPy has no bf16."""
-        frame = Frame(burst, self.shape, self.dtype)
+        frame = Frame(burst, self.shape, self.dtype, self.columns)
         if self._has_bits:
             pixels = frame.data
             if isinstance(pixels, DeviceArray):
@@ -480,7 +542,7 @@ class ReorderPlan(ProcessedPlan):
             frame.data = values_of(self.config, pixels)
         return frame
 
-    @cached_property
+    @property
     def _has_bits(self) -> bool:
         """Whether pixels are stored as their bits."""
         none = np.empty(0, self.dtype)
@@ -489,6 +551,18 @@ class ReorderPlan(ProcessedPlan):
     def counters(self) -> ReorderCounters:
         """Return the current counters; a closed engine keeps its last values."""
         return ReorderCounters(*self._session.reorder_counters(*self._place))
+
+    def port_counters(self, max_age: float = 0.0) -> PortCounters:
+        """Return what the host lost on the ports of its flows, before the engine.
+
+        See `Port.counters`. Ports of one network interface have the same losses, which count once.
+
+        Parameters
+        ----------
+        max_age : float
+            How old the statistics may be, s.
+        """
+        return PortCounters(*self._session.plan_losses(*self._place, round(max_age * 1e9)))
 
     def frame_rate(self) -> float:
         """Return frames made per second, over the last second; see `RxQueue.rates`."""

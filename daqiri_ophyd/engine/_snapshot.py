@@ -152,7 +152,7 @@ class ReorderState:
     Parameters
     ----------
     port, plan : str
-        Names.
+        Names; the port is empty if the plan has flows of several.
     counters : ReorderCounters
         Counters of its packets and frames.
     """
@@ -207,7 +207,8 @@ class EngineSnapshot:
         are followed by flows that were added at run time, and by the sum of the counters of all
         removed flows, as ``(removed)``.
     reorder : tuple of ReorderState
-        Reorder plans of all ports, in the order of the configuration.
+        Reorder plans of all ports, in the order of the configuration, then those with flows of
+        several ports.
     regions : tuple of RegionState
         Memory regions.
     """

@@ -119,8 +119,9 @@ class EventPump:
                         self.remove(fd)
                     continue
                 self._call(callback)
-        self._epoll.close()
-        os.close(self._wake)
+        with self._lock:  # else `close` may not have written yet
+            self._epoll.close()
+            os.close(self._wake)
 
     @staticmethod
     def _call(callback: Callable[[], object]) -> None:

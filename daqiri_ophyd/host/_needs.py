@@ -155,8 +155,8 @@ class Needs:
         engine = "loopback" if cfg.get("loopback") == "sw" else cfg["engine"]
         plans = tuple(
             plan
-            for interface in cfg.get("interfaces", ())
-            for plan in interface.get("rx", {}).get("reorder_configs", ())
+            for section in (*(i.get("rx", {}) for i in cfg.get("interfaces", ())), cfg)
+            for plan in section.get("reorder_configs", ())
             if plan.get("reorder_type") == "gpu"
         )
         return cls(

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..engine import LATENESS_BOUNDS_NS, EngineSnapshot, UnreadableEngine
+from ..ship import ShipperSnapshot
 
 __all__ = ["INSTRUMENTS", "Instrument", "Measurement", "measure"]
 
 Attributes = tuple[tuple[str, str], ...]
 
-_REORDER_DROPS = ("duplicate", "late", "early", "malformed", "no_buffer")
+_REORDER_DROPS = ("duplicate", "late", "early", "malformed", "left_out", "no_buffer")
 _FRAMES = ("complete", "incomplete", "lost", "skipped")
 
 
@@ -110,6 +111,12 @@ _REORDER_DROPPED = _counter(
 _FREE = _gauge("daqiri.memory.free.buffers", "{buffer}", "Free buffers of a memory region.")
 _BUFFERS = _gauge("daqiri.memory.buffers", "{buffer}", "Buffers of a memory region.")
 _OPENED = _gauge("daqiri.engine.opened", "s", "Time when the engine was opened, since the epoch.")
+_SHIPPED = _counter("daqiri.ship.files", "{file}", "Files that a process uploaded to a store.")
+_SHIPPED_BYTES = _counter("daqiri.ship.bytes", "By", "Bytes of files that a process uploaded.")
+_UNSENT = _gauge("daqiri.ship.unsent.files", "{file}", "Files that are not in their store yet.")
+_UNSENT_BYTES = _gauge("daqiri.ship.unsent.bytes", "By", "Bytes that are not in their store yet.")
+_UNSENT_AGE = _gauge("daqiri.ship.unsent.age", "s", "Age of the oldest file that is not there yet.")
+_FAILING = _gauge("daqiri.ship.failing", "{store}", "Stores whose latest upload failed.")
 _UNREADABLE = _gauge("daqiri.engine.unreadable", "{engine}", "Engines that do not answer.")
 
 INSTRUMENTS = tuple(each for each in globals().values() if isinstance(each, Instrument))
@@ -119,14 +126,26 @@ LATENESS_LABELS = (*(repr(ns / 1e9) for ns in LATENESS_BOUNDS_NS), "+Inf")
 """Upper bounds of the histogram of lateness, s, as text."""
 
 
-def measure(engine: EngineSnapshot | UnreadableEngine) -> Iterator[Measurement]:
-    """Yield the measurements of an engine.
+def measure(
+    engine: EngineSnapshot | UnreadableEngine | ShipperSnapshot,
+) -> Iterator[Measurement]:
+    """Yield the measurements of an engine, or of uploads.
 
     Parameters
     ----------
-    engine : EngineSnapshot or UnreadableEngine
-        As `ask_engines` returns it.
+    engine : EngineSnapshot, UnreadableEngine or ShipperSnapshot
+        As `ask_engines` or `running_shippers` returns it.
     """
+    if isinstance(engine, ShipperSnapshot):
+        store = (("process.pid", str(engine.pid)), ("daqiri.store", engine.bucket))
+        state = engine.state
+        yield Measurement(_SHIPPED, store, (state.shipped,))
+        yield Measurement(_SHIPPED_BYTES, store, (state.shipped_bytes,))
+        yield Measurement(_UNSENT, store, (state.unsent,))
+        yield Measurement(_UNSENT_BYTES, store, (state.unsent_bytes,))
+        yield Measurement(_UNSENT_AGE, store, (state.oldest_s,))
+        yield Measurement(_FAILING, store, (int(bool(state.error)),))
+        return
     if isinstance(engine, UnreadableEngine):
         yield Measurement(_UNREADABLE, (("process.pid", str(engine.pid)),), (1,))
         return
@@ -134,6 +153,8 @@ def measure(engine: EngineSnapshot | UnreadableEngine) -> Iterator[Measurement]:
     numbers = {state.port: str(number) for number, state in enumerate(engine.ports)}
 
     def of_port(port: str, *others: tuple[str, str]) -> Attributes:
+        if not port:  # of a plan with flows of several
+            return (*common, *others)
         name = (("daqiri.interface.name", port), ("daqiri.port.id", numbers[port]))
         return (*common, *name, *others)
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..engine import EngineSnapshot, UnreadableEngine, ask_engines
+from ..ship import ShipperSnapshot, running_shippers
 from ._instruments import Instrument, measure
 
 __all__ = ["Readings", "Series"]
@@ -16,7 +17,18 @@ __all__ = ["Readings", "Series"]
 _OF_FLOWS = {"daqiri.flow.packets", "daqiri.flow.bytes"}
 
 Key = tuple[str, tuple[tuple[str, str], ...]]
-Answer = EngineSnapshot | UnreadableEngine
+Answer = EngineSnapshot | UnreadableEngine | ShipperSnapshot
+
+
+def ask_all() -> list[Answer]:
+    """Return the state of all engines and of all uploads of this user.
+
+    Raises
+    ------
+    PermissionError
+        As `ask_engines`.
+    """
+    return [*ask_engines(), *running_shippers()]
 
 
 @dataclass
@@ -63,9 +75,7 @@ class Readings:
         Returns the state of the engines.
     """
 
-    def __init__(
-        self, pid: int | None = None, ask: Callable[[], list[Answer]] = ask_engines
-    ) -> None:
+    def __init__(self, pid: int | None = None, ask: Callable[[], list[Answer]] = ask_all) -> None:
         self._pid = pid
         self._ask = ask
         self._lock = threading.Lock()
@@ -101,8 +111,7 @@ class Readings:
         last: dict[tuple[int, int], dict[Key, tuple[float, ...]]] = {}
         unreadable = {engine.pid for engine in engines if isinstance(engine, UnreadableEngine)}
         for engine in engines:
-            is_open = isinstance(engine, EngineSnapshot)
-            opened = engine.opened_ns if is_open else 0
+            opened = 0 if isinstance(engine, UnreadableEngine) else engine.opened_ns
             before = self._last.get((engine.pid, opened), {})
             now = last.setdefault((engine.pid, opened), {})
             for each in measure(engine):

@@ -1,5 +1,7 @@
 """Packets of a reorder plan's format, made of its frames."""
 
+import sys
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,11 @@ from daqiri_ophyd.engine import (
     ReorderBitFieldConfig,
     ReorderConfig,
     ethernet,
+    find_plan,
+    frame_form,
+    module_pixels,
 )
+from daqiri_ophyd.simulate import pixel_bits, pixel_bytes, pixel_dtype
 
 from ._source import ReplayError
 
@@ -28,34 +34,38 @@ Bytes = NDArray[np.uint8]
 class FrameFormat:
     """The packets that a reorder plan assembles into frames.
 
-    Header fields other than those that the plan reads are 0.
+    Header fields other than those that the plan reads are 0. So are the plan's ``columns``, unless
+    they are of the first packet and outside of the payload: then all packets of a frame have its
+    number.
 
     Parameters
     ----------
     config : NetworkConfig
         Configuration of the plan's engine.
     plan : str
-        Names of the port and of the plan: ``port0/images``.
+        Names of the port and of the plan: ``port0/images``; with flows of several, ``images``.
     link_type : int
         Link type of the port to send on.
+    mode : str
+        Mode of the plan; empty: as it is written.
 
     Raises
     ------
     ReplayError
-        If there is no such plan, or its packets cannot be made of its frames.
+        If there is no such plan or mode, or its packets cannot be made of its frames.
     """
 
-    def __init__(self, config: NetworkConfig, plan: str, link_type: int) -> None:
+    def __init__(self, config: NetworkConfig, plan: str, link_type: int, mode: str = "") -> None:
         self._name = f"reorder plan {plan!r}"
-        plans = [
-            (interface.rx.flows, each)
-            for interface in config.interfaces
-            for each in interface.rx.reorder_configs
-            if f"{interface.name}/{each.name}" == plan
-        ]
-        if not plans:
+        found = find_plan(config, plan)
+        if found is None:
             raise ReplayError(f"The configuration of the frames has no {self._name}.")
-        flows, self._plan = plans[0]
+        written, flows = found
+        if mode and mode not in written.modes:
+            raise ReplayError(
+                f"The configuration of the frames has no mode {mode!r}: {self._name}."
+            )
+        self._plan = written.modes[mode] if mode else written
         self.group = "/entry/instrument/" + self._plan.name.replace("/", "_")
         """Group of the frames in their files."""
         self._ethernet = link_type == LINKTYPE_ETHERNET
@@ -64,10 +74,30 @@ class FrameFormat:
         """Packets of a complete frame."""
         self._require_own_types()
         self._header = self._plan.payload_byte_offset - self._skipped(self._plan.payload_base)
-        fields = (self._plan.sequence_number, self._plan.batch_number, self._plan.packet_number)
-        begins = [self._begin(field) for field in fields if field is not None]
-        if min([self._header, *begins]) < 0:
+        numbers = (self._plan.sequence_number, self._plan.batch_number, self._plan.packet_number)
+        fields = [field for field in numbers if field is not None]
+        fields += [condition.field for condition in self._plan.conditions]
+        columns = {column.name: column.field for column in self._plan.columns}
+        self._columns = {
+            column.name: column.field
+            for column in self._plan.columns
+            if column.source == "first" and self._begin(column.field) >= 0
+        }
+        """Fields of the plan's columns that packets can have."""
+        offset = self._plan.payload_offset_field
+        if offset is not None:
+            fields.append(offset)
+        if min([self._header, *map(self._begin, fields)]) < 0:
             raise self._error("reads fields or data before the UDP payload")
+        self._offset_units = 0
+        if offset is not None:
+            # The data begin behind all fields.
+            fields += self._columns.values()
+            lacking = max(map(self._end, fields)) - self._header
+            self._offset_units = max(0, -(-lacking // offset.unit))
+            self._header += self._offset_units * offset.unit
+        # Packets that lack a field are malformed.
+        self._least = max(map(self._end, columns.values()), default=0)
         self._stride = self._plan.flow_stride or self.packets
         by_id = {flow.id: flow for flow in flows}
         self._flows = [by_id[number] for number in self._plan.flow_ids]
@@ -75,12 +105,32 @@ class FrameFormat:
         self._flows = self._flows[:used]
         if not self._ethernet and used > 1:
             raise self._error("has packets of several flows, which a socket port cannot tell apart")
+        self._require_distinct()
         for flow in self._flows:
             if flow.match.type != "ipv4_udp" or any(a.type != "queue" for a in flow.actions):
                 raise self._error(f"has flow {flow.name!r}, whose packets are not plain UDP")
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns that `packets_of` writes to packets."""
+        return tuple(self._columns)
+
+    def require_form(self, file: str, shape: tuple[int, ...], dtype: "np.dtype[Any]") -> None:
+        """Raise `ReplayError` if frames of a file are not those of the plan in its mode."""
+        wanted = frame_form(self._plan)
+        if (tuple(shape), dtype) != wanted:
+            raise ReplayError(
+                f"{file} has frames of shape {tuple(shape)} and type {dtype}, and {self._name} "
+                f"makes {wanted[0]} and {wanted[1]}. If the plan had another mode, its metadata "
+                "file has to name it: 'mode'."
+            )
+
     def packets_of(
-        self, data: NDArray[Any], batches: NDArray[np.int64], valid: NDArray[np.bool_]
+        self,
+        data: NDArray[Any],
+        batches: NDArray[np.int64],
+        valid: NDArray[np.bool_],
+        columns: Mapping[str, NDArray[Any]] | None = None,
     ) -> Bytes:
         """Return the packets of frames, as rows.
 
@@ -88,51 +138,97 @@ class FrameFormat:
         ----------
         data : ndarray, shape (n, ...)
             Frames.
-        batches : ndarray of int64, shape (n,)
+        batches : ndarray of uint64, shape (n,)
             Their batch numbers.
         valid : ndarray of bool, shape (n, `packets`)
             Which of their packets to make.
+        columns : mapping of str to ndarray of uint64, shape (n,), optional
+            Their `columns`. Fields of those that are not given are 0.
+
+        Raises
+        ------
+        ReplayError
+            If the plan's conditions would not take the packets.
         """
         frame, slot = np.nonzero(valid)
-        parts = np.ascontiguousarray(data).view(np.uint8).reshape(len(data), self.packets, -1)
-        payload = parts[frame, slot]
+        payload = self._slots_of(data)[frame, slot]
         types = self._plan.data_types
-        if types is not None and types.endianness == "network":
-            size = np.dtype(types.input_type).itemsize
-            payload = payload.reshape(len(payload), -1, size)[..., ::-1].reshape(len(payload), -1)
-        rows = np.zeros((len(payload), self._header + payload.shape[1]), np.uint8)
-        rows[:, self._header :] = payload
-        self._put_numbers(rows, batches[frame], slot % self._stride)
+        if types is not None:
+            payload = pixel_bytes(
+                payload.view(pixel_dtype(types.output_type)),
+                types.input_type,
+                byte_order="big" if types.endianness == "network" else sys.byteorder,
+                packing=types.packing,
+            )
+        end = self._header + payload.shape[1]
+        rows = np.zeros((len(payload), max(end, self._least)), np.uint8)
+        rows[:, self._header : end] = payload
+        for name, numbers in (columns or {}).items():
+            field = self._columns[name]
+            if self._end(field) <= self._header or self._begin(field) >= end:
+                self._put(rows, field, numbers[frame].astype(np.uint64))
+        self._put_numbers(rows, batches[frame], slot.astype(np.uint64))
         return self._framed(rows, slot // self._stride) if self._ethernet else rows
 
-    def _put_numbers(self, rows: Bytes, batch: NDArray[Any], at: NDArray[Any]) -> None:
-        plan = self._plan
-        if plan.method == "seq_packets_per_batch":
-            self._put(rows, plan.sequence_number, batch * self._stride + at)
-            return
-        self._put(rows, plan.batch_number, batch)
-        if plan.method == "seq_batch_number":
-            # The batch number may be its upper bits.
-            self._put(rows, plan.sequence_number, batch * self.packets + at)
-        else:
-            self._put(rows, plan.packet_number, at + (plan.first_packet or 0))
+    def _slots_of(self, data: NDArray[Any]) -> Bytes:
+        """Return the payload of each slot; that of a shorter last packet is padded with 0."""
+        size, types = self._plan.payload_bytes, self._plan.data_types
+        if types is not None:
+            # In the frame, elements have other sizes than in packets.
+            pixels = size * 8 // pixel_bits(types.input_type)
+            size = pixels * pixel_dtype(types.output_type).itemsize
+        flows = self.packets // self._stride if self.packets % self._stride == 0 else 1
+        if self._plan.frame is not None and self._plan.frame.modules is not None:
+            data = data.reshape(len(data), -1)[:, module_pixels(self._plan.frame)]
+        parts = np.ascontiguousarray(data).view(np.uint8).reshape(len(data), flows, -1)
+        short = size * (self.packets // flows) - parts.shape[2] if size else 0
+        padded = np.pad(parts, ((0, 0), (0, 0), (0, short))) if short else parts
+        return padded.reshape(len(data), self.packets, -1)
 
-    def _put(
-        self, rows: Bytes, field: ReorderBitFieldConfig | None, values: NDArray[np.int64]
-    ) -> None:
-        if field is None:  # never: the plan's method has it
-            return
-        first = self._begin(field)
-        big = field.byte_order == "big"
-        count = (field.bit_offset % 8 + field.bit_width + 7) // 8
-        unused = count * 8 - field.bit_offset % 8 - field.bit_width if big else 0
-        mask = ((1 << field.bit_width) - 1) << unused
-        bits = (values << unused) & mask
-        for i in range(count):
-            shift = 8 * (count - 1 - i if big else i)
-            column = rows[:, first + i]
+    def _put_numbers(self, rows: Bytes, batch: NDArray[Any], slot: NDArray[np.uint64]) -> None:
+        plan = self._plan
+        for condition in plan.conditions:
+            self._put(rows, condition.field, np.full(len(rows), condition.at_least, np.uint64))
+        if plan.payload_offset_field is not None:
+            self._put(
+                rows, plan.payload_offset_field, np.full(len(rows), self._offset_units, np.uint64)
+            )
+        at, flow = slot % self._stride, slot // self._stride
+        field = plan.packet_number or plan.sequence_number
+        if field is not None:
+            if plan.method != "batch_packet_number" or plan.running:
+                # All numbers wrap.
+                at = batch.astype(np.uint64) * np.uint64(self._stride) + at
+            firsts = np.array(plan.first_packet or (0,), np.uint64)
+            first = firsts[flow if len(firsts) > 1 else 0]
+            self._put(rows, field, at * np.uint64(field.step) + first)
+        if plan.batch_number is not None:
+            # It may be the upper bits of the sequence number.
+            self._put(rows, plan.batch_number, batch.astype(np.uint64))
+        for condition in plan.conditions:
+            found = self._get(rows, condition.field) & np.uint64(condition.mask)
+            if np.any((found < condition.at_least) | (found > condition.at_most)):
+                raise self._error("has conditions on bits that also have other meanings")
+
+    def _put(self, rows: Bytes, field: ReorderBitFieldConfig, values: NDArray[np.uint64]) -> None:
+        mask = ((1 << field.bit_width) - 1) << _unused_bits(field)
+        bits = (values << np.uint64(_unused_bits(field))) & np.uint64(mask)
+        for column, shift in self._bytes_in(rows, field):
             column &= np.uint8(~(mask >> shift) & 0xFF)
-            column |= (bits >> shift & 0xFF).astype(np.uint8)
+            column |= (bits >> np.uint64(shift) & np.uint64(0xFF)).astype(np.uint8)
+
+    def _get(self, rows: Bytes, field: ReorderBitFieldConfig) -> NDArray[np.uint64]:
+        found = np.zeros(len(rows), np.uint64)
+        for column, shift in self._bytes_in(rows, field):
+            found |= column.astype(np.uint64) << np.uint64(shift)
+        mask = np.uint64((1 << field.bit_width) - 1)
+        return (found >> np.uint64(_unused_bits(field))) & mask
+
+    def _bytes_in(self, rows: Bytes, field: ReorderBitFieldConfig) -> Iterator[tuple[Bytes, int]]:
+        """Yield the field's bytes, with the place of each in the number, bits."""
+        first, count = self._begin(field), _bytes_of(field)
+        for i in range(count):
+            yield rows[:, first + i], 8 * (count - 1 - i if field.byte_order == "big" else i)
 
     def _framed(self, payloads: Bytes, flow: NDArray[Any]) -> Bytes:
         matches = [each.match for each in self._flows]
@@ -160,19 +256,36 @@ class FrameFormat:
         """First byte of a field in the UDP payload."""
         return field.bit_offset // 8 - self._skipped(field.base)
 
+    def _end(self, field: ReorderBitFieldConfig) -> int:
+        return self._begin(field) + _bytes_of(field)
+
     def _skipped(self, base: str) -> int:
         return self._overhead if base == "packet" else 0
 
     def _packets_of(self, plan: ReorderConfig) -> int:
-        if plan.sequence_number is not None and plan.batch_number is not None:
-            return 1 << (plan.sequence_number.bit_width - plan.batch_number.bit_width)
         if plan.packets_per_batch is None:
             raise self._error("has packets of different lengths, which files of frames do not have")
         return plan.packets_per_batch
 
+    def _require_distinct(self) -> None:
+        seen: dict[Any, str] = {}
+        for flow in self._flows:
+            match = flow.match
+            known = (match.udp_src, match.udp_dst, match.ipv4_src, match.ipv4_dst)
+            if known in seen:
+                other = seen[known]
+                raise self._error(
+                    f"has flows {other!r} and {flow.name!r} of several ports, whose packets are "
+                    "alike"
+                )
+            seen[known] = flow.name
+
     def _require_own_types(self) -> None:
         types = self._plan.data_types
-        if types is not None and types.input_type != types.output_type:
+        # Integers become integers that hold all their values.
+        if types is not None and not (
+            types.input_type == types.output_type or "int" in types.output_type
+        ):
             raise self._error(
                 f"converts {types.input_type} to {types.output_type}; its files have no packets' "
                 "bytes"
@@ -183,3 +296,14 @@ class FrameFormat:
             f"The frames cannot be sent as packets: {self._name} {problem}. Replay a run with a "
             "capture of packets."
         )
+
+
+def _bytes_of(field: ReorderBitFieldConfig) -> int:
+    return (field.bit_offset % 8 + field.bit_width + 7) // 8
+
+
+def _unused_bits(field: ReorderBitFieldConfig) -> int:
+    """Bits after the field in its last byte."""
+    if field.byte_order == "little":
+        return 0
+    return _bytes_of(field) * 8 - field.bit_offset % 8 - field.bit_width

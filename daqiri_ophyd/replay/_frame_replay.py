@@ -4,14 +4,16 @@ import contextlib
 import json
 import os
 from collections.abc import Iterable, Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from daqiri_ophyd.documents import sidecar_path
+from daqiri_ophyd.documents import other_files, sidecar_path
 from daqiri_ophyd.engine import ConfigSource, load_config
+from daqiri_ophyd.ship import StoredObject, fetch_ahead
 
 from ._frame_format import FrameFormat
 from ._pace import ReplayPace
@@ -20,6 +22,7 @@ from ._source import Chunk, ReplayError
 __all__ = ["FrameReplay", "frame_plan"]
 
 _CHUNK_BYTES = 8 << 20
+_COLUMNS = ("batch", "timestamp", "last_timestamp")
 
 
 class FrameReplay:
@@ -27,13 +30,15 @@ class FrameReplay:
 
     Frames have the packets that they were made of, and no others: a packet that was missing is
     missing again. The packets of a frame are evenly between the arrival of its first and of its
-    last one, in the order of their positions. Header fields that the plan does not read are 0. On
+    last one, in the order of their positions. Header fields that the plan does not read are 0; all
+    packets of a frame have the numbers of the plan's ``columns`` of first packets. On
     Ethernet ports, they have the addresses and ports that the plan's flows match.
 
     Parameters
     ----------
-    files : iterable of path
-        HDF5 files of one plan, with their metadata files, in order.
+    files : iterable of path or StoredObject
+        HDF5 files of one plan, with their metadata files, in order. An object of a store is fetched
+        while the file before it is sent.
     config : dict, path, str or NetworkConfig
         Configuration of the engine that made the frames.
     link_type : int
@@ -44,9 +49,9 @@ class FrameReplay:
     Raises
     ------
     ReplayError
-        If a file is not of frames of the configuration's plans, no packet is to be sent, packets
-        cannot be made of the frames (data was converted, or packets had different lengths), or an
-        option is not valid.
+        If a file is not of frames of the configuration's plans, or takes data from another file; no
+        packet is to be sent, packets cannot be made of the frames (data was converted, or packets
+        had different lengths), or an option is not valid.
     """
 
     stream_bytes: int | None = None
@@ -54,7 +59,7 @@ class FrameReplay:
 
     def __init__(
         self,
-        files: Iterable[str | os.PathLike[str]],
+        files: Iterable[str | os.PathLike[str] | StoredObject],
         config: ConfigSource,
         *,
         link_type: int,
@@ -66,16 +71,24 @@ class FrameReplay:
         self._pace = ReplayPace(
             speed=speed, max_gap_ns=max_gap_ns, loops=loops, loop_gap_ns=loop_gap_ns
         )
-        self._files = [Path(file) for file in files]
+        self._files = [f if isinstance(f, StoredObject) else Path(f) for f in files]
         names = {frame_plan(file) for file in self._files}
         if len(names) != 1:
             found = ", ".join(sorted(names)) or "none"
             raise ReplayError(f"The files are of these reorder plans: {found}; accepted is one.")
-        (plan,) = names
-        self._format = FrameFormat(load_config(config), plan, link_type)
+        modes = {_described(file).get("mode", "") for file in self._files}
+        if len(modes) != 1:
+            found = ", ".join(map(repr, sorted(modes)))
+            raise ReplayError(
+                f"The files are of several modes of their reorder plan: {found}; accepted is one."
+            )
+        (plan,), (mode,) = names, modes
+        self._format = FrameFormat(load_config(config), plan, link_type, mode)
         self._once, self._original_ns = self._survey()
         if not self._once:
             raise ReplayError(f"The files have no frames with packets: {self._files[0]}, ...")
+        if isinstance(self._files[0], StoredObject):
+            self._files[0].fetch()  # before its packets are due
 
     @property
     def packets(self) -> int:
@@ -93,7 +106,8 @@ class FrameReplay:
         for _ in range(self._pace.loops):
             times = self._pace.times()
             for rows, columns, valid in self._parts():
-                packets = self._format.packets_of(rows, columns["batch"], valid)
+                found = {name: columns[name] for name in self._format.columns if name in columns}
+                packets = self._format.packets_of(rows, columns["batch"], valid, found)
                 due, _anew = times.of(_arrivals(columns, valid))
                 offsets = np.arange(len(packets), dtype=np.int64) * packets.shape[1]
                 lengths = np.full(len(packets), packets.shape[1], np.int64)
@@ -111,7 +125,7 @@ class FrameReplay:
 
     def _parts(
         self, *, data: bool = True
-    ) -> Iterator[tuple[NDArray[Any], dict[str, NDArray[np.int64]], NDArray[np.bool_]]]:
+    ) -> Iterator[tuple[NDArray[Any], dict[str, NDArray[Any]], NDArray[np.bool_]]]:
         """Yield frames, their columns, and which of their packets came, without empty frames."""
         try:
             import h5py
@@ -120,10 +134,18 @@ class FrameReplay:
             raise ReplayError(text) from None
         with contextlib.suppress(ImportError):
             import hdf5plugin  # noqa: F401 - for compressed frames
-        for file in self._files:
-            with h5py.File(file, "r", locking=False) as opened:
+        for file, following in zip_longest(self._files, self._files[1:]):
+            source: Any = file
+            if isinstance(file, StoredObject):
+                # Few numbers of each frame are needed before they are sent.
+                source = file.fetch() if data else file.open()
+            if data:
+                fetch_ahead(following)
+            with h5py.File(source, "r", locking=False) as opened:
+                _require_own_data(opened, file)
                 group: Any = opened[self._format.group]
                 frames = group["data"]
+                self._format.require_form(str(file), frames.shape[1:], frames.dtype)
                 size = frames.dtype.itemsize * int(np.prod(frames.shape[1:]))
                 step = max(1, _CHUNK_BYTES // size)
                 for first in range(0, len(frames), step):
@@ -134,14 +156,24 @@ class FrameReplay:
                     if not kept.any():
                         continue
                     columns = {
-                        name: group[name][part][kept].astype(np.int64)
-                        for name in ("batch", "timestamp", "last_timestamp")
+                        name: group[name][part][kept]
+                        for name in (*_COLUMNS, *self._format.columns)
+                        if name in _COLUMNS or name in group
                     }
                     rows = frames[part][kept] if data else np.zeros(0)
                     yield rows, columns, valid[kept]
 
 
-def _arrivals(columns: dict[str, NDArray[np.int64]], valid: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _require_own_data(opened: Any, file: Path | StoredObject) -> None:
+    """Raise if it takes data from another file: a catalog could have any file sent."""
+    for name, _, other in other_files(opened):
+        raise ReplayError(
+            f"{file} cannot be sent again: its object {name!r} takes data from another file, "
+            f"{other}. Name the files that recorders wrote."
+        )
+
+
+def _arrivals(columns: dict[str, NDArray[Any]], valid: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Return times of the packets: evenly between those of the first and the last of a frame."""
     frame, _ = np.nonzero(valid)
     number = (np.cumsum(valid, axis=1) - 1)[valid]
@@ -150,13 +182,20 @@ def _arrivals(columns: dict[str, NDArray[np.int64]], valid: NDArray[np.bool_]) -
     return first + np.maximum(last - first, 0) * number // steps
 
 
-def frame_plan(file: Path) -> str:
+def frame_plan(file: Path | StoredObject) -> str:
     """Return the reorder plan of a file of frames, ``port0/images``, from its metadata file."""
-    path = sidecar_path(file)
+    path = f"{file}.json" if isinstance(file, StoredObject) else sidecar_path(file)
     try:
-        return str(json.loads(path.read_text("utf-8"))["reorder_plan"])
+        return str(_described(file)["reorder_plan"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ReplayError(
             f"{file} cannot be sent again: {path} does not name the reorder plan of its frames "
             f"({error!r})."
         ) from error
+
+
+def _described(file: Path | StoredObject) -> dict[str, Any]:
+    """Return the metadata of a file."""
+    if isinstance(file, StoredObject):
+        return dict(file.metadata)
+    return json.loads(sidecar_path(file).read_text("utf-8"))

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daqiri_ophyd import engine
+from daqiri_ophyd.ship import StoredObject
 
 from ._arrays import NumberedPackets, PacketArray
 from ._frame_replay import FrameReplay
@@ -16,7 +17,8 @@ from ._source import PacketSource
 
 __all__ = ["File", "Packets", "Span", "frame_source", "packet_source", "replay_source"]
 
-File = str | os.PathLike[str] | engine.Packets
+File = str | os.PathLike[str] | engine.Packets | StoredObject
+_FILES = (str, os.PathLike, engine.Packets, StoredObject)
 Packets = PacketSource | NDArray[np.uint8] | Mapping[str, Any] | File | Sequence[File]
 """Packets to send: a source, an array, pcap files, packets of a file, or a description."""
 
@@ -102,7 +104,7 @@ def replay_source(
 
 
 def frame_source(
-    files: Iterable[str | os.PathLike[str]],
+    files: Iterable[str | os.PathLike[str] | StoredObject],
     config: engine.ConfigSource,
     link_type: int,
     *,
@@ -124,7 +126,7 @@ def frame_source(
 
 
 def _files(packets: Any) -> list[File]:
-    one = isinstance(packets, str | os.PathLike | engine.Packets)
+    one = isinstance(packets, _FILES)
     files: list[Any] = [packets] if one else list(packets) if isinstance(packets, Sequence) else []
     if not one and not isinstance(packets, Sequence):
         raise TypeError(
@@ -132,7 +134,7 @@ def _files(packets: Any) -> list[File]:
             "PcapFile, an array of uint8, a packet source, or a dict that describes packets."
         )
     for file in files:
-        if not isinstance(file, str | os.PathLike | engine.Packets):
+        if not isinstance(file, _FILES):
             raise TypeError(
                 f"packets has a {type(file).__name__}; accepted are paths of pcap files, and "
                 "packets of a PcapFile. Packets in memory are an array of uint8, (n, length)."

@@ -5,14 +5,16 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from daqiri_ophyd.documents import read_sidecar
 from daqiri_ophyd.engine import LINKTYPE_ETHERNET, LINKTYPE_RAW, Packets, PcapFile, ethernet
+from daqiri_ophyd.ship import StoredObject, fetch_ahead
 
 from ._capture_times import CaptureTimes
 from ._pace import ReplayPace
@@ -27,6 +29,8 @@ _log = logging.getLogger(__name__)
 
 _LINK_NAMES = {LINKTYPE_ETHERNET: "Ethernet frames", LINKTYPE_RAW: "raw IP packets"}
 _CHUNK_BYTES = 8 << 20
+
+_File: TypeAlias = Path | Packets | StoredObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,7 @@ class _Head:
 class _Survey:
     """The part of a file that is sent in one loop."""
 
-    file: Path | Packets
+    file: _File
     first: int  # number of the file's first packet
     checked: bool  # all of its packets have been accepted
     packets: int
@@ -66,8 +70,9 @@ class Replay:
 
     Parameters
     ----------
-    files : iterable of path or Packets
-        Pcap files, or selected packets of one, in order; gaps between files are kept, too.
+    files : iterable of path, Packets or StoredObject
+        Pcap files, or selected packets of one, in order; gaps between files are kept, too. An
+        object of a store is fetched while the file before it is sent.
     link_type : int
         Link type of the port to send on: 1 Ethernet, 101 sockets.
     speed : float
@@ -100,7 +105,7 @@ class Replay:
 
     def __init__(
         self,
-        files: Iterable[str | os.PathLike[str] | Packets],
+        files: Iterable[str | os.PathLike[str] | Packets | StoredObject],
         *,
         link_type: int,
         speed: float = 1.0,
@@ -114,7 +119,7 @@ class Replay:
         segment_size: int | None = None,
         chunk_packets: int = 16_384,
     ) -> None:
-        inputs = [file if isinstance(file, Packets) else Path(file) for file in files]
+        inputs = [f if isinstance(f, Packets | StoredObject) else Path(f) for f in files]
         if not inputs:
             raise ReplayError("There is no file to replay.")
         self._pace = ReplayPace(
@@ -135,6 +140,9 @@ class Replay:
         self._once = sum(file.packets for file in self._files)
         self._bytes = sum(file.bytes for file in self._files) * loops
         self._reported: set[int] = set()  # where time stamps step back
+        first = next((each.file for each in self._files if each.packets), None)
+        if isinstance(first, StoredObject):
+            first.fetch()  # before its packets are due
 
     @property
     def packets(self) -> int:
@@ -224,16 +232,19 @@ class Replay:
 
     def _parts(self) -> Iterator[tuple[Packets, Callable[[int], str]]]:
         """Yield the packets to send in parts, with a function that names a packet of the part."""
-        for survey in self._files:
-            if not survey.packets:
-                continue
-            with _open(survey.file) as packets:
+        wanted = [survey for survey in self._files if survey.packets]
+        for survey, following in zip_longest(wanted, wanted[1:]):
+            # Fetched already, unless it is the first.
+            opened = _open(survey.file)
+            if following is not None:
+                fetch_ahead(following.file)
+            with opened as packets:
                 if not survey.checked:
                     _require_whole(packets, survey.file)
                 yield from self._selected(survey.file, packets, survey.first)
 
     def _selected(
-        self, file: Path | Packets, packets: Packets, first: int
+        self, file: _File, packets: Packets, first: int
     ) -> Iterator[tuple[Packets, Callable[[int], str]]]:
         for at in range(0, len(packets), self._chunk_packets):
             part = packets[at : at + self._chunk_packets]
@@ -242,7 +253,7 @@ class Replay:
             if len(part):
                 yield part, _describe(file, packets, part)
 
-    def _survey_all(self, files: list[Path | Packets]) -> list[_Survey]:
+    def _survey_all(self, files: list[_File]) -> list[_Survey]:
         surveys: list[_Survey] = []
         times = CaptureTimes()
         stream = TcpStream()
@@ -262,7 +273,7 @@ class Replay:
 
     def _survey(
         self,
-        file: Path | Packets,
+        file: _File,
         head: _Head,
         first: int,
         stream: TcpStream,
@@ -296,7 +307,7 @@ class Replay:
             int((-(-lengths // self._segment_size)).sum()) if self._segment_size else len(lengths)
         )
 
-    def _require_link_type(self, found: int, file: Path | Packets) -> None:
+    def _require_link_type(self, found: int, file: _File) -> None:
         if found != self._link_type:
             kind = _LINK_NAMES.get(found, f"packets of link type {found}")
             wanted = _LINK_NAMES.get(self._link_type, f"link type {self._link_type}")
@@ -306,17 +317,23 @@ class Replay:
             )
 
 
-def _open(file: Path | Packets) -> AbstractContextManager[Packets]:
+def _open(file: _File) -> AbstractContextManager[Packets]:
+    if isinstance(file, StoredObject):
+        file = file.fetch()
     return PcapFile(file) if isinstance(file, Path) else nullcontext(file)
 
 
-def _name(file: Path | Packets) -> Path | str:
-    return file if isinstance(file, Path) else getattr(file, "path", "a selection of packets")
+def _name(file: _File) -> _File | str:
+    return (
+        file
+        if isinstance(file, Path | StoredObject)
+        else getattr(file, "path", "a selection of packets")
+    )
 
 
-def _head(file: Path | Packets) -> _Head:
-    if isinstance(file, Path):
-        if not file.is_file():
+def _head(file: _File) -> _Head:
+    if isinstance(file, Path | StoredObject):
+        if isinstance(file, Path) and not file.is_file():
             raise FileNotFoundError(f"{file} cannot be replayed: there is no such file.")
         if file.suffix == ".raw":
             raise ReplayError(
@@ -329,7 +346,7 @@ def _head(file: Path | Packets) -> _Head:
                 "Replay a run with a capture of packets, or send the frames of a run with the plan "
                 "replay."
             )
-        sidecar = read_sidecar(file)
+        sidecar = file.sidecar if isinstance(file, StoredObject) else read_sidecar(file)
         if sidecar is not None:
             ends = sidecar.t_first_ns, sidecar.t_last_ns
             return _Head(sidecar.link_type, sidecar.packets, *ends, True)
@@ -339,7 +356,7 @@ def _head(file: Path | Packets) -> _Head:
         return _Head(packets.link_type, len(packets), *ends, False)
 
 
-def _describe(file: Path | Packets, packets: Packets, part: Packets) -> Callable[[int], str]:
+def _describe(file: _File, packets: Packets, part: Packets) -> Callable[[int], str]:
     def describe(index: int) -> str:
         number = np.searchsorted(packets.offsets, part.offsets[index])
         return f"Packet {number} of {_name(file)}"
@@ -347,7 +364,7 @@ def _describe(file: Path | Packets, packets: Packets, part: Packets) -> Callable
     return describe
 
 
-def _require_whole(packets: Packets, file: Path | Packets) -> None:
+def _require_whole(packets: Packets, file: _File) -> None:
     cut = int(np.count_nonzero(packets.lengths < packets.wire_lengths))
     if cut:
         raise ReplayError(

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ._instrument import Instrument, scaled_images
 from ._packet_format import PacketField, PacketFormat
+from ._pixel_bytes import pixel_bits, pixel_bytes
 
 __all__ = ["DescribedDetector"]
 
@@ -30,7 +31,7 @@ class DescribedDetector(Instrument):
         self.form = form
         self.name = form.name
         self.shape = form.shape
-        self.dtype = np.dtype("int8" if form.pixels == "int4" else form.pixels)
+        self.dtype = form.dtype
         self.streams = form.modules
         self.packets_per_frame = form.modules * form.packets
         self.packet_size = form.header_bytes + form.payload_bytes
@@ -39,9 +40,18 @@ class DescribedDetector(Instrument):
         if form.source_ports:
             self.source_port = form.source_ports[0]
 
+    def sizes(self) -> NDArray[np.intp]:
+        """Return the bytes of each UDP payload of a frame."""
+        made = super().sizes()
+        made[-self.form.modules :] -= self.form.payload_bytes - self.form.last_bytes
+        return made
+
     def frames(self, first: int, count: int, rng: np.random.Generator) -> NDArray[Any]:
         """Return test images."""
-        most = 7 if self.form.pixels == "int4" else None
+        bits = pixel_bits(self.form.pixels)
+        most = None
+        if bits < 16:
+            most = 2 ** (bits - (self.dtype.kind == "i")) - 1
         return scaled_images(self.shape, self.dtype, first, count, rng, most)
 
     def packets(self, frames: NDArray[Any], first: int) -> NDArray[np.uint8]:
@@ -62,16 +72,16 @@ class DescribedDetector(Instrument):
                 _put(made, field, numbers[field.role] + np.uint64(field.first))
             elif field.value:
                 _put(made, field, np.uint64(field.value))
-        parts = self._bytes(frames).reshape(count, form.modules, form.packets, -1)
+        parts = np.zeros((count, form.modules, form.packets * form.payload_bytes), np.uint8)
+        pixels = self._bytes(frames.reshape(count, -1)).reshape(count, form.modules, -1)
+        parts[..., : pixels.shape[-1]] = pixels
+        parts = parts.reshape(count, form.modules, form.packets, -1)
         made[..., form.header_bytes :] = parts.transpose(0, 2, 1, 3)
         return made.reshape(-1, self.packet_size)
 
     def _bytes(self, frames: NDArray[Any]) -> NDArray[np.uint8]:
-        if self.form.pixels == "int4":
-            pairs = frames.reshape(-1, 2).view(np.uint8) & 15
-            return (pairs[:, 0] * np.uint8(16) | pairs[:, 1]).astype(np.uint8)
-        order = ">" if self.form.byte_order == "big" else "<"
-        return frames.astype(self.dtype.newbyteorder(order)).reshape(-1).view(np.uint8)
+        form = self.form
+        return pixel_bytes(frames, form.pixels, byte_order=form.byte_order, packing=form.packing)
 
 
 def _put(packets: NDArray[np.uint8], field: PacketField, number: Any) -> None:

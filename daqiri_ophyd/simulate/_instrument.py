@@ -16,7 +16,7 @@ _BRIGHTEST = 10_000
 
 
 class Instrument(ABC):
-    """An instrument that sends frames in UDP packets of one size.
+    """An instrument that sends frames in UDP packets.
 
     Attributes
     ----------
@@ -29,7 +29,9 @@ class Instrument(ABC):
     packets_per_frame : int
         Packets of a frame.
     packet_size : int
-        Bytes of a UDP payload.
+        Bytes of a UDP payload; the largest, if they differ (`sizes`).
+    leaders, trailers : int
+        Packets of a frame before and after those with its elements.
     streams : int
         UDP streams, such as the modules of a detector; packets alternate between them.
     port : int
@@ -47,6 +49,8 @@ class Instrument(ABC):
     dtype: np.dtype[Any]
     packets_per_frame: int
     packet_size: int
+    leaders: int = 0
+    trailers: int = 0
     streams: int = 1
     port: int
     own_ports: bool = True
@@ -59,7 +63,18 @@ class Instrument(ABC):
 
     @abstractmethod
     def packets(self, frames: NDArray[Any], first: int) -> NDArray[np.uint8]:
-        """Return UDP payloads of shape ``(len(frames) * packets_per_frame, packet_size)``."""
+        """Return UDP payloads of shape ``(len(frames) * packets_per_frame, packet_size)``.
+
+        Shorter ones end with zeros, up to `packet_size`.
+        """
+
+    def sizes(self) -> NDArray[np.intp]:
+        """Return the bytes of each UDP payload of a frame."""
+        return np.full(self.packets_per_frame, self.packet_size)
+
+    def image(self, frame: NDArray[Any]) -> NDArray[Any]:
+        """Return what a frame is an image of, with its modules where they are in the detector."""
+        return frame
 
 
 @cache

@@ -2,83 +2,69 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ._instrument import Instrument, images
+from ._instrument import images
+from ._psi_detector import PsiDetector
 
 __all__ = ["Jungfrau"]
 
 _ROWS, _COLUMNS = 512, 1024
 _PACKETS = 128
-_DETECTOR_TYPE = 3
-_HEADER_VERSION = 2
-
-_PACKET = np.dtype(
-    [
-        ("frame_number", "<u8"),
-        ("exposure_length", "<u4"),  # 100 ns
-        ("packet_number", "<u4"),
-        ("specific_1", "<u8"),
-        ("timestamp", "<u8"),  # 100 ns
-        ("module_id", "<u2"),
-        ("row", "<u2"),
-        ("column", "<u2"),
-        ("specific_2", "<u2"),
-        ("specific_3", "<u4"),
-        ("specific_4", "<u2"),
-        ("detector_type", "u1"),
-        ("header_version", "u1"),
-        ("data", "<u2", (_ROWS * _COLUMNS // _PACKETS,)),
-    ]
-)
 
 
-class Jungfrau(Instrument):
-    """A JUNGFRAU detector of modules with 512 x 1024 pixels, one above the other.
+class Jungfrau(PsiDetector):
+    """A JUNGFRAU detector of modules with 512 x 1024 pixels.
 
-    Each module sends 128 packets for a frame: a header of 48 bytes, little-endian, and 8192 bytes
-    of pixels. Frames are numbered from 1, the packets of a module from 0.
+    Each module sends 128 packets for a frame, with 8192 bytes of pixels each, to one port; or its
+    upper and its lower half send 64 packets each, to a port of their own.
 
     Parameters
     ----------
     modules : int
-        Number of modules; each is a UDP stream.
+        Number of modules, one above the other; from 8 on in two columns, of which the left one is
+        first.
+    ports : {1, 2}
+        UDP streams of a module.
 
     Notes
     -----
-    Format: "UDP Header" in the documentation of slsDetectorPackage, Paul Scherrer Institut
-    (version 2 of the header, detector type 3). Fields that are specific to the detector are 0.
+    Format: that of `PsiDetector`, detector type 3; halves: ``numinterfaces 2`` in the documentation
+    of slsDetectorPackage. The gaps between modules are not in `image`.
     """
 
+    detector_type = 3
+    pixels = "uint16"
     port = 50001
-    dtype = np.dtype(np.uint16)
-    packet_size = _PACKET.itemsize
 
-    def __init__(self, modules: int) -> None:
-        self.name = "jungfrau" if modules == 1 else "jungfrau-stack"
-        self.streams = modules
-        self.shape = (modules * _ROWS, _COLUMNS)
-        self.packets_per_frame = modules * _PACKETS
+    def __init__(self, modules: int, ports: Literal[1, 2] = 1) -> None:
+        self._columns = 1 if modules < 8 else 2
+        self._rows = modules // self._columns
+        self.stream_packets = _PACKETS // ports
+        module, half = np.divmod(np.arange(modules * ports), ports)
+        column, row = np.divmod(module, self._rows)
+        self.modules = tuple(module.tolist())
+        self.rows = tuple((row * ports + half).tolist())
+        self.columns = tuple(column.tolist())
+        self.needs_own_ports = ports > 1
+        if ports == 1:
+            name = "jungfrau" if modules == 1 else "jungfrau-stack"
+            super().__init__(name, (modules * _ROWS, _COLUMNS))
+        else:
+            name = "jungfrau-500k" if modules == 1 else f"jungfrau-{modules // 2}m"
+            stack = (modules,) if modules > 1 else ()
+            super().__init__(name, (*stack, _ROWS, _COLUMNS))
 
     def frames(self, first: int, count: int, rng: np.random.Generator) -> NDArray[np.uint16]:
-        """Return images."""
-        return images((self.shape[0], self.shape[1]), first, count, rng)
+        """Return images, module by module."""
+        made = images((self._rows * _ROWS, self._columns * _COLUMNS), first, count, rng)
+        parts = made.reshape(count, self._rows, _ROWS, self._columns, _COLUMNS)
+        return parts.transpose(0, 3, 1, 2, 4).reshape(count, *self.shape)
 
-    def packets(self, frames: NDArray[Any], first: int) -> NDArray[np.uint8]:
-        """Return the packets, alternating between modules."""
-        count = len(frames)
-        made = np.zeros((count, _PACKETS, self.streams), _PACKET)
-        number = np.arange(first, first + count)[:, None, None]
-        made["frame_number"] = number + 1
-        made["exposure_length"] = 100
-        made["packet_number"] = np.arange(_PACKETS)[None, :, None]
-        made["timestamp"] = number * 10_000
-        made["module_id"] = made["row"] = np.arange(self.streams)
-        made["detector_type"] = _DETECTOR_TYPE
-        made["header_version"] = _HEADER_VERSION
-        parts = frames.reshape(count, self.streams, _PACKETS, -1)
-        made["data"] = parts.transpose(0, 2, 1, 3)
-        return made.reshape(-1).view(np.uint8).reshape(-1, self.packet_size)
+    def image(self, frame: NDArray[Any]) -> NDArray[Any]:
+        """Return the image of all modules, without the gaps between them."""
+        parts = frame.reshape(self._columns, self._rows, _ROWS, _COLUMNS).transpose(1, 2, 0, 3)
+        return parts.reshape(self._rows * _ROWS, self._columns * _COLUMNS)

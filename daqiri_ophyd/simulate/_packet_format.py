@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import yaml
+
+from ._pixel_bytes import pixel_dtype
 
 __all__ = ["PacketField", "PacketFormat", "PacketFormatError"]
 
@@ -22,16 +25,20 @@ _OF_INTERFACES = ("packet",)
 _ROLES = ("frame_number", "packet_number", "sequence_number", "byte_offset", "module")
 # Bits of the pixels that frames can have.
 _PIXELS = {
-    "int4": 4,
-    **{f"{sign}int{bits}": bits for sign in ("", "u") for bits in (8, 16, 32, 64)},
+    **{
+        f"{sign}int{bits}": bits
+        for sign in ("", "u")
+        for bits in (4, 8, 10, 12, 14, 16, 24, 32, 64)
+    },
     **{f"float{bits}": bits for bits in (16, 32, 64)},
 }
+_PACKINGS = ("msb", "lsb")
 
 _KEYS = {
     *("name", "engine", "address", "port", "source_ports", "modules", "frame", "pixels"),
-    *("byte_order", "payload_bytes", "header"),
+    *("byte_order", "packing", "payload_bytes", "header"),
 }
-_FIELD_KEYS = {"name", "bytes", "bits", "role", "value", "first", "byte_order"}
+_FIELD_KEYS = {"name", "bytes", "bits", "role", "value", "required", "first", "byte_order"}
 # What readers of a manual look for, and no plan has.
 _ABSENT = {
     "trailer": "no plan skips bytes at the end of packets; make them part of payload_bytes and of "
@@ -42,8 +49,11 @@ _ABSENT = {
     "packets_per_frame": "it follows from frame, pixels, modules and payload_bytes; leave it out",
 }
 _BIG, _LITTLE = "big", "little"
-# The largest number in a plan, and in a UDP packet over IPv4.
-_NUMBER_BITS, _UDP_BYTES = 32, 65_507
+# The largest bytes of a UDP packet over IPv4.
+_UDP_BYTES = 65_507
+# A plan reads a number within so many bits that begin with a byte; sequence numbers of so many and
+# more may be divided by any number of packets.
+_NUMBER_BITS, _ANY_PACKETS_BITS = 64, 32
 _MOST_ANY_PACKETS = 1 << 17
 _FLEX_WORDS = 8
 # A device such as /dev/zero does not end.
@@ -83,6 +93,8 @@ class PacketField:
         Meaning of the number in it, one of `roles`.
     value : int
         Value of a field without a role.
+    required : bool
+        Whether packets with another value are left out of frames: leaders, trailers and others.
     first : int
         First number of a field with a role.
     roles : tuple of str
@@ -97,7 +109,13 @@ class PacketField:
     byte_order: Literal["big", "little"] = "big"
     role: str | None = None
     value: int = 0
+    required: bool = False
     first: int = 0
+
+    @property
+    def most_bits(self) -> int:
+        """Number of its lowest bits that a plan can read."""
+        return min(self.width, _NUMBER_BITS - -(self.offset + self.width) % 8)
 
     def bits(self, count: int) -> tuple[int, int, str] | None:
         """Return offset, width and byte order of its lowest bits; None if a plan cannot read them.
@@ -105,7 +123,7 @@ class PacketField:
         Parameters
         ----------
         count : int
-            Number of bits, up to `width`.
+            Number of bits, up to `most_bits`.
         """
         if self.byte_order == _BIG:
             return self.offset + self.width - count, count, _BIG
@@ -136,8 +154,10 @@ class PacketFormat:
         Type of its elements, one of `pixel_types`.
     byte_order : {"big", "little"}
         Order of the bytes of an element in packets.
+    packing : {"msb", "lsb"}
+        Bit of a byte that elements of 4, 10, 12 or 14 bits begin with.
     payload_bytes : int
-        Bytes after the header.
+        Bytes after the header; the last packet of a module in a frame may have fewer.
     header : tuple of PacketField
         Fields in order.
     engines, pixel_types : tuple of str
@@ -156,6 +176,7 @@ class PacketFormat:
     shape: tuple[int, ...]
     pixels: str
     byte_order: Literal["big", "little"]
+    packing: Literal["msb", "lsb"]
     payload_bytes: int
     header: tuple[PacketField, ...]
 
@@ -226,6 +247,16 @@ class PacketFormat:
         return sum(field.width for field in self.header) // 8
 
     @property
+    def is_packed(self) -> bool:
+        """Whether pixels begin or end within a byte."""
+        return _PIXELS[self.pixels] % 8 != 0
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements of frames."""
+        return pixel_dtype(self.pixels)
+
+    @property
     def frame_bytes(self) -> int:
         """Bytes of the packets' payloads of a frame."""
         return math.prod(self.shape) * _PIXELS[self.pixels] // 8
@@ -233,7 +264,12 @@ class PacketFormat:
     @property
     def packets(self) -> int:
         """Packets of a module in a frame."""
-        return self.frame_bytes // self.modules // self.payload_bytes
+        return -(-self.frame_bytes // self.modules // self.payload_bytes)
+
+    @property
+    def last_bytes(self) -> int:
+        """Bytes after the header of the last packet of a module in a frame."""
+        return self.frame_bytes // self.modules - (self.packets - 1) * self.payload_bytes
 
     def field(self, role: str) -> PacketField | None:
         """Return the field with this role; None if there is none."""
@@ -376,8 +412,9 @@ class _Reader:
             source_ports=self.ports("source_ports", found.get("source_ports")),
             modules=self.integer("modules", found.get("modules"), 1, 4096, 1),
             shape=self._shape(found.get("frame")),
-            pixels=self._pixels(found.get("pixels"), order),
+            pixels=self._pixels(found.get("pixels")),
             byte_order=order,
+            packing=self._packing(found.get("packing"), found.get("pixels")),
             payload_bytes=self.integer(
                 "payload_bytes", found.get("payload_bytes"), 1, _UDP_BYTES, 1
             ),
@@ -409,7 +446,15 @@ class _Reader:
             self.wrong("address", found, "an IP address of this host, or 0.0.0.0 for all of them")
         return _word(found)
 
-    def _pixels(self, found: Any, order: str) -> str:
+    def _packing(self, found: Any, pixels: Any) -> Any:
+        if found is not None and isinstance(pixels, str) and _PIXELS.get(pixels, 4) % 8 == 0:
+            self.problems.append(
+                f"packing: found {_shown(found)} with pixels: {pixels}; accepts it with pixels of "
+                "4, 10, 12 and 14 bits. byte_order is the order of whole bytes"
+            )
+        return self.word("packing", found, _PACKINGS, "msb")
+
+    def _pixels(self, found: Any) -> str:
         if found is None:
             return "uint8"
         accepted = ", ".join(_PIXELS)
@@ -424,11 +469,6 @@ class _Reader:
                 f"accepts {accepted}"
             )
             return "uint8"
-        if order == _BIG and (found.startswith("float") or found.endswith("64")):
-            self.problems.append(
-                f"pixels: found {found!r} with byte_order: big; no plan swaps the bytes of this "
-                "type. Use byte_order: little, and in numpy data.view(data.dtype.newbyteorder())"
-            )
         return found
 
     def _header(self, found: Any, order: Literal["big", "little"]) -> tuple[PacketField, ...]:
@@ -486,6 +526,11 @@ class _Reader:
                 self.problems.append(
                     f"{at}.{key}: {'accepts role or value' if key == 'value' else 'needs a role'}"
                 )
+        required = found.get("required")
+        if required is not None and not isinstance(required, bool):
+            self.wrong(f"{at}.required", required, "true, false")
+        elif required and (role is not None or found.get("value") is None):
+            self.problems.append(f"{at}.required: needs a value")
         return PacketField(
             name=_word(name),
             offset=offset,
@@ -494,6 +539,7 @@ class _Reader:
             byte_order=own if whole else _BIG,
             role=role,
             value=self.integer(f"{at}.value", found.get("value"), 0, most, 0),
+            required=required is True,
             first=self.integer(f"{at}.first", found.get("first"), 0, most, 0),
         )
 
@@ -502,13 +548,21 @@ def _not_in_plans(form: PacketFormat) -> list[str]:
     """Return why no reorder plan makes frames of these packets, and what can be done instead."""
     sizes = _of_sizes(form)
     # Numbers count the packets of a frame.
-    return [*(sizes or _of_numbers(form)), *_of_modules(form)]
+    return [*(sizes or _of_numbers(form)), *_of_conditions(form), *_of_modules(form)]
+
+
+def _of_conditions(form: PacketFormat) -> list[str]:
+    return [
+        f"header: field {field.name!r} is required, and has {field.width} bits in more than eight "
+        "bytes; accepts fields within eight bytes"
+        for field in form.header
+        if field.required and field.most_bits < field.width
+    ]
 
 
 def _of_sizes(form: PacketFormat) -> list[str]:
     total = math.prod(form.shape) * _PIXELS[form.pixels]
-    # Of int4, an element takes a byte in memory.
-    if total % 8 or max(form.frame_bytes, math.prod(form.shape)) > 2**32 - 1:
+    if total % 8 or math.prod(form.shape) * form.dtype.itemsize > 2**32 - 1:
         return [
             f"frame: found {total} bits of {form.pixels}; accepts whole bytes, up to 4 GiB in "
             "memory"
@@ -521,20 +575,24 @@ def _of_sizes(form: PacketFormat) -> list[str]:
     packet = form.header_bytes + form.payload_bytes
     if packet > _UDP_BYTES:
         return [f"payload_bytes: found a packet of {packet} bytes; accepts up to {_UDP_BYTES}"]
-    size = _PIXELS[form.pixels] // 8
-    if size and form.payload_bytes % size:
+    bits = _PIXELS[form.pixels]
+    size = math.lcm(bits, 8) // 8
+    if form.payload_bytes % size:
+        pixels = f"{8 * size // bits} pixels" if size * 8 != bits else "a pixel"
         return [
-            f"payload_bytes: found {form.payload_bytes}, which splits a pixel of {size} bytes; "
+            f"payload_bytes: found {form.payload_bytes}, which splits {pixels} of {size} bytes; "
             f"accepts a multiple of {size}"
         ]
-    each, rest = divmod(form.frame_bytes, form.modules * form.payload_bytes)
-    if rest or not each:
-        of_module = form.frame_bytes // form.modules
+    of_module = form.frame_bytes // form.modules
+    if form.payload_bytes > of_module:
         return [
             f"payload_bytes: found {form.payload_bytes}, but a module sends {of_module} bytes of "
-            "a frame; accepts a divisor: a plan takes packets of one length, not a short last one. "
-            "If packets have a byte offset, write the plan by hand with batch_byte_offset, which "
-            "accepts packets of any length"
+            f"a frame; accepts up to {of_module}"
+        ]
+    if of_module % size:
+        return [
+            f"frame: found {of_module} bytes of {form.pixels} for a module; accepts a multiple of "
+            f"{size}, so that its last packet has whole pixels"
         ]
     return []
 
@@ -564,7 +622,7 @@ def _of_numbers(form: PacketFormat) -> list[str]:
     problems = []
     if packet is not None:
         last = packet.first + form.packets - 1
-        if last >= 2 ** min(packet.width, _NUMBER_BITS):
+        if last >= 2**packet.most_bits:
             problems.append(
                 f"header: field {packet.name!r} has {packet.width} bits, too few for packet number "
                 f"{last}; accepts a number of all {form.packets} packets of a module"
@@ -572,7 +630,7 @@ def _of_numbers(form: PacketFormat) -> list[str]:
     if position is not None:
         if position.first:
             problems.append(f"header: field {position.name!r} has first; offsets begin with 0")
-        if form.frame_bytes - form.payload_bytes >= 2 ** min(position.width, _NUMBER_BITS):
+        if (form.packets - 1) * form.payload_bytes >= 2**position.most_bits:
             problems.append(
                 f"header: field {position.name!r} has {position.width} bits, too few for a frame "
                 f"of {form.frame_bytes} bytes; accepts offsets in bytes"
@@ -585,15 +643,16 @@ def _of_numbers(form: PacketFormat) -> list[str]:
 def _of_sequence(form: PacketFormat, field: PacketField, frame: PacketField | None) -> list[str]:
     if form.numbered_by == "single":
         return []
-    if field.first:
+    if field.first and frame is not None:
         return [
-            f"header: field {field.name!r} has first: {field.first}; a plan's first frame begins "
-            "with sequence number 0. Send a frame number and a packet number"
+            f"header: field {field.name!r} has first: {field.first}; with a frame_number, accepts "
+            "sequence numbers that begin with 0. Leave out the role frame_number: the plan then "
+            "divides the sequence number"
         ]
-    numbers = 2 ** min(field.width, _NUMBER_BITS)
+    numbers = 2**field.most_bits
     power = form.packets.bit_count() == 1
     if frame is None:
-        any_number = field.width >= _NUMBER_BITS and form.packets <= _MOST_ANY_PACKETS
+        any_number = field.most_bits >= _ANY_PACKETS_BITS and form.packets <= _MOST_ANY_PACKETS
         if (power and form.packets <= numbers // 2) or any_number:
             return []
         return [
@@ -603,7 +662,7 @@ def _of_sequence(form: PacketFormat, field: PacketField, frame: PacketField | No
             "a frame number"
         ]
     bits = form.packets.bit_length() - 1
-    if not power or bits > min(field.width, _NUMBER_BITS):
+    if not power or bits > field.most_bits:
         return [
             f"header: field {field.name!r} numbers {form.packets} packets per frame and goes on; "
             "with a frame_number, accepts a power of two that it can count: a plan takes no number "

@@ -67,21 +67,27 @@ class Chunk:
     frames : ndarray, shape ``(n, *shape)``
         Frames of the instrument.
     packets : ndarray of uint8, shape (m, packet_size)
-        UDP payloads as they are sent.
+        UDP payloads, in the order in which they are sent.
+    sizes : ndarray of int, shape (m,)
+        Bytes of each payload; the rest of a row is not sent.
     order : ndarray of int, shape (m,)
         Index of each packet in the chunk before disturbances.
     streams : ndarray of int, shape (m,)
         UDP stream of each packet, from 0.
     lost, duplicated : int
         Packets that were left out, and packets that were sent twice.
+    begins_anew : bool
+        Whether the instrument numbers its frames anew from here.
     """
 
     frames: NDArray[Any]
     packets: NDArray[np.uint8]
+    sizes: NDArray[np.intp]
     order: NDArray[np.intp]
     streams: NDArray[np.intp]
     lost: int
     duplicated: int
+    begins_anew: bool = False
 
 
 class Traffic:
@@ -95,6 +101,9 @@ class Traffic:
         Number of frames.
     first : int
         Number of the first frame, from 0.
+    restart : int
+        Number of frames after which the instrument numbers them anew from ``first``, as detectors
+        do that are started again; 0: never.
     disturbance : Disturbance, optional
         Disturbances of the packets. Default: none.
     seed : int
@@ -112,32 +121,39 @@ class Traffic:
         frames: int,
         *,
         first: int = 0,
+        restart: int = 0,
         disturbance: Disturbance | None = None,
         seed: int = 0,
     ) -> None:
-        for name, value in (("frames", frames), ("first", first), ("seed", seed)):
+        given = {"frames": frames, "first": first, "restart": restart, "seed": seed}
+        for name, value in given.items():
             if value < 0:
                 raise ValueError(f"{name} is {value}; accepted is 0 and more")
         self.instrument = instrument
         self._numbers = range(first, first + frames)
+        self._restart = restart or max(frames, 1)
         self._disturbance = disturbance or Disturbance()
         self._seed = seed
 
     def __iter__(self) -> Iterator[Chunk]:
         """Yield the packets in the order of their frames, some MiB at a time."""
         instrument = self.instrument
-        for first in self._numbers[:: self._step]:
+        sizes = instrument.sizes()
+        for first in (n for run in self._runs() for n in run[:: self._step]):
             frames, rng = self._frames(first)
-            packets = instrument.packets(frames, first)
+            start = self._run_of(first).start
+            packets = instrument.packets(frames, self._numbers.start + first - start)
             order = self._disturbance.order(len(packets), rng)
             different = len(np.unique(order))
             yield Chunk(
                 frames,
                 packets[order],
+                sizes[order % len(sizes)],
                 order,
                 order % instrument.streams,
                 len(packets) - different,
                 len(order) - different,
+                begins_anew=first == start != self._numbers.start,
             )
 
     def frame(self, number: int) -> NDArray[Any]:
@@ -146,7 +162,7 @@ class Traffic:
         Parameters
         ----------
         number : int
-            Number of the frame, from ``first``.
+            Number of the frame, from ``first``; it goes on where those of the instrument restart.
 
         Raises
         ------
@@ -158,8 +174,18 @@ class Traffic:
             raise ValueError(
                 f"frame {number} is not sent; accepted is {numbers.start} to {numbers.stop - 1}"
             )
-        place = (number - numbers.start) % self._step
+        place = (number - self._run_of(number).start) % self._step
         return self._frames(number - place)[0][place]
+
+    def _runs(self) -> Iterator[range]:
+        """Yield the frames between restarts."""
+        for start in self._numbers[:: self._restart]:
+            yield self._run_of(start)
+
+    def _run_of(self, number: int) -> range:
+        first, stop = self._numbers.start, self._numbers.stop
+        start = number - (number - first) % self._restart
+        return range(start, min(start + self._restart, stop))
 
     @property
     def _step(self) -> int:
@@ -170,5 +196,5 @@ class Traffic:
     def _frames(self, first: int) -> tuple[NDArray[Any], np.random.Generator]:
         """Return the frames of a chunk, and the random generator for the rest."""
         rng = np.random.default_rng([self._seed, first])
-        count = min(self._step, self._numbers.stop - first)
+        count = min(self._step, self._run_of(first).stop - first)
         return self.instrument.frames(first, count, rng), rng

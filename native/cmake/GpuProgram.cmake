@@ -2,7 +2,8 @@
 # engine it needs only these.
 add_executable(
   bench_gpu bench/gpu.cpp src/cuda/compiler.cpp src/cuda/driver.cpp src/cuda/kernel.cpp
-            src/cuda/module.cpp src/memory/streaming_copy.cpp src/reorder/convert.cpp)
+            src/cuda/module.cpp src/memory/streaming_copy.cpp src/reorder/convert.cpp
+            src/reorder/encode.cpp src/reorder/module_layout.cpp)
 # clang-tidy would read the engine's files twice.
 set_target_properties(bench_gpu PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bench
                                            UNITY_BUILD OFF EXPORT_COMPILE_COMMANDS OFF)

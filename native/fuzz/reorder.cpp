@@ -1,7 +1,7 @@
 // A reorder plan with any accepted configuration, and packets of any bytes: every packet is counted
 // once, frames contain what their validity bits say, and all buffers are returned. The length of
-// the input determines the number of threads that move payloads, so that saved inputs keep their
-// meaning.
+// the input determines the number of threads that move payloads, and whether the plan has more than
+// numbers of 32 bits, so that saved inputs keep their meaning.
 #include <fuzzer/FuzzedDataProvider.h>
 
 #include <algorithm>
@@ -57,7 +57,8 @@ ReorderConfig any_plan(FuzzedDataProvider& input, std::size_t flows) {
   plan.batch_packet_number_.batch_number_ = plan.seq_batch_number_.batch_number_;
   plan.batch_packet_number_.packet_number_ = plan.seq_batch_number_.sequence_number_;
   plan.batch_packet_number_.packets_per_batch_ = packets;
-  plan.batch_packet_number_.first_packet_ = input.ConsumeIntegralInRange<std::uint32_t>(0, 3);
+  if (const auto first = input.ConsumeIntegralInRange<std::uint32_t>(0, 3); first != 0)
+    plan.first_packet_.assign(first == 3 ? flows : 1, first);
   plan.batch_byte_offset_.batch_number_ = plan.seq_batch_number_.batch_number_;
   plan.batch_byte_offset_.byte_offset_ = plan.seq_batch_number_.sequence_number_;
   plan.batch_byte_offset_.batch_bytes_ =
@@ -66,13 +67,83 @@ ReorderConfig any_plan(FuzzedDataProvider& input, std::size_t flows) {
   plan.timeout_us_ = input.ConsumeIntegralInRange<std::uint64_t>(0, 10);
   plan.flow_stride_ = input.ConsumeIntegralInRange<std::uint32_t>(0, 70);
   using T = ReorderDataType;
-  plan.data_types_.input_type_ =
-      input.PickValueInArray({T::SAME, T::INT4, T::INT8, T::INT16, T::UINT8, T::UINT16, T::UINT32});
-  plan.data_types_.output_type_ = input.PickValueInArray(
-      {T::SAME, T::INT8, T::INT16, T::INT32, T::FP16, T::BF16, T::FP32, T::FP64, T::UINT32});
+  plan.data_types_.input_type_ = input.PickValueInArray(
+      {T::SAME, T::INT4, T::INT8, T::INT16, T::UINT8, T::UINT16, T::UINT32, T::UINT10, T::INT12,
+       T::UINT12, T::INT14, T::UINT14, T::UINT24, T::INT64, T::FP16, T::FP64});
+  plan.data_types_.output_type_ =
+      input.PickValueInArray({T::SAME, T::INT8, T::INT16, T::INT32, T::FP16, T::BF16, T::FP32,
+                              T::FP64, T::UINT16, T::UINT32, T::INT64});
   plan.data_types_.endianness_ =
       input.PickValueInArray({ReorderEndianness::HOST, ReorderEndianness::NETWORK});
+  plan.data_types_.packing_ = input.PickValueInArray({ReorderPacking::MSB, ReorderPacking::LSB});
   return plan;
+}
+
+/// A row of a module for each packet.
+void add_modules(FuzzedDataProvider& input, ReorderConfig& plan) {
+  const auto count = input.ConsumeIntegralInRange<std::uint32_t>(1, 3);
+  ReorderModulesConfig& modules = plan.frame_.modules_;
+  const std::uint64_t elements = groups_of(plan).output_of(plan.payload_bytes_) /
+                                 std::max(bits_of(plan.data_types_.output_type_) / 8, 1U);
+  const std::uint32_t rows = slots_of(plan) / count;
+  modules.shape_ = {rows, static_cast<std::uint32_t>(elements)};
+  const auto part = [&](std::uint32_t of) {
+    return of / std::max(1U, input.ConsumeIntegralInRange<std::uint32_t>(1, 3));
+  };
+  if (input.ConsumeBool()) modules.tile_ = {part(rows), part(modules.shape_[1])};
+  if (input.ConsumeBool()) {
+    modules.chip_ = {part(rows), part(modules.shape_[1])};
+    modules.chip_gap_ = {input.ConsumeIntegralInRange<std::uint32_t>(0, 2), 1};
+  }
+  std::uint32_t end = 0;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    ReorderPositionConfig position;
+    position.origin_ = {end, input.ConsumeIntegralInRange<std::uint32_t>(0, 2)};
+    position.flip_ = input.PickValueInArray(
+        {ReorderFlip::NONE, ReorderFlip::ROWS, ReorderFlip::COLUMNS, ReorderFlip::BOTH});
+    position.rotate_ = input.PickValueInArray({0U, 90U, 180U, 270U});
+    end += std::max(rows, modules.shape_[1]) + 8;
+    modules.positions_.push_back(position);
+  }
+  plan.frame_.shape_ = {end, std::max(rows, modules.shape_[1]) + 8};
+}
+
+void add_more(FuzzedDataProvider& input, ReorderConfig& plan) {
+  const auto widths = [&](ReorderBitFieldConfig& field) {
+    field.bit_width_ = input.PickValueInArray<std::uint32_t>({field.bit_width_, 40, 48, 57, 64});
+    field.step_ = input.PickValueInArray<std::uint64_t>({1, 1, 2, 3, 256});
+  };
+  widths(plan.seq_packets_per_batch_.sequence_number_);
+  widths(plan.seq_batch_number_.sequence_number_);
+  widths(plan.batch_packet_number_.packet_number_);
+  widths(plan.batch_packet_number_.batch_number_);
+  widths(plan.batch_byte_offset_.batch_number_);
+  if (input.ConsumeBool()) plan.batch_packet_number_.batch_number_.step_ = 0;
+  plan.batch_packet_number_.running_ = input.ConsumeBool();
+  plan.batch_byte_offset_.byte_offset_.unit_ = input.PickValueInArray<std::uint32_t>({1, 2, 8});
+  if (input.ConsumeBool()) {
+    plan.payload_offset_field_ = any_field(input);
+    plan.payload_offset_field_.unit_ = input.PickValueInArray<std::uint32_t>({1, 8, UINT32_MAX});
+  }
+  if (input.ConsumeBool()) {
+    ReorderConditionConfig condition;
+    condition.field_ = any_field(input);
+    condition.mask_ = input.PickValueInArray<std::uint64_t>({UINT64_MAX, 0xF});
+    condition.at_least_ = input.ConsumeIntegralInRange<std::uint64_t>(0, 4);
+    condition.at_most_ = input.PickValueInArray<std::uint64_t>({UINT64_MAX, 4});
+    plan.conditions_ = {condition};
+  }
+  if (input.ConsumeBool()) {
+    plan.columns_ = {{"first", any_field(input)}, {"sum", any_field(input)}};
+    plan.columns_.back().from_ = ReorderColumnSource::SUM;
+  }
+  if (!input.ConsumeBool()) return;
+  plan.payload_bytes_ = input.ConsumeIntegralInRange<std::uint32_t>(1, 40);
+  const std::uint64_t bytes = std::uint64_t{slots_of(plan)} * plan.payload_bytes_;
+  const std::uint64_t lack = input.ConsumeIntegralInRange<std::uint32_t>(0, 40);
+  if (lack != 0 && lack < bytes && bytes < UINT32_MAX)
+    plan.frame_.shape_ = {static_cast<std::uint32_t>(bytes - lack)};
+  if (input.ConsumeBool()) add_modules(input, plan);
 }
 
 /// Packets in separate allocations, so that reads beyond the end or after their release are
@@ -128,14 +199,37 @@ struct Taker final : FrameSink, FrameWaiter {
     for (std::uint32_t i = 0; i < plan.units(); ++i) valid += frame.valid[i / 64] >> (i % 64) & 1U;
     require(valid + frame.missing == plan.units(), "what is not valid is missing");
     require(frame.info.aggregate_len <= region.buf_size(), "a frame fits its buffer");
+    require(frame.info.num_columns == plan.columns().size(), "a frame has the plan's columns");
     packets += frame.info.source_packet_count;
-    const std::size_t unit = frame.info.aggregate_len / plan.units();
+    const std::uint32_t unit =
+        plan.by_bytes() ? static_cast<std::uint32_t>(plan.output_bytes(plan.unit_bytes()))
+                        : frame.info.payload_len;
+    if (!plan.layout().none()) return check_image(frame);
+    require(plan.begin_of(plan.units(), unit) == frame.info.aggregate_len,
+            "a frame ends with a unit");
     for (std::uint32_t i = 0; i < plan.units(); ++i) {
       if ((frame.valid[i / 64] >> (i % 64) & 1U) != 0) continue;
-      for (std::size_t k = 0; k < unit; ++k)
-        require(static_cast<std::uint8_t>(frame.data[i * unit + k]) == FILL,
-                "what is missing is filled");
+      for (std::uint64_t at = plan.begin_of(i, unit); at < plan.begin_of(i + 1, unit); ++at)
+        require(static_cast<std::uint8_t>(frame.data[at]) == FILL, "what is missing is filled");
     }
+    give(frame);
+  }
+  void check_image(const Frame& frame) noexcept {
+    require(frame.info.aggregate_len == plan.frame_bytes(), "a frame is the image");
+    for (const ModuleLayout::Rectangle& gap : plan.layout().gaps()) {
+      for (std::uint64_t row = 0; row < gap.rows; ++row) {
+        for (std::uint64_t i = 0; i < gap.columns * plan.element_bytes(); ++i)
+          require(static_cast<std::uint8_t>(
+                      frame.data[static_cast<std::uint64_t>(gap.to) * plan.element_bytes() +
+                                 row * static_cast<std::uint64_t>(gap.to_next_row) *
+                                     plan.element_bytes() +
+                                 i]) == FILL,
+                  "gaps are filled");
+      }
+    }
+    give(frame);
+  }
+  void give(const Frame& frame) noexcept {
     std::memset(frame.data, POISON, frame.info.aggregate_len);
     region.give(&frame.buffer, 1);
     ++frames;
@@ -182,6 +276,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   output.buf_size_ = (1U << 19U) >> input.ConsumeIntegralInRange<std::uint32_t>(0, 12);
   config.mrs_["frames"] = output;
   rx.reorder_configs_ = {any_plan(input, flows)};
+  if (size / 3 % 2 == 1) add_more(input, rx.reorder_configs_.front());
   if (!validate_config(config).ok()) return 0;
 
   const auto region = memory::MemoryRegion::allocate(config.mrs_["frames"]);
@@ -218,7 +313,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   taker.workers.reset();
   const ReorderSnapshot& n = assembler.tally();
-  require(n.packets == n.placed + n.duplicate + n.late + n.early + n.malformed + n.no_buffer,
+  require(n.packets ==
+              n.placed + n.duplicate + n.late + n.early + n.malformed + n.left_out + n.no_buffer,
           "every packet is counted once");
   require(n.placed == taker.packets || taker.discarded > 0, "what was placed is in a frame");
   require(n.complete + n.incomplete == taker.frames, "frames are counted");

@@ -274,6 +274,12 @@ py::tuple ReceivedBurst::valid() const {
   return py::make_tuple(py::array_t<std::uint8_t>(bytes, bits), burst->units);
 }
 
+std::vector<std::uint64_t> ReceivedBurst::columns() const {
+  const Share burst = share();
+  const ReorderBurstInfo& info = burst->reorder;
+  return {info.columns, info.columns + info.num_columns};
+}
+
 void ReceivedBurst::write_pcap(const std::string& directory, const std::string& prefix,
                                bool nanosecond) const {
   const Share burst = share();
@@ -309,6 +315,7 @@ void bind_burst(py::module_& m) {
       .def("gather", &ReceivedBurst::gather, py::arg("out"), py::arg("segment"))
       .def("gather_flat", &ReceivedBurst::gather_flat, py::arg("out"))
       .def("frame_info", &ReceivedBurst::frame_info)
+      .def("columns", &ReceivedBurst::columns)
       .def("valid", &ReceivedBurst::valid)
       .def("write_pcap", &ReceivedBurst::write_pcap, py::arg("directory"), py::arg("prefix"),
            py::arg("nanosecond"))

@@ -172,8 +172,10 @@ Created by `load_config`; compares by value; can be pickled.)doc");
       .value("loopback_drops", common(&CommonConfig::loopback_drops_))
       .member("tx_meta_buffers", &NetworkConfig::tx_meta_buffers_)
       .member("rx_meta_buffers", &NetworkConfig::rx_meta_buffers_)
+      .member("ship_to", &NetworkConfig::ship_to_)
       .value("memory_regions", &regions)
-      .member("interfaces", &NetworkConfig::ifs_);
+      .member("interfaces", &NetworkConfig::ifs_)
+      .member("reorder_configs", &NetworkConfig::reorder_configs_);
   config.finish()
       .def("to_yaml", &config_to_yaml,
            R"doc(Return the configuration as YAML, with all defaults written out.
@@ -198,6 +200,7 @@ dict
                       }));
   m.def("parse_config", &parse_config, py::arg("text"), py::arg("file"), py::arg("positions"));
   m.def("read_config", &read_config, py::arg("path"));
+  m.def("store_address_error", &config::store_address_error, py::arg("text"));
 }
 
 }  // namespace daqiri::python

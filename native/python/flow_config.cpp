@@ -148,15 +148,49 @@ void bind_reorder(py::module_& m) {
       .member("bit_width", &ReorderBitFieldConfig::bit_width_)
       .word("byte_order", &ReorderBitFieldConfig::byte_order_, config::BYTE_ORDERS)
       .word("base", &ReorderBitFieldConfig::base_, config::BASES)
+      .member("step", &ReorderBitFieldConfig::step_)
+      .member("unit", &ReorderBitFieldConfig::unit_)
+      .finish();
+  Struct<ReorderConditionConfig>(
+      m, "ReorderConditionConfig",
+      "A condition on a number in packets: (number & mask) is in a range.")
+      .member("field", &ReorderConditionConfig::field_)
+      .member("mask", &ReorderConditionConfig::mask_)
+      .member("at_least", &ReorderConditionConfig::at_least_)
+      .member("at_most", &ReorderConditionConfig::at_most_)
+      .finish();
+  Struct<ReorderColumnConfig>(m, "ReorderColumnConfig",
+                              "A number in packets that goes with their frame.")
+      .member("name", &ReorderColumnConfig::name_)
+      .member("field", &ReorderColumnConfig::field_)
+      .word("source", &ReorderColumnConfig::from_, config::COLUMN_SOURCES)
       .finish();
   Struct<ReorderDataTypesConfig>(m, "ReorderDataTypesConfig", "Conversion of samples.")
       .word("input_type", &ReorderDataTypesConfig::input_type_, config::INPUT_TYPES)
       .word("output_type", &ReorderDataTypesConfig::output_type_, config::OUTPUT_TYPES)
       .word("endianness", &ReorderDataTypesConfig::endianness_, config::ENDIANNESS)
+      .word("packing", &ReorderDataTypesConfig::packing_, config::PACKINGS)
+      .finish();
+  Struct<ReorderPositionConfig>(m, "ReorderPositionConfig", "Where a module is in the image.")
+      .member("origin", &ReorderPositionConfig::origin_)
+      .word("flip", &ReorderPositionConfig::flip_, config::FLIPS)
+      .member("rotate", &ReorderPositionConfig::rotate_)
+      .finish();
+  Struct<ReorderModulesConfig>(m, "ReorderModulesConfig",
+                               "How payloads form an image; lists have rows and columns.")
+      .member("shape", &ReorderModulesConfig::shape_)
+      .member("tile", &ReorderModulesConfig::tile_)
+      .member("chip", &ReorderModulesConfig::chip_)
+      .member("chip_gap", &ReorderModulesConfig::chip_gap_)
+      .member("positions", &ReorderModulesConfig::positions_)
       .finish();
   Struct<ReorderFrameConfig>(m, "ReorderFrameConfig", "Shape and type of an aggregate.")
       .member("shape", &ReorderFrameConfig::shape_)
       .member("dtype", &ReorderFrameConfig::dtype_)
+      .value("modules",
+             [](const ReorderFrameConfig& f) {
+               return optional_value(!f.modules_.shape_.empty(), f.modules_);
+             })
       .finish();
   using Method = ReorderMethod;
   using Field = std::optional<ReorderBitFieldConfig>;
@@ -180,7 +214,16 @@ void bind_reorder(py::module_& m) {
       .member("memory_region", &ReorderConfig::memory_region_)
       .member("payload_byte_offset", &ReorderConfig::payload_byte_offset_)
       .word("payload_base", &ReorderConfig::payload_base_, config::BASES)
+      .value("payload_offset_field",
+             [](const ReorderConfig& r) {
+               return optional_value(r.payload_offset_field_.bit_width_ != 0,
+                                     r.payload_offset_field_);
+             })
+      .member("payload_bytes", &ReorderConfig::payload_bytes_)
+      .member("conditions", &ReorderConfig::conditions_)
+      .member("columns", &ReorderConfig::columns_)
       .member("flow_ids", &ReorderConfig::flow_ids_)
+      .member("flows", &ReorderConfig::flows_)
       .member("flow_stride", &ReorderConfig::flow_stride_)
       .member("cpu_cores", &ReorderConfig::cpu_cores_)
       .member("window", &ReorderConfig::window_)
@@ -203,10 +246,11 @@ void bind_reorder(py::module_& m) {
                return optional_value(r.method_ == Method::BATCH_PACKET_NUMBER,
                                      r.batch_packet_number_.packet_number_);
              })
-      .value("first_packet",
+      .member("first_packet", &ReorderConfig::first_packet_)
+      .value("running",
              [](const ReorderConfig& r) {
                return optional_value(r.method_ == Method::BATCH_PACKET_NUMBER,
-                                     r.batch_packet_number_.first_packet_);
+                                     r.batch_packet_number_.running_);
              })
       .value("byte_offset",
              [](const ReorderConfig& r) {
@@ -221,6 +265,13 @@ void bind_reorder(py::module_& m) {
       .value("packets_per_batch",
              [](const ReorderConfig& r) {
                return optional_value(r.method_ != Method::BATCH_BYTE_OFFSET, reorder::slots_of(r));
+             })
+      .value("modes",
+             [](const ReorderConfig& r) -> py::object {
+               py::dict modes;
+               for (const ReorderModeConfig& mode : r.modes_)
+                 modes[py::str(mode.name_)] = py::cast(mode.plan_);
+               return modes;
              })
       .finish();
 }

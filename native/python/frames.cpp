@@ -71,7 +71,8 @@ py::object preview_frame(reorder::RunningPlan& plan, std::uint64_t after) {
   const auto* const data = reinterpret_cast<const std::uint8_t*>(copy.data.get());
   return py::make_tuple(
       copy.number, read_only_view(data, copy.bytes, owning_capsule(std::move(copy.data))),
-      info.batch_id, info.source_packet_count, copy.missing, copy.first_time, copy.last_time);
+      info.batch_id, info.source_packet_count, copy.missing, copy.first_time, copy.last_time,
+      std::vector<std::uint64_t>(info.columns, info.columns + info.num_columns));
 }
 
 namespace {

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "api/call.h"
 #include "bindings.h"
@@ -19,11 +20,19 @@ namespace {
 
 // --- Reordered bursts
 
+/// Outlives the burst.
+struct KeptBurstInfo : ReorderBurstInfo {
+  std::vector<std::uint64_t> numbers;
+};
+
 py::tuple reorder_info(BurstHandle* handle) {
-  ReorderBurstInfo info;
+  KeptBurstInfo info;
   const Status status = [&] {
     const BurstHandle::Use use(handle);
-    return get_reorder_burst_info(use.get(), &info);
+    const Status found = get_reorder_burst_info(use.get(), &info);
+    info.numbers.assign(info.columns, info.columns + info.num_columns);
+    info.columns = nullptr;
+    return found;
   }();
   return py::make_tuple(status_object(status), info);
 }
@@ -91,27 +100,36 @@ class S3Write {
 class S3Client {
  public:
   explicit S3Client(const S3WriterConfig& config) {
-    const Status status = daqiri_s3_writer_create(config, &writer_);
+    Status status{};
+    {
+      // It may ask services for credentials.
+      const GilRelease unlocked;
+      status = daqiri_s3_writer_create(config, &writer_);
+    }
     if (status != Status::SUCCESS) fail_with(status);
   }
   S3Client(const S3Client&) = delete;
   S3Client& operator=(const S3Client&) = delete;
   ~S3Client() { destroy(); }
 
-  std::unique_ptr<S3Write> write_async(BurstHandle* handle, const std::string& prefix,
-                                       std::uint64_t offset) {
+  using Start = Status (*)(S3Writer*, BurstParams*, const std::string&, std::uint64_t,
+                           S3WriteHandle**);
+  template <Start start>
+  std::unique_ptr<S3Write> begin(BurstHandle* handle, const std::string& name,
+                                 std::uint64_t offset) {
     S3WriteHandle* write = nullptr;
     Status status{};
     {
       const BurstHandle::Use use(handle);
       const GilRelease unlocked;
-      status = daqiri_write_raw_to_s3_objects_async(writer_, use.get(), prefix, offset, &write);
+      status = start(writer_, use.get(), name, offset, &write);
     }
     if (status != Status::SUCCESS) fail_with(status);
     return std::make_unique<S3Write>(write);
   }
-  S3WriteStatus write(BurstHandle* handle, const std::string& prefix, std::uint64_t offset) {
-    return write_async(handle, prefix, offset)->wait();
+  template <Start start>
+  S3WriteStatus perform(BurstHandle* handle, const std::string& name, std::uint64_t offset) {
+    return begin<start>(handle, name, offset)->wait();
   }
   Status destroy() {
     if (writer_ == nullptr) return Status::SUCCESS;
@@ -145,24 +163,33 @@ void bind_s3(py::module_& m) {
   py::class_<S3Client>(m, "S3Writer",
                        "A client for one bucket; raises RuntimeError if it cannot be created.")
       .def(py::init<const S3WriterConfig&>(), py::arg("config"))
-      .def("write_raw_objects_async", &S3Client::write_async, py::arg("burst"),
-           py::arg("object_prefix"), py::arg("packet_data_offset") = 0,
+      .def("write_raw_objects_async", &S3Client::begin<&daqiri_write_raw_to_s3_objects_async>,
+           py::arg("burst"), py::arg("object_prefix"), py::arg("packet_data_offset") = 0,
            "Begin to upload each packet; raises RuntimeError if that fails.")
-      .def("write_raw_objects", &S3Client::write, py::arg("burst"), py::arg("object_prefix"),
-           py::arg("packet_data_offset") = 0,
+      .def("write_raw_objects", &S3Client::perform<&daqiri_write_raw_to_s3_objects_async>,
+           py::arg("burst"), py::arg("object_prefix"), py::arg("packet_data_offset") = 0,
            "Upload each packet; raises RuntimeError if that fails.")
+      .def(
+          "write_burst_object_async", &S3Client::begin<&daqiri_write_burst_to_s3_object_async>,
+          py::arg("burst"), py::arg("object_name"), py::arg("packet_data_offset") = 0,
+          "Begin to upload all packets as one object, and their index; raises RuntimeError if that "
+          "fails.")
+      .def("write_burst_object", &S3Client::perform<&daqiri_write_burst_to_s3_object_async>,
+           py::arg("burst"), py::arg("object_name"), py::arg("packet_data_offset") = 0,
+           "Upload all packets as one object, and their index; raises RuntimeError if that fails.")
       .def("destroy", [](S3Client& client) { return status_object(client.destroy()); });
 }
 
 void bind_reordered(py::module_& m) {
-  py::class_<ReorderBurstInfo>(m, "ReorderBurstInfo", "Properties of an aggregate of packets.")
+  py::class_<KeptBurstInfo>(m, "ReorderBurstInfo", "Properties of an aggregate of packets.")
       .def(py::init<>())
       .def_readwrite("batch_id", &ReorderBurstInfo::batch_id)
       .def_readwrite("source_packet_count", &ReorderBurstInfo::source_packet_count)
       .def_readwrite("packets_per_batch", &ReorderBurstInfo::packets_per_batch)
       .def_readwrite("payload_len", &ReorderBurstInfo::payload_len)
       .def_readwrite("aggregate_len", &ReorderBurstInfo::aggregate_len)
-      .def_readwrite("burst_flags", &ReorderBurstInfo::burst_flags);
+      .def_readwrite("burst_flags", &ReorderBurstInfo::burst_flags)
+      .def_readwrite("columns", &KeptBurstInfo::numbers);
   m.def("get_reorder_burst_info", &reorder_info, py::arg("burst"),
         "Return the status and the properties of an aggregate.");
   m.def("set_reorder_cuda_stream", &set_stream, py::arg("interface_name"), py::arg("reorder_name"),

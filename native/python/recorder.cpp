@@ -150,6 +150,13 @@ void bind_recorder(py::module_& m) {
           },
           py::arg("metadata"))
       .def(
+          "refuse",
+          [](RecorderHandle& recorder, std::string reason) {
+            const GilRelease unlocked;
+            recorder.get().refuse(std::move(reason));
+          },
+          py::arg("reason"))
+      .def(
           "end_in",
           [](RecorderHandle& recorder, double seconds) {
             const GilRelease unlocked;
@@ -158,7 +165,7 @@ void bind_recorder(py::module_& m) {
           py::arg("seconds"))
       .def(
           "acquire",
-          [](RecorderHandle& recorder, std::uint64_t frames, std::optional<std::uint32_t> first) {
+          [](RecorderHandle& recorder, std::uint64_t frames, std::optional<std::uint64_t> first) {
             const GilRelease unlocked;
             return recorder.get().acquire(frames, first);
           },

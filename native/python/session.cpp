@@ -73,6 +73,16 @@ std::vector<std::uint64_t> port_counters(const OpenSession& open, int port, std:
   return {counters.begin(), counters.end()};
 }
 
+std::vector<std::uint64_t> plan_losses(const OpenSession& open, int port, std::size_t position,
+                                       std::uint64_t max_age) {
+  const Session& session = open.session();
+  const auto& plan = session.reorder_plans(port).at(position);
+  const GilRelease unlocked;
+  const PortSnapshot losses = session.losses(plan.ports(), max_age);
+  const auto counters = counters_of(losses);
+  return {counters.begin(), counters.end()};
+}
+
 /// (file descriptor, address on the device, bytes, distance of buffers, bytes before the data)
 const memory::MemoryRegion& region_of(const OpenSession& open, const std::string& name) {
   const auto& regions = open.session().memory()->regions;
@@ -207,6 +217,21 @@ void bind_session(py::module_& m) {
           },
           py::arg("port"), py::arg("position"))
       .def(
+          "set_mode",
+          [](const OpenSession& open, int port, std::size_t position, const std::string& name) {
+            auto& plan = open.session().reorder_plans(port).at(position);
+            // Pollers also take the lock of the plan.
+            const GilRelease unlocked;
+            plan.set_mode(name);
+          },
+          py::arg("port"), py::arg("position"), py::arg("name"))
+      .def(
+          "mode",
+          [](const OpenSession& open, int port, std::size_t position) {
+            return open.session().reorder_plans(port).at(position).mode_name();
+          },
+          py::arg("port"), py::arg("position"))
+      .def(
           "frame_rate",
           [](const OpenSession& open, int port, std::size_t position) {
             const Session& session = open.session();
@@ -238,6 +263,7 @@ void bind_session(py::module_& m) {
       .def("mac_address", &mac_address, py::arg("port"))
       .def("link", &link, py::arg("port"))
       .def("port_counters", &port_counters, py::arg("port"), py::arg("max_age"))
+      .def("plan_losses", &plan_losses, py::arg("port"), py::arg("position"), py::arg("max_age"))
       .def("export_dma_buf", &export_dma_buf, py::arg("region"))
       .def(
           "receive_path",

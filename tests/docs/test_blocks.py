@@ -51,6 +51,10 @@ TESTED = {
         "yaml": "integration/services/conftest.py",
     },
     "docs/how-to/see-images-live.md": {"python": "integration/test_how_to.py"},
+    "docs/how-to/ship-to-an-object-store.md": {
+        "python": "integration/test_how_to.py",
+        "yaml": "integration/test_how_to.py",
+    },
     "docs/how-to/watch-in-grafana.md": {
         "python": "integration/test_how_to.py",
         "yaml": "integration/metrics/test_metrics.py",

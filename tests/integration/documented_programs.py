@@ -88,7 +88,8 @@ def run_program(
 ) -> tuple[int, str]:
     """Run a program in a folder; return its exit code, and what it and its children printed.
 
-    Children that it leaves behind are killed.
+    Without notes that it waits for a catalog, which a busy machine prints. Children that it leaves
+    behind are killed.
     """
     program = folder / "program.py"
     program.write_text(code)
@@ -114,4 +115,5 @@ def run_program(
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         printed.seek(0)
-        return exit_code, printed.read()
+        lines = printed.read().splitlines(keepends=True)
+        return exit_code, "".join(x for x in lines if not x.startswith("Waiting for run "))

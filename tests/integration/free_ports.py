@@ -46,3 +46,12 @@ def free_port(protocol: Literal["tcp", "udp"], host: str = "127.0.0.1") -> int:
             except OSError:
                 continue
         return port
+
+
+def free_ports(protocol: Literal["tcp", "udp"], count: int) -> int:
+    """Return the first of so many unused ports, one after the other."""
+    found: list[int] = []
+    while len(found) < count:
+        port = free_port(protocol)
+        found = [*found, port] if found and port == found[-1] - 1 else [port]
+    return found[-1]

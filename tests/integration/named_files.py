@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 from run_documents import Documents
 
-from daqiri_ophyd.documents import COUNTER_MIMETYPE, FRAME_FILES_MIMETYPE, frame_files
+from daqiri_ophyd.documents import (
+    COUNTER_MIMETYPE,
+    FRAME_FILES_MIMETYPE,
+    frame_files,
+    is_master,
+)
 from daqiri_ophyd.engine import examine_frames
 
 DATA = {".pcap", ".raw", ".h5"}
@@ -60,7 +65,7 @@ def files_in_no_document(documents: Documents, directory: Path) -> list[Path]:
     files = {path for folder in folders for path in folder.glob("*")}
     if complete and all(complete.values()):
         files |= set(directory.rglob("*"))
-    return sorted(path for path in files - named if path.suffix in DATA)
+    return sorted(path for path in files - named if path.suffix in DATA and not is_master(path))
 
 
 @pytest.fixture(autouse=True)

@@ -1,11 +1,11 @@
 """Descriptions of packets of any kind that a plan can make frames of, or nearly."""
 
-import re
+import math
 from typing import Any
 
 from hypothesis import strategies as st
 
-from daqiri_ophyd.simulate import PacketFormat, PacketFormatError
+from daqiri_ophyd.simulate import PacketFormat, PacketFormatError, pixel_bits
 
 Document = dict[str, Any]
 PORT = 5005
@@ -15,21 +15,23 @@ _MOST_BYTES, _MOST_PACKETS = 4096, 128
 
 @st.composite
 def sizes(draw: st.DrawFn, modules: int) -> Document:
-    """Keys of the frame, which has whole packets."""
-    pixels = draw(
-        st.sampled_from(["int4", "int8", "uint8", "int16", "uint16", "int32", "uint32", "float32"])
-        | st.sampled_from(["int64", "uint64", "float16", "float64"])
-    )
-    bits = 4 if pixels == "int4" else int(re.sub(r"\D", "", pixels))
-    payload = draw(st.integers(1, 64)) * max(bits, 8) // 8
+    """Keys of the frame, whose last packets may be shorter."""
+    pixels = draw(st.sampled_from(PacketFormat.pixel_types))
+    bits = pixel_bits(pixels)
+    payload = draw(st.integers(1, 64)) * math.lcm(bits, 8) // 8
     most = max(1, min(_MOST_BYTES // payload, _MOST_PACKETS) // modules)
     packets = draw(st.integers(1, most) | st.sampled_from([2**n for n in range(most.bit_length())]))
-    elements = modules * packets * payload * 8 // bits
+    groups = payload * 8 // math.lcm(bits, 8)
+    short = draw(st.just(0) | st.integers(0, groups - 1)) * math.lcm(bits, 8) // 8
+    elements = modules * (packets * payload - short) * 8 // bits
     rows = draw(st.sampled_from([n for n in range(1, elements + 1) if elements % n == 0]))
     frame = draw(
         st.sampled_from([[elements], [rows, elements // rows], [rows, 1, elements // rows]])
     )
-    return {"pixels": pixels, "payload_bytes": payload, "frame": frame}
+    keys = {"pixels": pixels, "payload_bytes": payload, "frame": frame}
+    if bits % 8:
+        keys["packing"] = draw(st.sampled_from(["msb", "lsb"]))
+    return keys
 
 
 @st.composite
@@ -39,11 +41,12 @@ def headers(draw: st.DrawFn, roles: list[str]) -> list[Document]:
     for role in roles:
         of_bits = {"bits": draw(st.integers(1, 64))}
         field = {"role": role, **draw(st.just(of_bits) | st.builds(_bytes, st.integers(1, 8)))}
-        if role not in ("byte_offset", "sequence_number"):
+        if role != "byte_offset" and not (role == "sequence_number" and len(roles) > 1):
             field["first"] = draw(st.integers(0, 3))
         fields.append(field)
     for _ in range(draw(st.integers(0, 3))):
-        fields.append({"bytes": draw(st.integers(1, 9)), "value": draw(st.integers(0, 255))})
+        other = {"value": draw(st.integers(0, 255)), "required": draw(st.booleans())}
+        fields.append({"bytes": draw(st.integers(1, 9)), **other})
     fields = draw(st.permutations(fields))
     for number, field in enumerate(fields):
         field["name"] = f"field {number}"
@@ -71,10 +74,7 @@ def documents(draw: st.DrawFn, engine: str) -> Document:
         **{"name": "any", "engine": engine, "modules": modules, "port": PORT},
         **draw(sizes(modules)),
     }
-    order = draw(st.sampled_from(["big", "little"]))
-    if document["pixels"].startswith("float") or document["pixels"].endswith("64"):
-        order = "little"
-    document["byte_order"] = order
+    document["byte_order"] = draw(st.sampled_from(["big", "little"]))
     roles = list(draw(st.sampled_from(ROLES)))
     if modules > 1:
         how = draw(

@@ -110,7 +110,7 @@ def reasons(compiler: Compiler) -> dict[str, str]:
         "set_header(burst, 0, 0, 1, 1);",
         "get_tx_packet_burst(burst);",
         "ReorderBurstInfo info; FlowOpId op; FlowOpResult result;",
-        "S3Writer* writer; S3WriteHandle* upload; uintptr_t connection; uint16_t port;",
+        "uintptr_t connection; uint16_t port;",
     ]
     for name, call in documented.MAY_BE_MISSING.items():
         statements.append(f'daqiri::{name}{call}; printf("{name}\\t%s\\n", last_error());')

@@ -23,10 +23,11 @@ from guide_blocks import Block, blocks
 ROOT = Path(__file__).parents[2]
 HARNESS = Path(__file__).parent / "cpp_api"
 
-# Reasons that name a part which this build lacks.
+# Reasons that name a part which this build or this host lacks.
 MISSING = re.compile(
     r"this build has no [^;:]*"
     r"|which (?:this build|engine '\w+') does not have"
+    r"|no credentials for S3"
 )
 # Bursts for a block: received, to send, without buffers yet; segments.
 KINDS = ["r1", "r2", "t1", "t2", "h1"]
@@ -328,7 +329,8 @@ daqiri::free_rx_burst(burst);
 And this:
 
 ```cpp
-while (daqiri::daqiri_s3_write_poll(nullptr, nullptr) != daqiri::Status::SUCCESS) {
+std::uint16_t port = 0;
+while (daqiri::rdma_get_port_queue(1, &port, &port) != daqiri::Status::SUCCESS) {
 }
 ```
 
@@ -368,7 +370,7 @@ def test_mistakes_of_a_guide_are_told_block_by_block(compiler: Compiler, tmp_pat
     assert [missing(block) for block in (good, this, that, send, take)] == [""] * 5
     with pytest.raises(pytest.fail.Exception, match="page.md:20: Mistakes is refused.*999"):
         missing(refused)
-    assert "this build has no S3 client" in missing(endless)
+    assert "this build has no RDMA engine" in missing(endless)
 
 
 def test_a_page_saved_as_text_has_the_blocks_of_its_markdown(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import re
 import shutil
 from itertools import pairwise
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,12 @@ from documented_programs import (
     run_program,
     start,
 )
+from object_servers import fault_server
 from page_blocks import page_blocks, program
 from preloaded_processes import run_preloaded
 
-from daqiri_ophyd.engine import ethernet, write_pcap
+from daqiri_ophyd import profiles
+from daqiri_ophyd.engine import ethernet, load_config, write_pcap
 from daqiri_ophyd.simulate import DescribedDetector, PacketFormat, Traffic
 
 GUIDES = Path(__file__).parents[2] / "docs" / "how-to"
@@ -67,7 +70,7 @@ def test_the_images_of_a_described_camera_are_recorded_as_the_guide_says(
     write_recording(tmp_path)
     exit_code, printed = run_program(program(page), tmp_path, "-W", "error")
     assert exit_code == 0, printed
-    assert printed == "".join(texts[1:3])
+    assert printed == "".join(texts[1:4])
     assert (tmp_path / "camera.png").stat().st_size > 10_000
     assert len(list((tmp_path / "data").rglob("*.h5"))) == 1
 
@@ -162,6 +165,23 @@ def test_a_program_gives_its_metrics_to_opentelemetry(
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     run_guide("watch-in-grafana.md", tmp_path)
+
+
+def test_files_go_to_an_object_store_as_the_guide_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_catalog: Path
+) -> None:
+    shutil.copytree(empty_catalog, tmp_path / "data" / "catalog")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    page = GUIDES / "ship-to-an-object-store.md"
+    with fault_server() as server:
+        server.use(monkeypatch)
+        run_guide(page.name, tmp_path)
+        assert len(server.objects) == 8
+        (ship,) = commands_of(page)
+        assert run_command(ship, tmp_path) == "no file waits for an object store\n"
+    (found,) = [block.code for block in page_blocks(page) if block.language == "yaml"]
+    text = f"{Path(profiles.path('loopback')).read_text()}{indent(found, '    ')}"
+    assert load_config(text).ship_to == "s3://bucket/beamline"
 
 
 @pytest.mark.usefixtures("udp_profile_port")

@@ -21,6 +21,7 @@ FLOORS = [
     ["devices"],
     ["replay"],
     ["catalog"],
+    ["ship"],
     ["documents", "compat"],
     ["engine"],
     ["profiles", "simulate"],

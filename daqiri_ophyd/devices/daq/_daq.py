@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,11 @@ from ..parts._base import Group
 from ..parts._run_engine import FollowedRuns
 from ..parts._signals import DataKeys, Readings, fact
 from ..parts._status import StageStatus
+from ..recording._errors import CaptureError
 from ..recording._paths import PathProvider
 from ..recording._recorded import Recorded
+from ..recording.frames._frame_detector import FrameDetector
+from ..recording.frames._masters import write_joined
 from ..traffic import _tx_queue
 from . import _configuration
 from ._engine_owner import EngineOwner
@@ -32,7 +35,8 @@ class Daq(EngineOwner):
 
     Created by `make_daq`, which derives the tree from the configuration: ``daq.<port>.rx.<queue>``,
     ``daq.<port>.tx.<queue>``, ``daq.<port>.flows.<flow>``, ``daq.<port>.reorder.<plan>``,
-    ``daq.<port>.frames.<plan>``, ``daq.<port>.capture`` and ``daq.regions.<memory region>``. A
+    ``daq.<port>.frames.<plan>``, ``daq.<port>.capture`` and ``daq.regions.<memory region>``.
+    Reorder plans with flows of several ports are ``daq.reorder.<plan>``, ``daq.frames.<plan>``. A
     configuration that uses GPUs also has a detector ``daq.gpus.gpu_<index>`` for each.
 
     The engine is opened by `open` or `wait_for_connection`, or when the device or any part of it is
@@ -50,14 +54,21 @@ class Daq(EngineOwner):
         Configuration to open the engine with.
     directory : str, Path or PathProvider, optional
         Default directory of captures, or a path provider, which selects where they are written.
+    ship_to : str
+        Default address of an object store for files of captures and frames; default: that of the
+        configuration.
     """
 
     regions: Group
     """Memory regions."""
     directory: Path | None
     """Default directory of captures."""
+    ship_to: str
+    """Default address of an object store for files; empty: they stay where they are."""
     path_provider: PathProvider | None
     """Path provider of captures; None: their settings select where they are written."""
+    masters: Sequence[Path] = ()
+    """Master files of frames of several plans of a stream, of the last stage."""
     unstaging: list[Exception] | None = None
     """Errors of parts while all parts are unstaged; None: each part raises its own."""
     capture_failed_at: float = -1.0
@@ -76,8 +87,10 @@ class Daq(EngineOwner):
         *,
         configuration: NetworkConfig,
         directory: str | Path | PathProvider | None = None,
+        ship_to: str = "",
         **kwargs: Any,
     ) -> None:
+        self.ship_to = ship_to or configuration.ship_to
         self.directory = Path(directory).expanduser() if isinstance(directory, str | Path) else None
         self.runs = FollowedRuns()
         """Runs of the RunEngines that use it."""
@@ -147,7 +160,8 @@ class Daq(EngineOwner):
         Raises
         ------
         CaptureError
-            If files of a capture are in no document. All parts are unstaged nevertheless.
+            If files of a capture are in no document, or a master file cannot be written. All parts
+            are unstaged nevertheless.
         """
         if self.staged_by_another():
             return []
@@ -156,6 +170,10 @@ class Daq(EngineOwner):
             unstaged: list[object] = super().unstage()
         finally:
             errors, self.unstaging = self.unstaging, None
+        detectors = [detector.take_recordings() for detector in self._parts(FrameDetector)]
+        self.masters, problem = write_joined(detectors, self.runs.failed)
+        if problem:
+            errors.append(CaptureError(f"{self.name}: {problem}"))
         if errors:
             raise errors[0]
         return unstaged

@@ -20,6 +20,7 @@ class Owner(Protocol):
 
     name: str
     directory: Path | None
+    ship_to: str
     path_provider: Any
     runs: FollowedRuns
     unstaging: list[Exception] | None

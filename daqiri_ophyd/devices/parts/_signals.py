@@ -208,12 +208,24 @@ class EngineSignal(TypedSignal[Value]):
         self._minimum = minimum
         self._maximum = maximum
         self._choices = choices
+        self._offered: Sequence[Value] = ()
         self._accept = accept
 
     def restrict(self, accept: Callable[[Value], Value], value: Value) -> None:
         """Check values with ``accept`` from now on, and store a first value."""
         self._accept = accept
         self._readback = value
+
+    def offer(self, choices: Sequence[Value]) -> None:
+        """Accept these values only from now on; the data key has them."""
+        self._choices = self._offered = choices
+
+    def describe(self) -> DataKeys:
+        """Return the data key, with the values that are offered."""
+        keys = super().describe()
+        if self._offered:
+            keys[self.name]["choices"] = [str(choice) for choice in self._offered]
+        return keys
 
     def check_value(self, value: Any, **_: Any) -> None:
         """Raise if the value is not accepted.

@@ -51,6 +51,15 @@ class Destination:
         place = self._place()
         return place, place != self.place
 
+    def require_run(self) -> None:
+        """Raise `CaptureError` if a template is named after a run, and none is open."""
+        if self._names_run and self._device.daq.runs.current is None:
+            raise CaptureError(
+                f"{self._device.name}: with an external trigger, prepare() begins its files, and "
+                "their path is named after a run: prepare it after open_run, or use a path and a "
+                "file_prefix without scan_id, uid and start."
+            )
+
     def use(self, place: PathInfo) -> None:
         """Write there from now on, for the rest of the run."""
         self.place, self._run = place, self._device.daq.runs.latest_uid

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from daqiri_ophyd.engine import Port, PortCounters
+from daqiri_ophyd.engine import Port, PortCounters, ReorderPlan
 
 __all__ = ["PacketLossError", "PortLossWatch", "lost_since", "queue_error"]
 
@@ -46,15 +46,15 @@ class PortLossWatch:
 
     Parameters
     ----------
-    port : Port
-        The port.
+    port : Port or ReorderPlan
+        The port, or a plan with flows of several.
     before : PortCounters, optional
         Counters to count from. Default: those at this moment.
     """
 
-    def __init__(self, port: Port, before: PortCounters | None = None) -> None:
+    def __init__(self, port: Port | ReorderPlan, before: PortCounters | None = None) -> None:
         self._port = port
-        self._before = port.counters() if before is None else before
+        self._before = self._read(0.0) if before is None else before
 
     def lost(self, *, last: bool = False) -> int:
         """Return the packets lost since then.
@@ -77,9 +77,12 @@ class PortLossWatch:
             for reason, count in since.by_reason.items()
             if count
         )
+        where = f"interface of port {self._port.name}"
+        if isinstance(self._port, ReorderPlan):
+            where = f"interfaces of reorder plan {self._port.name}"
         return (
-            f"the network interface of port {self._port.name} lost {lost} packets before the "
-            f"engine, of all that arrived there ({reasons})"
+            f"the network {where} lost {lost} packets before the engine, of all that arrived there "
+            f"({reasons})"
         )
 
     def error(self, *, last: bool = False) -> PacketLossError | None:
@@ -88,4 +91,9 @@ class PortLossWatch:
         return PacketLossError(f"{text}; {_CONTINUE}") if text else None
 
     def _since(self, last: bool) -> PortCounters:
-        return self._port.counters(0.0 if last else _AGE).since(self._before)
+        return self._read(0.0 if last else _AGE).since(self._before)
+
+    def _read(self, max_age: float) -> PortCounters:
+        if isinstance(self._port, ReorderPlan):
+            return self._port.port_counters(max_age)
+        return self._port.counters(max_age)

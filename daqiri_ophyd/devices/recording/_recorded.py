@@ -43,6 +43,7 @@ class Recorded(RecordingSettings, ABC):
         self._work: Work | None = None
         self._destination: Destination | None = None
         self._being_read = False  # by a plan; its documents are collected next
+        self._armed = False  # the work was begun by `prepare`, and waits for its kickoff
         super().__init__(prefix, **kwargs)
 
     # --- What a device adds
@@ -89,6 +90,10 @@ class Recorded(RecordingSettings, ABC):
     @abstractmethod
     def _start_flight(self) -> EngineStatus:
         """Start recorders for a fly scan; return its status."""
+
+    @abstractmethod
+    def _take_run(self) -> None:
+        """Let files that `prepare` began report the run of a kickoff."""
 
     @abstractmethod
     def _lost_rows_text(self, files: list[Path]) -> str:
@@ -138,7 +143,7 @@ class Recorded(RecordingSettings, ABC):
 
     def _stage(self) -> list[object]:
         staged: list[object] = super().stage()
-        self._work, self._being_read = None, False
+        self._work, self._being_read, self._armed = None, False, False
         try:
             self._destination = Destination(self, self.path_template())
             self._begin_stage()
@@ -163,12 +168,14 @@ class Recorded(RecordingSettings, ABC):
             return super().unstage()
         with self._state:
             work = self._work
-            owed = work is not None and work.flown and self._owes_documents(work)
+            flown = work is not None and work.flown and not self._armed
+            owed = work is not None and flown and self._owes_documents(work)
         try:
             self.stop(success=True)
         finally:
             try:
                 self._end_stage()
+                self._shipping.end()
             finally:
                 unstaged: list[object] = super().unstage()
         missing = self.uncollected
@@ -209,7 +216,7 @@ class Recorded(RecordingSettings, ABC):
         self.daq.unstaging.append(error)
 
     def kickoff(self) -> EngineStatus:
-        """Start recording.
+        """Start recording; with an external trigger, `prepare` has.
 
         Raises
         ------
@@ -218,8 +225,13 @@ class Recorded(RecordingSettings, ABC):
             `prepare`, or no file can be created.
         """
         self.require_staged()
-        self._require_idle()
+        if not self._armed:
+            self._require_idle()
         self._require_told()
+        if self._armed and self._work is not None:
+            self._take_run()
+            self._work.run, self._armed = self.daq.runs.latest_uid, False
+            return self._done("starting to record")
         self._require_rows_of_run()
         # No timeout before `complete`: no plan waits for packets yet.
         self._start_flight().pause_timeout()
@@ -229,7 +241,7 @@ class Recorded(RecordingSettings, ABC):
         """Return the status of the fly scan; one without a limit stops after `linger`."""
         with self._state:
             work, recorders = self._work, self._recorders
-            if work is None or not work.flown:
+            if work is None or not work.flown or self._armed:
                 raise CaptureError(f"{self.name}: no fly scan to complete; kick it off first.")
             first, work.completing = not work.completing, True
             running = work.running
@@ -258,6 +270,27 @@ class Recorded(RecordingSettings, ABC):
         return found
 
     # --- For the devices
+
+    def _arm(self) -> None:
+        """Start recording before the kickoff, which may come after the first trigger."""
+        self._begun().require_run()
+        self._armed = True
+        try:
+            self._start_flight().pause_timeout()
+        except BaseException:
+            self._armed = False
+            raise
+
+    def _disarm(self) -> None:
+        """End what `_arm` began, if there was no kickoff; its rows are left out."""
+        if not self._armed:
+            return
+        self._armed = False
+        self.stop(success=True)
+        if left := self.uncollected:
+            _log.warning("%s: there was no kickoff; %s is in no document", self.name, left[0])
+            self._leave_out_rows()
+        self._work = None
 
     def _run_metadata(self) -> dict[str, Any]:
         """Return what files that begin now report; see `run_metadata`."""

@@ -61,6 +61,7 @@ class Recording:
         self._on_error = on_error
         self.ending = ""
         """Why it is stopped: ``finish``, ``fail``, ``complete``; empty: nobody has stopped it."""
+        self._refused = False
         self._seen = 0
         self._ended = False
         self._lock = threading.RLock()
@@ -80,6 +81,14 @@ class Recording:
         """Record again."""
         for recorder in self._recorders:
             recorder.resume()
+
+    def refuse(self, reason: str) -> None:
+        """Go on as on a full disk, for this reason; empty: write again."""
+        if not reason and not self._refused:
+            return
+        self._refused = bool(reason)
+        for recorder in self._recorders:
+            recorder.refuse(reason)
 
     def end_in(self, seconds: float) -> None:
         """Stop after this time, s."""

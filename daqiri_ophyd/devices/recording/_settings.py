@@ -5,17 +5,21 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlparse
 
 from ophyd.device import Staged
+from ophyd.ophydobj import Kind
 
 from daqiri_ophyd.documents import directory_uri
+from daqiri_ophyd.ship import split_address
 
 from ..daq._configuration import find_named
 from ..parts._base import EngineDevice
-from ..parts._signals import EngineSignal, fact, setting
+from ..parts._signals import EngineSignal, fact, reading, setting
 from ..reductions import Reduction, reduction_of
 from ._errors import CaptureError
 from ._paths import PathTemplate, expand_user
+from ._shipping import Shipping
 
 __all__ = ["LONGEST_S", "RecordingSettings"]
 
@@ -50,12 +54,33 @@ def _checked_uri(uri: str) -> str:
     return uri
 
 
+def _checked_address(address: str) -> str:
+    if address:
+        split_address(address)
+    return address.rstrip("/")
+
+
+def _ship_root(device: "RecordingSettings") -> str:
+    if device.daq.path_provider:
+        return "/"
+    if uri := device.uri.get():
+        return urlparse(uri).path
+    directory = device.directory.get()
+    return str(Path(directory).resolve()) if directory else ""
+
+
 class RecordingSettings(EngineDevice):
     """Settings of a device that writes files: where, and how it handles errors and losses.
 
     `path` and `file_prefix` are templates, see `PathTemplate`. If readers mount `directory`
     elsewhere, set `uri` to its address there; documents then have this address. A path provider of
     the engine's device (`Daq.path_provider`) replaces all four.
+
+    With `ship_to`, the address of an object store, such as ``s3://bucket/prefix``, complete files
+    are uploaded to it; the path of an object is that of the file below `directory`. Local files
+    stay, unless `keep_shipped` is false. `unsent_bytes` and `unsent_age` are what waits for the
+    store in this process; beyond `unsent_bytes_limit` or `unsent_age_limit` (0: none), recording
+    goes on as on a full disk.
     """
 
     writer = setting("buffered", choices=("buffered", "direct", "auto"))
@@ -68,8 +93,15 @@ class RecordingSettings(EngineDevice):
     path = setting("{date:%Y/%m/%d}/{unique}", accept=PathTemplate.check)
     file_prefix = setting("{port}", accept=_checked_prefix)
     uri = setting("", accept=_checked_uri)
+    ship_to = setting("", accept=_checked_address)
+    keep_shipped = setting(True)
+    unsent_bytes_limit = setting(0, "byte", minimum=0)
+    unsent_age_limit = setting(0.0, "s", minimum=0.0, maximum=LONGEST_S)
 
-    FIXED = ("on_drop", "directory", "path", "file_prefix", "uri")
+    unsent_bytes = reading(0, "byte", kind=Kind.omitted)
+    unsent_age = reading(0.0, "s", kind=Kind.omitted)
+
+    FIXED = ("on_drop", "directory", "path", "file_prefix", "uri", "ship_to", "keep_shipped")
     """Settings that a run depends on from its beginning."""
 
     REDUCED = ""
@@ -77,6 +109,9 @@ class RecordingSettings(EngineDevice):
 
     COLUMNS: tuple[str, ...] = ()
     """Names of columns that are no component."""
+
+    ship_root = fact(lambda device: _ship_root(device), "string")
+    """Directory, as documents name it, whose place in the object store is `ship_to`."""
 
     reduction_table = fact(
         lambda device: json.dumps({n: str(r) for n, r in device.reductions.items()}), "string"
@@ -86,6 +121,8 @@ class RecordingSettings(EngineDevice):
         self._reductions: dict[str, Reduction] = {}
         super().__init__(prefix, **kwargs)
         self.directory.put(str(self.daq.directory or ""))
+        self.ship_to.put(self.daq.ship_to)
+        self._shipping = Shipping(self)
 
     def refuse_change(self, signal: EngineSignal[Any]) -> None:
         """Raise if a setting is changed that the run already depends on."""
@@ -153,9 +190,9 @@ class RecordingSettings(EngineDevice):
             If there is no such flow, or its id is 0.
         """
         setting = f"{self.name}_start_flow"
+        flows, where = self._start_flows()
         try:
-            where = f"{setting}: port {self.port_name!r}"
-            flow = find_named(self.daq.flows[self.port_name], name, "flow", where)
+            flow = find_named(flows, name, "flow", f"{setting}: {where}")
         except LookupError as error:
             raise CaptureError(error.args[0]) from None
         if not flow["id"]:
@@ -164,3 +201,7 @@ class RecordingSettings(EngineDevice):
                 "Give it an id of 1 or more."
             )
         return flow
+
+    def _start_flows(self) -> tuple[list[dict[str, Any]], str]:
+        """Return the flows with which a recording can begin, and what has them."""
+        return self.daq.flows[self.port_name], f"port {self.port_name!r}"

@@ -1,6 +1,6 @@
 """The device tree of a configuration."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +8,13 @@ from ophyd import Component as Cpt
 from ophyd.device import create_device_from_components
 from ophyd.ophydobj import Kind
 
-from daqiri_ophyd.engine import ConfigSource, InterfaceConfig, NetworkConfig, load_config
+from daqiri_ophyd.engine import (
+    ConfigSource,
+    InterfaceConfig,
+    NetworkConfig,
+    ReorderConfig,
+    load_config,
+)
 
 from ..daq._configuration import find_named, flow_table, gpu_indices, region_table
 from ..daq._daq import Daq
@@ -39,6 +45,7 @@ def make_daq(
     name: str = "daq",
     *,
     directory: str | Path | PathProvider | None = None,
+    ship_to: str = "",
     **kwargs: Any,
 ) -> "Tree":
     """Create the device tree of a configuration. The engine is not opened yet.
@@ -52,6 +59,9 @@ def make_daq(
     directory : str, Path or PathProvider, optional
         Directory of captures, in which each stage creates a subdirectory; or a path provider, such
         as one of ophyd-async, which selects where they are written.
+    ship_to : str
+        Address of an object store for the files, ``s3://bucket/prefix``; see the setting `ship_to`
+        of captures and of frame detectors. Default: that of the configuration.
     **kwargs
         Passed to `Daq`, such as ``labels``.
 
@@ -77,11 +87,13 @@ def make_daq(
     if gpus := [str(index) for index in gpu_indices(document)]:
         labels = {"daqiri", "detectors"}
         components["gpus"] = _group("Gpus", Gpu, "", gpus, "gpu", kind=Kind.omitted, labels=labels)
+    if read.reorder_configs:
+        components |= _plans("", read.reorder_configs)
     flows = flow_table(document)
     for port, attribute in attribute_names(ports, "port", Daq, components).items():
         components[attribute] = Cpt(_port_class(ports[port], flows[port]), port=port)
     cls = create_device_from_components("Daq", base_class=Daq, **components)
-    daq = cls(name=name, configuration=read, directory=directory, **kwargs)
+    daq = cls(name=name, configuration=read, directory=directory, ship_to=ship_to, **kwargs)
     require_data_keys(daq)
     return daq
 
@@ -105,24 +117,8 @@ def _port_class(interface: InterfaceConfig, flows: list[dict[str, Any]]) -> type
             [flow["name"] for flow in flows],
             "flow",
         ),
-        "reorder": _group(
-            "ReorderPlans",
-            ReorderPlan,
-            port,
-            [plan.name for plan in interface.rx.reorder_configs],
-            "plan",
-        ),
+        **_plans(port, interface.rx.reorder_configs),
     }
-    # Separate detectors, like captures of queues.
-    groups["frames"] = _group(
-        "FrameDetectors",
-        FrameDetector,
-        port,
-        [plan.name for plan in interface.rx.reorder_configs],
-        "plan",
-        kind=Kind.omitted,
-        labels={"daqiri", "detectors"},
-    )
     groups["link"] = Cpt(Link, port=port, kind=Kind.omitted, labels={"daqiri"})
     if queues:
         # A separate detector; its settings belong to the configuration of the port.
@@ -131,6 +127,19 @@ def _port_class(interface: InterfaceConfig, flows: list[dict[str, Any]]) -> type
     return create_device_from_components(
         "Port", docstring=f"Port {port}.", base_class=Port, **groups
     )
+
+
+def _plans(port: str, plans: Iterable[ReorderConfig]) -> dict[str, Any]:
+    """Return the groups of reorder plans and of their frame detectors."""
+    names = [plan.name for plan in plans]
+    # Separate detectors, like captures of queues.
+    labels = {"daqiri", "detectors"}
+    return {
+        "reorder": _group("ReorderPlans", ReorderPlan, port, names, "plan"),
+        "frames": _group(
+            "FrameDetectors", FrameDetector, port, names, "plan", kind=Kind.omitted, labels=labels
+        ),
+    }
 
 
 def _recorded_queue(port: str, queue: str) -> type[RxQueue]:

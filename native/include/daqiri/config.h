@@ -200,6 +200,10 @@ struct NetworkConfig {
   bool debug_{false};
   std::uint32_t tx_meta_buffers_{DEFAULT_TX_META_BUFFERS};
   std::uint32_t rx_meta_buffers_{DEFAULT_RX_META_BUFFERS};
+  /// Address of an object store for recorded files, for applications; empty: none.
+  std::string ship_to_;
+  /// Reorder plans with flows of several interfaces.
+  std::vector<ReorderConfig> reorder_configs_;
   DAQIRI_EQUALITY(NetworkConfig)
 };
 

@@ -206,9 +206,9 @@ Status wait_rx_burst(BurstParams** burst, int port, int queue, std::int64_t time
 /// \{
 
 /// Assemble the frames of a reorder config on the GPU in `stream` from now on, after other work in
-/// the stream; null: in a separate stream. `reorder_name` is the configured name. Kernels launched
-/// earlier have finished when this returns. Keep the stream until another is set or the session is
-/// shut down.
+/// the stream; null: in a separate stream. `reorder_name` is the configured name; `interface_name`
+/// is empty for a config with flows of several interfaces. Kernels launched earlier have finished
+/// when this returns. Keep the stream until another is set or the session is shut down.
 Status set_reorder_cuda_stream(const std::string& interface_name, const std::string& reorder_name,
                                cudaStream_t stream);
 /// Get the properties of an aggregate, a burst with DAQIRI_BURST_FLAG_REORDERED. NOT_SUPPORTED: the
@@ -349,22 +349,33 @@ Status daqiri_file_write_destroy(FileWriteHandle* handle);
 /// \}
 
 /// \addtogroup s3
-/// Names of objects are `<object_prefix>_<index>`.
-/// The burst may be freed as soon as a call returns.
+/// The packets are copied: the burst may be freed as soon as a call returns. Transient errors are
+/// repeated; after the first object that failed, no more of the call are begun.
 /// \{
 
-/// Create a client of one bucket.
+/// Create a client of one bucket, with a thread for its uploads. NOT_SUPPORTED: libcurl or
+/// libcrypto is not installed. GENERIC_FAILURE: no credentials were found; the reason names where
+/// they were looked for.
 Status daqiri_s3_writer_create(const S3WriterConfig& config, S3Writer** writer);
-/// Wait for the uploads of the writer, then free it.
+/// Wait for the uploads of the writer, then free it. Handles of its uploads stay valid.
 Status daqiri_s3_writer_destroy(S3Writer* writer);
-/// Start to upload each packet without its first `packet_data_offset` bytes.
+/// Start to upload each packet without its first `packet_data_offset` bytes, as object
+/// `<object_prefix>_<index>`. NO_SPACE_AVAILABLE: more than `max_staged_bytes` would wait for
+/// upload; nothing is uploaded.
 Status daqiri_write_raw_to_s3_objects_async(S3Writer* writer, BurstParams* burst,
                                             const std::string& object_prefix,
                                             std::uint64_t packet_data_offset,
                                             S3WriteHandle** handle);
-/// Return NOT_READY during the upload, then its result.
+/// Start to upload all packets, without their first `packet_data_offset` bytes, one after another
+/// as one object, then their index as `<object_name>.npy`: a NumPy array with offset, length, flow
+/// and time of each packet, like that of a raw recording. These are two objects.
+Status daqiri_write_burst_to_s3_object_async(S3Writer* writer, BurstParams* burst,
+                                             const std::string& object_name,
+                                             std::uint64_t packet_data_offset,
+                                             S3WriteHandle** handle);
+/// Return NOT_READY during the upload, then its result. `status` may be null.
 Status daqiri_s3_write_poll(S3WriteHandle* handle, S3WriteStatus* status);
-/// Wait until the upload has finished and return its result.
+/// Wait until the upload has finished and return its result. `status` may be null.
 Status daqiri_s3_write_wait(S3WriteHandle* handle, S3WriteStatus* status);
 /// Wait until the upload has finished, then free the handle.
 Status daqiri_s3_write_destroy(S3WriteHandle* handle);

@@ -19,6 +19,8 @@ using FlowId = std::uint32_t;
 
 /// Largest flow id in a configuration. Larger ids belong to flows that are added at run time.
 inline constexpr FlowId MAX_STATIC_FLOW_ID = 0x7FFFFF;
+/// Largest offset of a flex item, in bytes.
+inline constexpr std::uint16_t MAX_FLEX_OFFSET = 60;
 
 /// `type` of a match.
 enum class FlowMatchType { IPV4_UDP, FLEX_ITEM, ECPRI };

@@ -13,17 +13,18 @@ namespace daqiri {
 struct S3WriterConfig {
   /// Name of the bucket.
   std::string bucket;
-  /// Region of the bucket.
+  /// Region of the bucket; required.
   std::string region;
-  /// URL of an S3-compatible service; empty: Amazon S3.
+  /// URL of an S3-compatible service, without a path; without a scheme, it is https. Empty: Amazon
+  /// S3.
   std::string endpoint_override;
   /// True: the bucket is in the path of the URL; false: in the host name.
   bool path_style{false};
   /// Largest number of concurrent uploads.
   std::uint32_t max_inflight_uploads{8};
-  /// Largest number of bytes that wait for upload.
+  /// Largest number of bytes that wait for upload; memory is allocated for those that do.
   std::uint64_t max_staged_bytes{std::uint64_t{1} << 30U};
-  /// True: the program calls Aws::InitAPI and Aws::ShutdownAPI itself.
+  /// Without effect, because no AWS SDK is used.
   bool aws_sdk_already_initialized{false};
 };
 
@@ -33,7 +34,7 @@ struct S3WriteStatus {
   std::uint32_t completed_objects{0};
   /// Objects that will not be uploaded because of an error.
   std::uint32_t failed_objects{0};
-  /// Packet bytes that were uploaded.
+  /// Packet bytes of the objects that are completely uploaded.
   std::uint64_t bytes_uploaded{0};
 };
 

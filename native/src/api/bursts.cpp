@@ -36,21 +36,23 @@ void free_burst(const Held& burst) {
 /// Throws Error INVALID_PARAMETER with the existing names.
 reorder::RunningPlan& reorder_plan(Session& session, const std::string& interface,
                                    const std::string& name) {
-  std::string known;
-  for (const InterfaceConfig& each : session.config().ifs_) {
-    known.append(known.empty() ? "" : ", ").append(each.name_);
-    if (each.name_ != interface) continue;
+  const auto find = [&](int port, const std::string& owner) -> reorder::RunningPlan& {
     std::string plans;
-    for (reorder::RunningPlan& plan : session.reorder_plans(each.port_id_)) {
+    for (reorder::RunningPlan& plan : session.reorder_plans(port)) {
       if (plan.name() == name) return plan;
       plans.append(plans.empty() ? "" : ", ").append(plan.name());
     }
-    throw Error(Status::INVALID_PARAMETER, std::string("interface '")
-                                               .append(interface)
-                                               .append("' has no reorder config '")
+    throw Error(Status::INVALID_PARAMETER, std::string(owner)
+                                               .append(" has no reorder config '")
                                                .append(name)
                                                .append("'; it has ")
                                                .append(plans.empty() ? "none" : plans));
+  };
+  if (interface.empty()) return find(Session::NO_PORT, "the configuration");
+  std::string known;
+  for (const InterfaceConfig& each : session.config().ifs_) {
+    known.append(known.empty() ? "" : ", ").append(each.name_);
+    if (each.name_ == interface) return find(each.port_id_, "interface '" + interface + "'");
   }
   throw Error(Status::INVALID_PARAMETER,
               "no interface is named '" + interface + "'; there are " + known);

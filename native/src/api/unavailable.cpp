@@ -1,4 +1,4 @@
-// Calls that this build declares but does not implement: RDMA and S3.
+// Calls that this build declares but does not implement: RDMA.
 #include "api/call.h"
 #include "daqiri/daqiri.h"
 
@@ -15,12 +15,6 @@ Status unavailable(const char* call, const char* missing) noexcept {
 }
 
 Status no_rdma(const char* call) noexcept { return unavailable(call, NO_RDMA); }
-
-/// Needs no session, because no writer or handle can exist.
-Status no_s3(const char* call) noexcept {
-  return api::fail(Status::NOT_SUPPORTED, call,
-                   "this build has no S3 client; write files and upload them");
-}
 
 }  // namespace
 
@@ -46,19 +40,5 @@ RDMAOpCode rdma_get_opcode(const BurstParams* params) {
   api::Held(__func__, params).require(false, Status::NOT_SUPPORTED, NO_RDMA);
   return RDMAOpCode::INVALID;
 }
-
-Status daqiri_s3_writer_create(const S3WriterConfig&, S3Writer** writer) {
-  if (writer != nullptr) *writer = nullptr;
-  return no_s3(__func__);
-}
-Status daqiri_s3_writer_destroy(S3Writer*) { return no_s3(__func__); }
-Status daqiri_write_raw_to_s3_objects_async(S3Writer*, BurstParams*, const std::string&,
-                                            std::uint64_t, S3WriteHandle** handle) {
-  if (handle != nullptr) *handle = nullptr;
-  return no_s3(__func__);
-}
-Status daqiri_s3_write_poll(S3WriteHandle*, S3WriteStatus*) { return no_s3(__func__); }
-Status daqiri_s3_write_wait(S3WriteHandle*, S3WriteStatus*) { return no_s3(__func__); }
-Status daqiri_s3_write_destroy(S3WriteHandle*) { return no_s3(__func__); }
 
 }  // namespace daqiri

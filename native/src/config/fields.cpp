@@ -66,6 +66,15 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+bool same(const Node& one, const Node& other) {
+  const auto same_entries = [](const Node::Entry& a, const Node::Entry& b) {
+    return a.key.text == b.key.text && same(a.value, b.value);
+  };
+  return one.kind == other.kind && one.text == other.text &&
+         std::ranges::equal(one.items, other.items, same) &&
+         std::ranges::equal(one.entries, other.entries, same_entries);
+}
+
 bool among(const std::vector<std::string_view>& names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
 }
@@ -196,6 +205,134 @@ void Fields::list_of(Key key, std::size_t size,
       });
     }
   }
+}
+
+void Fields::named_of(Key key, const std::vector<std::string>& names, const Form<std::string>& form,
+                      const std::function<void(Fields&, std::size_t, const std::string&)>& body) {
+  if (!reading()) {
+    Node map(Node::Kind::MAP);
+    const auto write = [&](std::size_t i, const std::string& name) {
+      map.entries.push_back(
+          {Node(Node::Kind::SCALAR, name),
+           Fields(place_, listing_).run([&](Fields& fields) { body(fields, i, name); })});
+    };
+    if (listing()) write(0, "name");
+    for (std::size_t i = 0; i < (listing() ? 0 : names.size()); ++i) write(i, names[i]);
+    return add(key, std::move(map));
+  }
+  const Node* node = find(key, "a map");
+  if (node == nullptr || !expect(*node, Node::Kind::MAP, at(key.name), "a map", true)) return;
+  std::map<std::string_view, int> lines;
+  for (const auto& [name, value] : node->entries) {
+    std::string given;
+    const std::string wrong =
+        name.kind == Node::Kind::SCALAR ? form.read(name.text, given) : "not a text";
+    if (!wrong.empty()) {
+      at(key.name).about_key(Severity::ERROR, name.mark, "found ", describe(name), " as a name, ",
+                             wrong, "; accepts ", form.accepts);
+      at(key.name).spoil();
+      continue;
+    }
+    const Place place = at(key.name)[given];
+    const auto [first, is_new] = lines.emplace(name.text, name.mark.line);
+    if (!is_new) {
+      // Configurations that were built in code have no lines.
+      place.about_key(Severity::ERROR, name.mark, "the key is given twice",
+                      first->second > 0 ? concat(", first in line ", first->second) : "",
+                      "; keep one");
+      continue;
+    }
+    place.stands_at(value.kind == Node::Kind::NONE ? name.mark : value.mark);
+    expect(value, Node::Kind::MAP, place, "a map");
+    Fields(value, place, UnknownKeys::REFUSED).run([&](Fields& fields) {
+      body(fields, lines.size() - 1, given);
+    });
+  }
+}
+
+void Fields::variants(Key key, std::span<const std::string_view> fixed,
+                      std::span<const std::string> names, const VariantBody& body) {
+  if (!reading()) {
+    Node map(Node::Kind::MAP);
+    for (std::size_t i = 0; i < names.size() && !listing(); ++i) {
+      const Node all =
+          Fields(place_, false).run([&](Fields& fields) { body(fields, i, names[i]); });
+      Node differing(Node::Kind::MAP);
+      for (const Node::Entry& entry : all.entries) {
+        const Node::Entry* here = written_.entry(entry.key.text);
+        if (std::ranges::find(fixed, entry.key.text) == fixed.end() &&
+            (here == nullptr || !same(here->value, entry.value)))
+          differing.entries.push_back(entry);
+      }
+      // What is not written because it is the default.
+      const Node defaults =
+          Fields(place_, true).run([&](Fields& fields) { body(fields, i, names[i]); });
+      for (const Node::Entry& here : written_.entries) {
+        const Node::Entry* unset = defaults.entry(here.key.text);
+        if (unset == nullptr || all.entry(here.key.text) != nullptr ||
+            std::ranges::find(fixed, here.key.text) != fixed.end())
+          continue;
+        Node::Entry entry = *unset;
+        entry.value.items.clear();
+        differing.entries.push_back(std::move(entry));
+      }
+      map.entries.push_back({Node(Node::Kind::SCALAR, names[i], true), std::move(differing)});
+    }
+    return add(key, std::move(map));
+  }
+  constexpr std::string_view ACCEPTS = "a map (names, each with a map of the keys that differ)";
+  const Node* node = find(key, ACCEPTS);
+  if (node == nullptr || !expect(*node, Node::Kind::MAP, at(key.name), ACCEPTS, true)) return;
+  // What a variant takes over is reported once.
+  if (place_.bad_within() || !missing_.empty()) return at(key.name).spoil();
+  std::size_t index = 0;
+  std::vector<std::string_view> seen;
+  for (const Node::Entry& entry : node->entries) {
+    const std::string name = quoted(entry.key.text);
+    const Place place = at(key.name)[name.substr(1, name.size() - 2)];
+    if (entry.key.kind != Node::Kind::SCALAR || entry.key.text.empty() ||
+        name.size() != entry.key.text.size() + 2) {
+      at(key.name).about_key(Severity::ERROR, entry.key.mark, "found ", describe(entry.key),
+                             " as a name; accepts a short text");
+      at(key.name).spoil();
+    } else if (among(seen, entry.key.text)) {
+      place.about_key(Severity::ERROR, entry.key.mark, "the name is given twice; keep one");
+    } else {
+      seen.emplace_back(entry.key.text);
+      read_variant(key.name, entry, place, fixed,
+                   [&](Fields& fields) { body(fields, index, entry.key.text); });
+      ++index;
+    }
+  }
+}
+
+void Fields::read_variant(std::string_view variants_key, const Node::Entry& given,
+                          const Place& place, std::span<const std::string_view> fixed,
+                          const Body& body) {
+  place.stands_at(given.value.kind == Node::Kind::NONE ? given.key.mark : given.value.mark);
+  if (!expect(given.value, Node::Kind::MAP, place, "a map of the keys that differ", true)) return;
+  Node whole(Node::Kind::MAP);
+  whole.mark = given.value.mark;
+  for (const Node::Entry& entry : given.value.entries) {
+    const auto& [key, value] = entry;
+    if (key.kind != Node::Kind::SCALAR || std::ranges::find(fixed, key.text) == fixed.end()) {
+      whole.entries.push_back(entry);
+      continue;
+    }
+    const Place at = place[key.text];
+    at.about_key(Severity::ERROR, key.mark,
+                 "is the same in all modes of a plan; accepts it in the plan only, or another plan "
+                 "under reorder_configs");
+    at.spoil();
+  }
+  for (const Node::Entry& entry : source_->entries) {
+    const std::string& name = entry.key.text;
+    if (name == variants_key) continue;
+    const bool differs =
+        given.value.entry(name) != nullptr && std::ranges::find(fixed, name) == fixed.end();
+    if (among(known_, name) && !differs) whole.entries.push_back(entry);
+  }
+  Fields(whole, place, UnknownKeys::REFUSED).run(body);
 }
 
 void Fields::refused(std::string_view name, const std::string& message) {

@@ -43,6 +43,14 @@ bool Findings::bad(std::string_view path) const {
   }
 }
 
+bool Findings::bad_within(std::string_view path) const {
+  for (auto each = bad_.lower_bound(path); each != bad_.end() && each->starts_with(path); ++each) {
+    const char next = each->size() == path.size() ? '.' : (*each)[path.size()];
+    if (path.empty() || next == '.' || next == '[') return true;
+  }
+  return false;
+}
+
 void Findings::add(ConfigProblem::Severity severity, const std::string& path,
                    const std::string& message, std::optional<Mark> mark) {
   good_ = good_ && severity != ConfigProblem::Severity::ERROR;

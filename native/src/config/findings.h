@@ -40,6 +40,8 @@ class Findings {
            std::optional<Mark> mark = {});
   void spoil(const std::string& path) { bad_.insert(path); }
   [[nodiscard]] bool bad(std::string_view path) const;
+  /// Whether the value or one in it is wrong.
+  [[nodiscard]] bool bad_within(std::string_view path) const;
   /// Whether no error was found.
   [[nodiscard]] bool good() const { return good_; }
 
@@ -75,6 +77,8 @@ class Place {
   [[nodiscard]] bool given() const { return findings_->given(path_); }
   /// Whether the value, or one that contains it, is wrong.
   [[nodiscard]] bool bad() const { return findings_->bad(path_); }
+  /// Whether the value, one that contains it, or one in it is wrong.
+  [[nodiscard]] bool bad_within() const { return bad() || findings_->bad_within(path_); }
   void stands_at(Mark mark) const { findings_->place(path_, mark); }
   /// Mark the value as wrong; the problem itself is reported elsewhere.
   void spoil() const { findings_->spoil(path_); }

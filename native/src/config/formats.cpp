@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <iterator>
@@ -15,6 +16,42 @@
 
 namespace daqiri::config {
 namespace {
+
+constexpr std::string_view STORES[] = {"s3", "gs", "az"};
+
+/// What rows of frames have already: datasets of their files and of master files, those of NeXus,
+/// too, and columns of detectors.
+constexpr std::string_view FRAME_COLUMNS[] = {"data",
+                                              "batch",
+                                              "sequence_number",
+                                              "timestamp",
+                                              "last_timestamp",
+                                              "packets",
+                                              "missing",
+                                              "timed_out",
+                                              "lossy",
+                                              "valid",
+                                              "description",
+                                              "bit_depth_readout",
+                                              "local_name",
+                                              "count_time",
+                                              "x_pixel_size",
+                                              "y_pixel_size",
+                                              "distance",
+                                              "frame_start_number",
+                                              "pixel_mask",
+                                              "pixel_mask_applied",
+                                              "dark",
+                                              "dark_applied",
+                                              "flatfield",
+                                              "flatfield_applied",
+                                              "frames",
+                                              "dropped",
+                                              "missing_packets",
+                                              "lost_before_engine",
+                                              "time"};
+/// Words that YAML readers do not take for text.
+constexpr std::string_view YAML_WORDS[] = {"true", "false", "yes", "no", "on", "off", "null"};
 
 /// Reads decimal digits only; none: there are other characters, or the number exceeds `last`.
 std::optional<std::uint32_t> read_digits(std::string_view text, std::int64_t last) {
@@ -107,7 +144,64 @@ std::string write_real(const double& value) {
   return {std::begin(text), end};
 }
 
+std::string read_store(std::string_view text, std::string& address) {
+  std::string wrong = store_address_error(text);
+  if (wrong.empty()) address = text;
+  return wrong;
+}
+
+std::string read_column(std::string_view text, std::string& name) {
+  constexpr std::size_t LONGEST = 64;
+  const auto in_a_name = [](char c) {
+    return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  };
+  const std::string small = lower(text);
+  if (text.empty() || small.front() < 'a' || small.front() > 'z') return "which begins otherwise";
+  if (text.size() > LONGEST) return "which is longer";
+  if (!std::ranges::all_of(text, in_a_name)) return "which has other characters";
+  if (std::ranges::find(FRAME_COLUMNS, small) != std::end(FRAME_COLUMNS))
+    return "which frames have already";
+  if (std::ranges::find(YAML_WORDS, small) != std::end(YAML_WORDS))
+    return "which YAML readers do not take for a text";
+  name = text;
+  return {};
+}
+
 std::string as_it_is(const std::string& text) { return text; }
+
+constexpr const char* OUT_OF_RANGE = "out of range";
+
+std::string read_magnitude(std::string_view digits, std::uint64_t& magnitude) {
+  int base = 10;
+  if (digits.starts_with("0x") || digits.starts_with("0X")) base = 16;
+  if (digits.starts_with("0o")) base = 8;
+  if (base != 10) digits.remove_prefix(2);
+  const auto [end, status] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), magnitude, base);
+  if (status == std::errc::invalid_argument || end != digits.data() + digits.size())
+    return "not an integer";
+  if (base == 10 && digits.size() > 1 && digits.front() == '0')
+    return "a leading zero is octal to some readers and decimal to others";
+  return status == std::errc{} ? "" : OUT_OF_RANGE;
+}
+
+std::string write_natural(const std::uint64_t& number) { return std::to_string(number); }
+
+constexpr std::string_view ANY_STEP = "any";
+
+std::string read_batch_step(std::string_view text, std::uint64_t& step) {
+  std::uint64_t number = 0;
+  std::string wrong = text == ANY_STEP ? std::string() : read_magnitude(text, number);
+  if (wrong.empty() && text != ANY_STEP && (number == 0 || number > UINT32_MAX))
+    wrong = OUT_OF_RANGE;
+  if (wrong.empty()) step = number;
+  return wrong;
+}
+
+/// 1 is the default and is not written.
+std::string write_batch_step(const std::uint64_t& step) {
+  return step == 1 ? std::string() : step == 0 ? std::string(ANY_STEP) : std::to_string(step);
+}
 
 }  // namespace
 
@@ -171,23 +265,13 @@ std::string accepts_integer(const Range& range) {
 }
 
 std::string read_integer(std::string_view text, const Range& range, std::int64_t& value) {
-  std::string_view digits = text;
-  const bool negative = digits.starts_with('-');
-  if (negative || digits.starts_with('+')) digits.remove_prefix(1);
-  int base = 10;
-  if (digits.starts_with("0x") || digits.starts_with("0X")) base = 16;
-  if (digits.starts_with("0o")) base = 8;
-  if (base != 10) digits.remove_prefix(2);
+  const bool negative = text.starts_with('-');
   std::uint64_t magnitude = 0;
-  const auto [end, status] =
-      std::from_chars(digits.data(), digits.data() + digits.size(), magnitude, base);
-  if (status == std::errc::invalid_argument || end != digits.data() + digits.size())
-    return "not an integer";
-  if (base == 10 && digits.size() > 1 && digits.front() == '0')
-    return "a leading zero is octal to some readers and decimal to others";
+  std::string wrong =
+      read_magnitude(negative || text.starts_with('+') ? text.substr(1) : text, magnitude);
+  if (!wrong.empty()) return wrong;
   const auto number = static_cast<std::int64_t>(negative ? 0 - magnitude : magnitude);
-  if (status != std::errc{} || magnitude > INT64_MAX || number < range.first || number > range.last)
-    return "out of range";
+  if (magnitude > INT64_MAX || number < range.first || number > range.last) return OUT_OF_RANGE;
   value = number;
   return {};
 }
@@ -251,6 +335,33 @@ bool is_ip_address(std::string_view text) {
   return is_address(AF_INET, text) || is_ipv6_address(text);
 }
 
+std::string store_address_error(std::string_view text) {
+  const std::size_t colon = text.find("://");
+  if (colon == std::string_view::npos) return "no scheme";
+  if (std::ranges::find(STORES, text.substr(0, colon)) == std::end(STORES)) return "another scheme";
+  const std::string_view rest = text.substr(colon + 3);
+  const std::string_view bucket = rest.substr(0, rest.find('/'));
+  const auto in_a_bucket = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '-' || c == '_';
+  };
+  if (bucket.empty() || !std::ranges::all_of(bucket, in_a_bucket)) return "no bucket";
+  // Object stores do not accept such parts of a key, or URIs do not.
+  std::string_view key = rest.substr(bucket.size());
+  while (key.ends_with('/')) key.remove_suffix(1);
+  while (!key.empty()) {
+    key.remove_prefix(1);
+    const std::string_view part = key.substr(0, key.find('/'));
+    if (part.empty() || part == "." || part == "..") return "a part of the prefix is empty or dots";
+    const auto refused = [](char c) {
+      return (c >= 0 && c < ' ') || c == '\x7f' || c == '?' || c == '#';
+    };
+    if (std::ranges::any_of(part, refused))
+      return "the prefix has a character that keys cannot have";
+    key.remove_prefix(part.size());
+  }
+  return {};
+}
+
 constexpr std::string_view AN_IPV4_ADDRESS = "an IPv4 address such as 192.168.1.10";
 constinit const Form<in_addr_t> ipv4_form{AN_IPV4_ADDRESS, read_ipv4, write_ipv4};
 constinit const Form<std::string> ipv4_text_form{AN_IPV4_ADDRESS, read_ipv4_text, as_it_is};
@@ -261,10 +372,22 @@ constinit const Form<PortRange> ports_form{
     "a UDP port from 0 (any) to 65535, or a range such as 1000-1010", read_port_range,
     write_port_range};
 constinit const Form<double> real_form{"a number, or nan", read_real, write_real};
+constinit const Form<std::uint64_t> natural_form{"an integer from 0 to 18446744073709551615",
+                                                 read_magnitude, write_natural};
+constinit const Form<std::uint64_t> batch_step_form{
+    "an integer from 1 to 4294967295, or 'any' for numbers that grow irregularly", read_batch_step,
+    write_batch_step};
 constinit const Form<std::string> core_form{
     "a core number from 0 to 8191, or 'any' for a thread that is not pinned", read_core, as_it_is};
 constinit const Form<std::string> endpoint_form{
     "tcp://ip:port, udp://ip:port or roce://ip[:port] with a numeric address", read_endpoint_text,
     as_it_is};
+
+constinit const Form<std::string> column_form{
+    "up to 64 letters, digits and _ that begin with a letter, such as pulse_id, and no name that "
+    "rows and files of frames have already",
+    read_column, as_it_is};
+constinit const Form<std::string> store_form{
+    "the address of an object store: s3://bucket/prefix, gs:// or az://", read_store, as_it_is};
 
 }  // namespace daqiri::config

@@ -69,26 +69,42 @@ inline constexpr Name TUNNEL_TYPES[] = {
     {"vxlan", TunnelType::VXLAN}, {"gre", TunnelType::GRE}, {"nvgre", TunnelType::NVGRE}};
 inline constexpr Name REORDER_TYPES[] = {{"gpu", 0}, {"cpu", 1}};
 inline constexpr Name INPUT_TYPES[] = {
-    {"int4", ReorderDataType::INT4},    {"int8", ReorderDataType::INT8},
-    {"int16", ReorderDataType::INT16},  {"int32", ReorderDataType::INT32},
-    {"uint8", ReorderDataType::UINT8},  {"uint16", ReorderDataType::UINT16},
-    {"uint32", ReorderDataType::UINT32}};
+    {"int4", ReorderDataType::INT4},     {"int8", ReorderDataType::INT8},
+    {"int10", ReorderDataType::INT10},   {"int12", ReorderDataType::INT12},
+    {"int14", ReorderDataType::INT14},   {"int16", ReorderDataType::INT16},
+    {"int24", ReorderDataType::INT24},   {"int32", ReorderDataType::INT32},
+    {"int64", ReorderDataType::INT64},   {"uint4", ReorderDataType::UINT4},
+    {"uint8", ReorderDataType::UINT8},   {"uint10", ReorderDataType::UINT10},
+    {"uint12", ReorderDataType::UINT12}, {"uint14", ReorderDataType::UINT14},
+    {"uint16", ReorderDataType::UINT16}, {"uint24", ReorderDataType::UINT24},
+    {"uint32", ReorderDataType::UINT32}, {"uint64", ReorderDataType::UINT64},
+    {"fp16", ReorderDataType::FP16},     {"fp32", ReorderDataType::FP32},
+    {"fp64", ReorderDataType::FP64}};
 inline constexpr Name OUTPUT_TYPES[] = {
     {"fp16", ReorderDataType::FP16},     {"bf16", ReorderDataType::BF16},
     {"fp32", ReorderDataType::FP32},     {"fp64", ReorderDataType::FP64},
     {"int32", ReorderDataType::INT32},   {"int8", ReorderDataType::INT8},
-    {"int16", ReorderDataType::INT16},   {"uint8", ReorderDataType::UINT8},
-    {"uint16", ReorderDataType::UINT16}, {"uint32", ReorderDataType::UINT32}};
+    {"int16", ReorderDataType::INT16},   {"int64", ReorderDataType::INT64},
+    {"uint8", ReorderDataType::UINT8},   {"uint16", ReorderDataType::UINT16},
+    {"uint32", ReorderDataType::UINT32}, {"uint64", ReorderDataType::UINT64}};
 /// With the number of bits per element.
 inline constexpr Name FRAME_DTYPES[] = {
     {"int8", 8},   {"uint8", 8},   {"int16", 16},   {"uint16", 16},  {"int32", 32},  {"uint32", 32},
     {"int64", 64}, {"uint64", 64}, {"float16", 16}, {"float32", 32}, {"float64", 64}};
 inline constexpr Name BYTE_ORDERS[] = {{"big", ReorderByteOrder::BIG},
                                        {"little", ReorderByteOrder::LITTLE}};
+/// Packets that a column is made of.
+inline constexpr Name COLUMN_SOURCES[] = {{"first", ReorderColumnSource::FIRST},
+                                          {"sum", ReorderColumnSource::SUM}};
 inline constexpr Name BASES[] = {{"packet", ReorderBase::PACKET},
                                  {"udp_payload", ReorderBase::UDP_PAYLOAD}};
 inline constexpr Name ENDIANNESS[] = {{"host", ReorderEndianness::HOST},
                                       {"network", ReorderEndianness::NETWORK}};
+inline constexpr Name FLIPS[] = {{"none", ReorderFlip::NONE},
+                                 {"rows", ReorderFlip::ROWS},
+                                 {"columns", ReorderFlip::COLUMNS},
+                                 {"both", ReorderFlip::BOTH}};
+inline constexpr Name PACKINGS[] = {{"msb", ReorderPacking::MSB}, {"lsb", ReorderPacking::LSB}};
 
 /// The key of a plan's method.
 constexpr std::string_view key_of(ReorderMethod method) noexcept {
@@ -169,6 +185,9 @@ std::string write_endpoint(const Endpoint& endpoint);
 bool is_ip_address(std::string_view text);
 bool is_ipv6_address(std::string_view text);
 
+/// Returns what is wrong with the address of an object store, `s3://bucket/prefix`; empty: nothing.
+std::string store_address_error(std::string_view text);
+
 /// How a value is written; `write` returns an empty text for a value to omit.
 template <class Value>
 struct Form {
@@ -187,7 +206,15 @@ extern const Form<PortRange> ports_form;
 extern const Form<std::string> core_form;
 /// A number, or `nan`; 0 is the default and is not written.
 extern const Form<double> real_form;
+/// An integer of 64 bits, not negative.
+extern const Form<std::uint64_t> natural_form;
+/// Difference of batch numbers; `any`: 0.
+extern const Form<std::uint64_t> batch_step_form;
 /// `scheme://ip:port`; the port can be omitted for RoCE.
 extern const Form<std::string> endpoint_form;
+/// Name of a column of frames.
+extern const Form<std::string> column_form;
+/// Address of an object store.
+extern const Form<std::string> store_form;
 
 }  // namespace daqiri::config

@@ -320,6 +320,8 @@ void check_unused_regions(const Subject& subject) {
     for (const ReorderConfig& plan : interface.rx_.reorder_configs_)
       used.insert(plan.memory_region_);
   }
+  for (const ReorderConfig& plan : subject.config.reorder_configs_)
+    used.insert(plan.memory_region_);
   for (const auto& [name, region] : subject.config.mrs_) {
     if (!used.contains(name) && !holds_packets(subject.config, name))
       subject.root["memory_regions"][region.position_].warning(
@@ -397,6 +399,7 @@ void apply_rules(NetworkConfig& config, Findings& findings) {
     check_queues_and_flows(subject, interface, at);
     check_reorder(subject, interface, at);
   }
+  check_joint_reorder(subject);
   raise_num_bufs(subject);
   check_unused(subject);
   if (findings.good()) check_unused_regions(subject);

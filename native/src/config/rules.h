@@ -134,6 +134,8 @@ struct Subject {
   EngineTraits traits{};
   /// Flow ids so far, with the paths of their flows.
   std::map<FlowId, std::string> flow_ids{};
+  /// Flows of plans so far, with the paths where they are claimed.
+  std::map<std::pair<const InterfaceConfig*, FlowId>, std::string> plan_flows{};
 
   [[nodiscard]] bool raw() const { return config.common_.stream_type == StreamType::RAW; }
   /// Whether the stream is known to be a socket stream.
@@ -153,7 +155,20 @@ void apply_rules(NetworkConfig& config, Findings& findings);
 
 // Rules for an interface.
 void check_queues_and_flows(Subject& subject, const InterfaceConfig& interface, const Place& at);
-void check_reorder(const Subject& subject, InterfaceConfig& interface, const Place& at);
+void check_reorder(Subject& subject, InterfaceConfig& interface, const Place& at);
+/// The bit fields of a plan's method, by their keys.
+[[nodiscard]] std::vector<std::pair<std::string_view, const ReorderBitFieldConfig*>> fields_of(
+    const ReorderConfig& plan);
+/// Rules for the numbers of packets of a plan, at `place`; derives its slots. `flows_key`: the key
+/// with its flows. Returns whether they are known.
+[[nodiscard]] bool check_numbers(ReorderConfig& plan, const Place& place,
+                                 std::string_view flows_key);
+/// Rules for `window` and `timeout_us` of a plan whose numbers are known.
+void check_window(ReorderConfig& plan, const Place& place);
+/// Rules for the modules of a plan's frame, at `place`. Returns whether their sizes are known.
+[[nodiscard]] bool check_modules(const ReorderConfig& plan, const Place& place);
+/// Rules for the plans of the whole configuration.
+void check_joint_reorder(Subject& subject);
 
 /// Raise num_bufs of regions of raw queues to the number that their rings need.
 void raise_num_bufs(Subject& subject);

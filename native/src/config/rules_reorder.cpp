@@ -8,58 +8,48 @@
 namespace daqiri::config {
 namespace {
 
-constexpr std::uint64_t USUAL_TIMEOUT_US = 10'000;
-/// Packets of a batch, of numbers that it does not divide: open batches are few of the numbers.
-constexpr std::uint32_t MOST_ANY_PACKETS = 1U << 17;
+constexpr std::size_t MOST_COLUMNS = 64;
 
 using reorder::bits_of;
 
-/// The bit fields of a method.
-std::vector<std::pair<std::string_view, const ReorderBitFieldConfig*>> fields_of(
-    const ReorderConfig& plan) {
-  switch (plan.method_) {
-    case ReorderMethod::SEQ_BATCH_NUMBER:
-      return {{"sequence_number", &plan.seq_batch_number_.sequence_number_},
-              {"batch_number", &plan.seq_batch_number_.batch_number_}};
-    case ReorderMethod::BATCH_PACKET_NUMBER:
-      return {{"batch_number", &plan.batch_packet_number_.batch_number_},
-              {"packet_number", &plan.batch_packet_number_.packet_number_}};
-    case ReorderMethod::BATCH_BYTE_OFFSET:
-      return {{"batch_number", &plan.batch_byte_offset_.batch_number_},
-              {"byte_offset", &plan.batch_byte_offset_.byte_offset_}};
-    default:
-      return {{"sequence_number", &plan.seq_packets_per_batch_.sequence_number_}};
-  }
-}
+/// The key with the flows of a plan of an interface, and of the whole configuration.
+constexpr std::string_view IDS = "flow_ids";
+constexpr std::string_view FLOWS = "flows";
 
-/// One plan of an interface.
+/// One plan, of an interface or of the whole configuration.
 struct Plan {
-  const Subject& subject;
-  const RxConfig& rx;
-  const Place& rx_place;
+  Subject& subject;
   ReorderConfig& plan;
   const Place& place;
+  /// The key with its flows.
+  const std::string_view flows_key;
+  /// The interface of each flow; after an error, too few.
+  const std::vector<const InterfaceConfig*> owners;
+  /// Whether it is a mode of a plan, which has the same flows.
+  const bool is_mode{false};
   const Place method = place["method"][key_of(plan.method_)];
 
-  void check(std::map<FlowId, std::string>& claimed) {
+  void check() {
     const Place output_at = place["memory_region"];
     const MemoryRegionConfig* output =
         subject.regions.find(plan.memory_region_, output_at, "memory region");
     if (output_at.bad()) output = nullptr;
     if (output != nullptr) check_output(*output, output_at);
-    const auto queues = check_flow_ids(claimed);
-    const bool method_good = check_method() && check_stride();
+    const auto queues = check_flows();
+    const bool method_good = check_numbers(plan, place, flows_key);
     if (plan.reorder_type_ == "gpu" && !plan.cpu_cores_.empty())
       place["cpu_core"].error(
           "found with reorder_type: gpu, where no thread moves payloads; "
           "accepts it with reorder_type: cpu");
-    const bool types_good = check_types();
-    if (method_good) check_window();
+    const bool types_good = check_types() && check_modules(plan, place["frame"]);
+    check_conditions();
+    check_columns();
+    if (method_good) check_window(plan, place);
     // Regions with the smallest and the largest buffers.
     const MemoryRegionConfig* least = nullptr;
     const MemoryRegionConfig* most = nullptr;
-    for (const RxQueueConfig* queue : queues) {
-      const MemoryRegionConfig* source = check_source(*queue);
+    for (const Source& queue : queues) {
+      const MemoryRegionConfig* source = check_source(queue);
       if (source == nullptr || source->buf_size_ == 0) return;
       if (least == nullptr || source->buf_size_ < least->buf_size_) least = source;
       if (most == nullptr || source->buf_size_ > most->buf_size_) most = source;
@@ -97,73 +87,113 @@ struct Plan {
              gpu ? "'device' or 'host_pinned'" : "'host', 'host_pinned' or 'huge'");
   }
 
+  /// A queue that a flow leads to.
+  struct Source {
+    const InterfaceConfig* interface;
+    const RxQueueConfig* queue;
+    auto operator<=>(const Source&) const = default;
+  };
+
+  [[nodiscard]] bool joint() const { return flows_key == FLOWS; }
+  [[nodiscard]] Place receive_place(const InterfaceConfig& interface) const {
+    const auto at = static_cast<std::size_t>(&interface - subject.config.ifs_.data());
+    return subject.root["interfaces"][at]["rx"];
+  }
+
   /// Returns the queues that the flows lead to; empty if that is unknown.
-  std::vector<const RxQueueConfig*> check_flow_ids(std::map<FlowId, std::string>& claimed) const {
-    const Place list = place["flow_ids"];
+  std::vector<Source> check_flows() const {
+    const Place list = place[flows_key];
     if (list.bad()) return {};
     if (plan.flow_ids_.empty())
-      list.error("found an empty list; accepts ids of flows of this interface");
+      list.error("found an empty list; accepts ", joint()
+                                                      ? "flows of any interface, as interface/flow"
+                                                      : "ids of flows of this interface");
     bool all_good = !plan.flow_ids_.empty();
-    std::set<int> ids;
+    std::vector<Source> queues;
     for (const auto& [id, at] : placed(plan.flow_ids_, list)) {
       if (!at.bad()) {
-        const auto [seen, is_new] = claimed.emplace(id, at.path());
-        if (!is_new)
-          at.error("found ", id, ", already claimed by ", seen->second, "; accepts a flow once");
-        all_good = add_queues(id, at, ids) && all_good;
+        const InterfaceConfig& owner = *owners[&id - plan.flow_ids_.data()];
+        const auto [seen, is_new] = subject.plan_flows.emplace(std::pair(&owner, id), at.path());
+        if (!is_new && !is_mode)
+          at.error("found ", found(id), ", already claimed by ", seen->second,
+                   "; accepts a flow once");
+        all_good = add_queues(id, owner, at, queues) && all_good;
       }
       all_good = all_good && !at.bad();
     }
-    std::vector<const RxQueueConfig*> queues;
-    for (const int id : ids) {
-      const auto queue = std::ranges::find(rx.queues_, id, QUEUE_ID);
-      if (queue == rx.queues_.end()) return {};
-      queues.push_back(&*queue);
-    }
-    return all_good ? queues : std::vector<const RxQueueConfig*>{};
+    std::ranges::sort(queues);
+    queues.erase(std::unique(queues.begin(), queues.end()), queues.end());
+    return all_good ? queues : std::vector<Source>{};
+  }
+
+  /// A flow as it was written.
+  [[nodiscard]] std::string found(const FlowId& id) const {
+    return joint() ? quoted(plan.flows_[&id - plan.flow_ids_.data()]) : concat(id);
   }
 
   /// Adds the queues of the flow; returns false if they are unknown.
-  bool add_queues(FlowId id, const Place& at, std::set<int>& queues) const {
+  bool add_queues(FlowId id, const InterfaceConfig& owner, const Place& at,
+                  std::vector<Source>& queues) const {
+    const RxConfig& rx = owner.rx_;
+    const Place rx_place = receive_place(owner);
     bool known = false;
     bool ids_certain = !rx_place["flows"].bad();
+    bool queues_known = true;
+    const auto add = [&](int wanted) {
+      const auto queue = std::ranges::find(rx.queues_, wanted, QUEUE_ID);
+      queues_known = queues_known && queue != rx.queues_.end();
+      if (queue != rx.queues_.end()) queues.push_back({&owner, &*queue});
+    };
     for (const auto& [flow, flow_at] : placed(rx.flows_, rx_place["flows"])) {
       if (flow_at["id"].bad()) ids_certain = false;
       if (flow_at["id"].bad() || flow.id_ != id) continue;
       known = true;
       if (flow_at["action"].bad() || flow_at["actions"].bad()) return false;
       if (flow.action_.type_ != FlowType::QUEUE) continue;
-      if (flow.action_.ids_.empty()) queues.insert(flow.action_.id_);
-      queues.insert(flow.action_.ids_.begin(), flow.action_.ids_.end());
+      if (flow.action_.ids_.empty()) add(flow.action_.id_);
+      for (const std::uint16_t queue : flow.action_.ids_) add(queue);
     }
     if (!known && ids_certain)
       at.error("found ", id,
                ", which is not a flow of this interface; accepts an id under rx.flows");
-    return known;
+    return known && queues_known;
   }
 
   /// Returns the region of the packets to reorder.
-  const MemoryRegionConfig* check_source(const RxQueueConfig& rx_queue) const {
+  const MemoryRegionConfig* check_source(const Source& source) const {
+    const RxQueueConfig& rx_queue = *source.queue;
     const CommonQueueConfig& queue = rx_queue.common_;
-    const Place list = place["flow_ids"];
+    const Place list = place[flows_key];
+    const std::string told =
+        quoted(joint() ? concat(source.interface->name_, "/", queue.name_) : queue.name_);
     if (rx_queue.poll_mode_ == QueuePollMode::DIRECT)
-      list.error("found flows of queue ", quoted(queue.name_),
+      list.error("found flows of queue ", told,
                  ", which has poll_mode: direct; accepts queues with poll_mode: indirect");
     if (queue.mrs_.size() > 1)
-      list.error("found flows of queue ", quoted(queue.name_), ", which splits packets over ",
-                 queue.mrs_.size(), " memory regions; accepts a queue with one");
+      list.error("found flows of queue ", told, ", which splits packets over ", queue.mrs_.size(),
+                 " memory regions; accepts a queue with one");
     if (queue.mrs_.size() != 1) return nullptr;
     const MemoryRegionConfig* region = subject.regions.find(queue.mrs_.front());
     if (region == nullptr) return nullptr;
     check_kind(*region, list);
-    for (const auto& [name, field] : fields_of(plan)) check_bit_field(name, *field, *region);
+    for (const auto& [name, field] : fields_of(plan))
+      check_bit_field(method[name], *field, *region);
+    if (plan.payload_offset_field_.bit_width_ != 0)
+      check_bit_field(place["payload_offset_field"], plan.payload_offset_field_, *region);
+    for (const auto& [condition, at] : placed(plan.conditions_, place["conditions"]))
+      check_bit_field(at, condition.field_, *region);
+    for (const ReorderColumnConfig& column : plan.columns_)
+      check_bit_field(place["columns"][column.name_], column.field_, *region);
     return region;
   }
 
-  void check_bit_field(std::string_view name, const ReorderBitFieldConfig& field,
-                       const MemoryRegionConfig& source) const {
-    const Place at = method[name];
+  static void check_bit_field(const Place& at, const ReorderBitFieldConfig& field,
+                              const MemoryRegionConfig& source) {
     const std::uint64_t end = std::uint64_t{field.bit_offset_} + field.bit_width_;
+    if (at["bit_width"].bad()) return;
+    if (field.bit_offset_ % 8 + field.bit_width_ > 64)
+      at["bit_width"].error("found ", field.bit_width_, " bits from bit ", field.bit_offset_,
+                            ", in more than 8 bytes; accepts fields within 8 bytes");
     if (source.buf_size_ > 0 && end > source.buf_size_ * 8)
       at["bit_offset"].error("found ", field.bit_offset_, ": the field ends at bit ", end,
                              ", beyond a buffer of ", quoted(source.name_),
@@ -174,90 +204,54 @@ struct Plan {
                              "; accepts 'big', or a bit_offset and a bit_width of whole bytes");
   }
 
-  /// Derives slots and batches from the fields.
-  bool check_method() {
-    for (const auto& [name, field] : fields_of(plan)) {
-      if (method[name]["bit_width"].bad()) return false;
+  void check_conditions() const {
+    for (const auto& [condition, at] : placed(plan.conditions_, place["conditions"])) {
+      if (at.bad() || at["bit_width"].bad()) continue;
+      const std::uint64_t bits = reorder::Field(condition.field_).mask() & condition.mask_;
+      const bool one = condition.at_least_ == condition.at_most_;
+      if (one && (condition.at_least_ & ~bits) != 0)
+        at["equal"].error("found ", condition.at_least_,
+                          ", which no packet has; accepts the bits of ", bits,
+                          ", which the field and the mask have");
+      else if (condition.at_least_ > std::min(condition.at_most_, bits))
+        at["at_least"].error("found ", condition.at_least_, ", which no packet has; accepts up to ",
+                             std::min(condition.at_most_, bits));
     }
-    ReorderSeqBatchNumberConfig& by_batch = plan.seq_batch_number_;
-    if (plan.method_ == ReorderMethod::SEQ_BATCH_NUMBER) {
-      const std::uint32_t width = by_batch.sequence_number_.bit_width_;
-      const std::uint32_t batch_width = by_batch.batch_number_.bit_width_;
-      const Place at = method["batch_number"]["bit_width"];
-      if (batch_width > width)
-        at.error("found ", batch_width, "; accepts at most the ", width,
-                 " bits of the sequence number");
-      else
-        by_batch.packets_per_batch_ =
-            static_cast<std::uint32_t>((std::uint64_t{1} << width) >> batch_width);
-      return !at.bad();
-    }
-    if (plan.method_ == ReorderMethod::SEQ_PACKETS_PER_BATCH) {
-      const std::uint32_t width = plan.seq_packets_per_batch_.sequence_number_.bit_width_;
-      const std::uint64_t numbers = std::uint64_t{1} << width;
-      const bool apart = plan.flow_stride_ != 0;
-      const Place at = apart ? place["flow_stride"] : method["packets_per_batch"];
-      if (at.bad() || method["packets_per_batch"].bad()) return false;
-      const std::uint32_t stride = reorder::stride_of(plan);
-      if (stride == 0 || (numbers % stride != 0 && (width < 32 || stride > MOST_ANY_PACKETS)))
-        at.error("found ", stride, "; accepts a power of two up to ", numbers / 2,
-                 ", half of the sequence numbers of ", width,
-                 " bits, and with 32 bits any number up to ", MOST_ANY_PACKETS);
-      return !at.bad();
-    }
-    return !method["packets_per_batch"].bad() && !method["batch_bytes"].bad();
   }
 
-  /// If flows have separate slots, those of one flow follow those of the previous one.
-  bool check_stride() const {
-    const Place at = place["flow_stride"];
-    if (at.bad() || plan.flow_stride_ == 0) return !at.bad();
-    const std::uint64_t slots = std::uint64_t{plan.flow_stride_} * plan.flow_ids_.size();
-    if (plan.method_ == ReorderMethod::BATCH_BYTE_OFFSET)
-      at.error("found ", plan.flow_stride_,
-               " with batch_byte_offset, whose packets have no slots; remove the key");
-    else if (slots != reorder::slots_of(plan))
-      at.error("found ", plan.flow_stride_, " for each of ", plan.flow_ids_.size(),
-               " flows, which makes ", slots, "; accepts a stride that makes the ",
-               reorder::slots_of(plan), " packets of a batch");
-    return !at.bad();
-  }
-
-  void check_window() const {
-    if (plan.timeout_us_ != 0 && plan.timeout_us_ < USUAL_TIMEOUT_US)
-      place["timeout_us"].warning("found ", plan.timeout_us_,
-                                  ": a frame that takes longer to arrive is closed without its "
-                                  "last packets; usual is ",
-                                  USUAL_TIMEOUT_US, " or more, or 0 for no timeout");
-    const Place at = place["window"];
-    const std::uint64_t numbers = reorder::batch_numbers_of(plan);
-    if (numbers == 1) {
-      place["method"].error("the ", reorder::stride_of(plan),
-                            " packets of a batch use all numbers of the counter, so that two "
-                            "batches cannot be told apart; accepted is a counter with at least one "
-                            "bit more, or fewer packets per batch");
-      return;
+  void check_columns() const {
+    const Place at = place["columns"];
+    std::map<std::string, std::string_view> seen;
+    for (const ReorderColumnConfig& column : plan.columns_) {
+      // Databases do not tell A from a.
+      const auto [other, is_new] = seen.emplace(lower(column.name_), column.name_);
+      if (!is_new)
+        at[column.name_].error("found beside ", quoted(other->second),
+                               "; accepts names that differ in more than small and capital "
+                               "letters");
     }
-    if (at.bad() || plan.window_ <= reorder::most_open(numbers)) return;
-    at.error(
-        "found ", plan.window_, "; accepts at most half of the ", numbers,
-        " batch numbers, so that open batches can be distinguished: ", reorder::most_open(numbers));
+    if (plan.columns_.size() > MOST_COLUMNS)
+      at.error("found ", plan.columns_.size(), "; accepts up to ", MOST_COLUMNS, " columns");
   }
 
   /// Checks the types of elements, their conversion, and the value for missing elements.
   bool check_types() const {
     const Place at = place["data_types"];
     const ReorderDataTypesConfig& types = plan.data_types_;
-    for (const char* key : {"input_type", "output_type", "input", "output"}) {
+    for (const char* key : {"input_type", "output_type", "input", "output", "packing"}) {
       if (at.bad() || at[key].bad()) return false;
     }
+    const std::string input = reorder_data_type_to_string(types.input_type_);
     if (!reorder::convertible(types.input_type_, types.output_type_)) {
       at["output_type"].error("found '", reorder_data_type_to_string(types.output_type_),
-                              "' from '", reorder_data_type_to_string(types.input_type_),
-                              "'; accepts floating-point types, and integers that hold every value "
-                              "of the input");
+                              "' from '", input, "'; accepts ",
+                              reorder::is_float(types.input_type_)
+                                  ? "fp16, fp32 and fp64, if they hold every value of the input"
+                                  : "floating-point types, and integers that hold every value of "
+                                    "the input");
       return false;
     }
+    check_order(at, input);
     std::byte element[8];
     if (!place["fill"].bad() && !reorder::encode(plan.fill_, types.output_type_, element))
       place["fill"].error("found ", real_form.write(plan.fill_),
@@ -269,37 +263,106 @@ struct Plan {
     return true;
   }
 
-  /// Output bytes for this many payload bytes.
+  /// Checks that the orders of bits and bytes are those of the input's elements.
+  void check_order(const Place& at, const std::string& input) const {
+    const ReorderDataTypesConfig& types = plan.data_types_;
+    const bool packed = reorder::is_packed(types.input_type_);
+    if (types.packing_ == ReorderPacking::LSB && !packed)
+      at["packing"].error(
+          "found 'lsb' with '", input,
+          "', whose elements are whole bytes; accepts it with elements of 4, 10, 12 "
+          "and 14 bits. Set endianness, the order of bytes");
+    if (!packed || bits_of(types.input_type_) < 8 ||
+        types.endianness_ != ReorderEndianness::NETWORK)
+      return;
+    const bool alias = at["input_endianness"].given() && !at["endianness"].given();
+    at[alias ? "input_endianness" : "endianness"].error(
+        "found 'network' with '", input,
+        "', whose elements are not whole bytes; remove it, and set packing: msb for a stream of "
+        "bits "
+        "with the most significant first");
+  }
+
+  /// Output bytes for this many payload bytes, without those that fill no group.
   [[nodiscard]] std::uint64_t output_of(std::uint64_t payload) const {
-    const std::uint64_t input = bits_of(plan.data_types_.input_type_);
-    return input == 0 ? payload : payload * 8 / input * bits_of(plan.data_types_.output_type_) / 8;
+    const reorder::Groups groups = reorder::groups_of(plan);
+    return payload / groups.bytes() * groups.output_bytes();
   }
 
   /// A buffer of the output region must hold a complete batch with the longest possible payloads; a
   /// frame is one batch.
   void check_size(const MemoryRegionConfig& source, const MemoryRegionConfig* output) const {
-    const std::uint64_t longest = source.buf_size_ - plan.payload_byte_offset_;
+    std::uint64_t longest = source.buf_size_ - plan.payload_byte_offset_;
+    if (const Place at = place["payload_bytes"]; plan.payload_bytes_ != 0 && !at.bad()) {
+      if (plan.payload_bytes_ > longest)
+        at.error("found ", plan.payload_bytes_, "; accepts at most the ", longest,
+                 " bytes that a buffer of ", quoted(source.name_),
+                 " has after payload_byte_offset");
+      else if (!reorder::groups_of(plan).fill(plan.payload_bytes_))
+        at.error("found ", plan.payload_bytes_, "; accepts a multiple of the ", group());
+      if (at.bad()) return;
+      longest = plan.payload_bytes_;
+    }
     const bool by_bytes = plan.method_ == ReorderMethod::BATCH_BYTE_OFFSET;
     const std::uint64_t slots = by_bytes ? 1 : reorder::slots_of(plan);
     std::uint64_t slot = output_of(by_bytes ? plan.batch_byte_offset_.batch_bytes_ : longest);
-    if (by_bytes && !whole_elements(plan.batch_byte_offset_.batch_bytes_))
-      method["batch_bytes"].error(
-          "found ", plan.batch_byte_offset_.batch_bytes_, "; accepts a multiple of the ",
-          bits_of(plan.data_types_.input_type_) / 8, " bytes of an element");
+    const reorder::Groups groups = reorder::groups_of(plan);
+    if (by_bytes && !groups.fill(plan.batch_byte_offset_.batch_bytes_))
+      method["batch_bytes"].error("found ", plan.batch_byte_offset_.batch_bytes_,
+                                  "; accepts a multiple of the ", group());
     if (!plan.frame_.shape_.empty()) {
-      const std::uint64_t bytes = reorder::frame_bytes_of(plan);
-      const Place at = place["frame"]["shape"];
+      const std::uint64_t bytes = reorder::sent_bytes_of(plan);
+      const std::uint64_t frame = reorder::frame_bytes_of(plan);
+      const bool modules = !plan.frame_.modules_.shape_.empty();
+      const Place at = place["frame"][modules ? "modules" : "shape"];
       if (at.bad() || place["frame"]["dtype"].bad()) return;
-      if (bytes == 0 || bytes % slots != 0 || (by_bytes && bytes != slot) ||
-          (!by_bytes && (bytes / slots > slot || !fits_payload(bytes / slots)))) {
-        at.error("found a frame of ", bytes, " bytes; accepts ",
+      if (modules && frame == 0) {
+        place["frame"]["shape"].error("found an image of more than ", UINT32_MAX,
+                                      " bytes; accepts a smaller one");
+        return;
+      }
+      if (plan.payload_bytes_ != 0 && !by_bytes) {
+        if (check_parts(bytes, slot, at)) check_output_size(output, 1, frame, false);
+        return;
+      }
+      const bool fits =
+          bytes != 0 && bytes % slots == 0 && (by_bytes ? bytes == slot : bytes / slots <= slot);
+      if (!fits) {
+        at.error("found ", sent(), " of ", bytes, " bytes; accepts ",
                  by_bytes ? concat("the ", slot, " bytes of a batch")
                           : concat(slots, " packets of the same length, of up to ", slot,
                                    " bytes each"));
         return;
       }
+      if (bytes / slots % groups.output_bytes() != 0) {
+        at.error("found ", sent(), " of ", bytes, " bytes in ", slots, " packets, each ",
+                 bytes / slots, " bytes of it; accepts a multiple of ", groups.output_bytes(),
+                 " bytes from a packet: its payload has whole groups of ", group());
+        return;
+      }
+      if (modules) return check_output_size(output, 1, frame, true);
       slot = bytes / slots;
     }
+    check_output_size(output, slots, slot, by_bytes);
+  }
+
+  /// The packets of a batch, or of a flow's part of it, are full, but for the last one.
+  bool check_parts(std::uint64_t bytes, std::uint64_t full, const Place& at) const {
+    const std::uint64_t packets = reorder::stride_of(plan);
+    const std::uint64_t parts = reorder::slots_of(plan) / packets;
+    const bool whole = bytes != 0 && bytes % parts == 0 &&
+                       bytes / parts % reorder::groups_of(plan).output_bytes() == 0;
+    if (whole && bytes / parts > (packets - 1) * full && bytes / parts <= packets * full)
+      return true;
+    at.error("found ", sent(), " of ", bytes, " bytes; accepts ",
+             parts == 1 ? "" : concat(parts, " parts of "), packets, " packets of ", full,
+             " bytes each, of which the last may have fewer: more than ",
+             parts * (packets - 1) * full, ", and at most ", parts * packets * full);
+    return false;
+  }
+
+  void check_output_size(const MemoryRegionConfig* output, std::uint64_t slots, std::uint64_t slot,
+                         bool by_bytes) const {
     if (output == nullptr || output->buf_size_ == 0) return;
     // A division, because the product could overflow.
     if (output->buf_size_ / slots < slot)
@@ -314,29 +377,114 @@ struct Plan {
                                    " bytes; accepts batches of up to ", UINT32_MAX);
   }
 
-  [[nodiscard]] bool whole_elements(std::uint64_t payload) const {
-    const std::uint64_t bits = bits_of(plan.data_types_.input_type_);
-    return bits == 0 || payload * 8 % bits == 0;
+  /// What packets fill.
+  [[nodiscard]] const char* sent() const {
+    return plan.frame_.modules_.shape_.empty() ? "a frame" : "modules";
   }
-  /// Whether some payload has this many output bytes.
-  [[nodiscard]] bool fits_payload(std::uint64_t bytes) const {
-    const std::uint64_t output_bits = bits_of(plan.data_types_.output_type_);
-    if (output_bits == 0) return true;
-    const std::uint64_t input_bits = bits_of(plan.data_types_.input_type_);
-    return bytes * 8 % output_bits == 0 && bytes * 8 / output_bits * input_bits % 8 == 0;
+
+  /// "3 bytes of 2 elements of uint12".
+  [[nodiscard]] std::string group() const {
+    const ReorderDataType input = plan.data_types_.input_type_;
+    const std::uint32_t elements = reorder::group_elements(input);
+    return concat(reorder::group_bytes(input), " bytes of ",
+                  elements == 1 ? "an element" : concat(elements, " elements"), " of ",
+                  reorder_data_type_to_string(input));
   }
 };
 
+/// Sets the ids of the flows of a plan of the whole configuration; returns their interfaces.
+std::vector<const InterfaceConfig*> find_flows(Subject& subject, ReorderConfig& plan,
+                                               const Place& list) {
+  constexpr std::size_t MOST_LISTED = 16;
+  std::vector<std::string> all;
+  bool certain = !subject.root["interfaces"].bad();
+  std::vector<const InterfaceConfig*> owners(plan.flows_.size());
+  plan.flow_ids_.assign(plan.flows_.size(), 0);
+  for (const auto& [interface, at] : subject.interfaces()) {
+    certain = certain && !at["name"].bad() && !at["rx"].bad() && !at["rx"]["flows"].bad();
+    for (const auto& [flow, flow_at] : placed(interface.rx_.flows_, at["rx"]["flows"])) {
+      certain = certain && !flow_at["name"].bad();
+      all.push_back(concat(interface.name_, "/", flow.name_));
+      for (std::size_t i = 0; i < plan.flows_.size(); ++i) {
+        if (plan.flows_[i] != all.back() || owners[i] != nullptr) continue;
+        owners[i] = &interface;
+        plan.flow_ids_[i] = flow.id_;
+      }
+    }
+  }
+  std::string accepted;
+  for (std::size_t i = 0; i < std::min(all.size(), MOST_LISTED); ++i)
+    accepted += concat(i > 0 ? ", " : "", quoted(all[i]));
+  if (all.size() > MOST_LISTED) accepted += ", ...";
+  if (all.empty())
+    accepted = "interface/flow, of flows under rx.flows of interfaces; there are none";
+  for (const auto& [flow, at] : placed(plan.flows_, list)) {
+    if (owners[&flow - plan.flows_.data()] != nullptr) continue;
+    // A name that was found wrong is not reported as a second mistake.
+    if (certain)
+      at.error("found ", quoted(flow), ", which is not a flow of an interface; accepts ", accepted);
+    else
+      at.spoil();
+  }
+  return owners;
+}
+
+void check_plan(Subject& subject, ReorderConfig& plan, const Place& place,
+                std::string_view flows_key, const std::vector<const InterfaceConfig*>& owners) {
+  Plan{subject, plan, place, flows_key, owners}.check();
+  const Place modes = place["modes"];
+  if (plan.modes_.empty() || modes.bad()) return;
+  if (plan.reorder_type_ == "gpu")
+    modes.error(
+        "found with reorder_type: gpu, where a plan has one form; accepts them with "
+        "reorder_type: cpu");
+  // What a mode takes over is reported once.
+  if (place.bad_within()) return;
+  std::set<std::string> names;
+  for (ReorderModeConfig& mode : plan.modes_) {
+    ReorderConfig& variant = mode.plan_;
+    if (mode.name_.empty() || !names.insert(mode.name_).second)
+      modes.error("found ", quoted(mode.name_), " as a name, empty or twice; accepts other names");
+    if (!variant.modes_.empty()) modes[mode.name_]["modes"].error("found modes of a mode");
+    variant.name_ = plan.name_;
+    variant.reorder_type_ = plan.reorder_type_;
+    variant.memory_region_ = plan.memory_region_;
+    variant.flow_ids_ = plan.flow_ids_;
+    variant.flows_ = plan.flows_;
+    variant.cpu_cores_ = plan.cpu_cores_;
+    const Place at = modes[mode.name_];
+    if (!at.bad()) Plan{subject, variant, at, flows_key, owners, true}.check();
+  }
+}
+
 }  // namespace
 
-void check_reorder(const Subject& subject, InterfaceConfig& interface, const Place& at) {
+void check_reorder(Subject& subject, InterfaceConfig& interface, const Place& at) {
   RxConfig& rx = interface.rx_;
   const Place rx_place = at["rx"];
   check_unique<std::string>(rx_place, "reorder_configs", "name", rx.reorder_configs_,
                             &ReorderConfig::name_);
-  std::map<FlowId, std::string> claimed;
   for (auto& [plan, place] : placed(rx.reorder_configs_, rx_place["reorder_configs"])) {
-    if (!place.bad()) Plan{subject, rx, rx_place, plan, place}.check(claimed);
+    if (place.bad()) continue;
+    const std::vector<const InterfaceConfig*> owners(plan.flow_ids_.size(), &interface);
+    check_plan(subject, plan, place, IDS, owners);
+  }
+}
+
+void check_joint_reorder(Subject& subject) {
+  std::vector<ReorderConfig>& plans = subject.config.reorder_configs_;
+  check_unique<std::string>(subject.root, "reorder_configs", "name", plans, &ReorderConfig::name_);
+  for (auto& [plan, place] : placed(plans, subject.root["reorder_configs"])) {
+    for (const auto& [interface, at] : subject.interfaces()) {
+      for (const ReorderConfig& other : interface.rx_.reorder_configs_) {
+        if (plan.name_ == concat(interface.name_, "/", other.name_))
+          place["name"].error("found ", quoted(plan.name_), ", as plan ", quoted(other.name_),
+                              " of interface ", quoted(interface.name_),
+                              " appears in files; accepts another name");
+      }
+    }
+    const std::vector<const InterfaceConfig*> owners = find_flows(subject, plan, place[FLOWS]);
+    if (!place.bad()) check_plan(subject, plan, place, FLOWS, owners);
   }
 }
 

@@ -160,7 +160,8 @@ void walk_rx(Fields& fields, RxConfig& rx) {
   fields.list(optional("flex_items"), rx.flex_items_, walk_flex_item);
   fields.list(optional("flows"), rx.flows_,
               [](Fields& inner, FlowConfig& flow) { walk_flow(inner, flow, true); });
-  fields.list(optional("reorder_configs"), rx.reorder_configs_, walk_reorder);
+  fields.list(optional("reorder_configs"), rx.reorder_configs_,
+              [](Fields& inner, ReorderConfig& plan) { walk_reorder(inner, plan, false); });
 }
 
 void walk_tx(Fields& fields, TxConfig& tx) {
@@ -245,8 +246,11 @@ void walk_config(Fields& fields, NetworkConfig& config) {
   fields.flag(optional("loopback_drops"), common.loopback_drops_);
   fields.number(optional("tx_meta_buffers"), config.tx_meta_buffers_, META_BUFFERS);
   fields.number(optional("rx_meta_buffers"), config.rx_meta_buffers_, META_BUFFERS);
+  fields.formed(optional("ship_to"), config.ship_to_, store_form);
   walk_memory_regions(fields, config);
   fields.list(required("interfaces"), config.ifs_, walk_interface);
+  fields.list({"reorder_configs", false, !config.reorder_configs_.empty()}, config.reorder_configs_,
+              [](Fields& inner, ReorderConfig& plan) { walk_reorder(inner, plan, true); });
 }
 
 Node written(NetworkConfig config, bool listing) {

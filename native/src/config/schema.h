@@ -5,6 +5,7 @@
 #include <concepts>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -84,6 +85,16 @@ class Fields {
     for (const std::string& text : texts)
       values.push_back(static_cast<T>(read(text).empty() ? number : range.first));
   }
+  /// A list of numbers, or a single one.
+  template <std::integral T>
+  void number_each(Key key, std::vector<T>& values, const Range& range) {
+    const Node::Entry* entry = reading() ? entry_of(key.name) : nullptr;
+    const bool single = reading() ? entry != nullptr && entry->value.kind == Node::Kind::SCALAR
+                                  : values.size() == 1;
+    if (!single) return numbers(key, values, range);
+    values.resize(1);
+    number(key, values.front(), range);
+  }
   /// `any_case`: ignore the case of letters.
   template <class E>
   void choice(Key key, E& value, Names names, bool any_case = false) {
@@ -130,6 +141,26 @@ class Fields {
     });
   }
 
+  /// A map from names to maps; `name` is the member with the name, `walk` processes the keys of a
+  /// map. A wrong name is reported and left out with its map.
+  template <class T, class Walk>
+  void named(Key key, std::vector<T>& values, std::string T::* name, const Form<std::string>& form,
+             Walk walk) {
+    std::vector<std::string> names(values.size());
+    std::ranges::transform(values, names.begin(), name);
+    named_of(key, names, form, [&](Fields& fields, std::size_t index, const std::string& given) {
+      if (index == values.size()) values.emplace_back();
+      values[index].*name = given;
+      walk(fields, values[index]);
+    });
+  }
+
+  /// A map of variants of this map, by name: each has the keys whose values differ from those here,
+  /// except `fixed` ones. `body` processes all keys of one. Call it after all other keys.
+  using VariantBody = std::function<void(Fields&, std::size_t, const std::string&)>;
+  void variants(Key key, std::span<const std::string_view> fixed,
+                std::span<const std::string> names, const VariantBody& body);
+
   // The following functions have an effect only while reading.
 
   /// The key under the one of its two names that the map contains.
@@ -158,6 +189,12 @@ class Fields {
                std::vector<std::string>& texts, bool quoted);
   /// Calls `body` for all elements, starting with 0; index `size` means that one is added.
   void list_of(Key key, std::size_t size, const std::function<void(Fields&, std::size_t)>& body);
+  /// As `list_of`, with the name of each element.
+  void named_of(Key key, const std::vector<std::string>& names, const Form<std::string>& form,
+                const std::function<void(Fields&, std::size_t, const std::string&)>& body);
+
+  void read_variant(std::string_view variants_key, const Node::Entry& given, const Place& place,
+                    std::span<const std::string_view> fixed, const Body& body);
 
   void add(Key key, Node value);
   [[nodiscard]] Place at(std::string_view name) const { return place_[name]; }
@@ -183,7 +220,8 @@ inline constexpr Range BYTES{0, UINT32_MAX, "bytes"};
 // Keys of an entry of `flows`, `flex_items` and `reorder_configs`.
 void walk_flow(Fields& fields, FlowConfig& flow, bool rx);
 void walk_flex_item(Fields& fields, FlexItemConfig& item);
-void walk_reorder(Fields& fields, ReorderConfig& reorder);
+/// `joint`: a plan of the whole configuration, not of an interface.
+void walk_reorder(Fields& fields, ReorderConfig& reorder, bool joint);
 
 /// Reads a document into structs; reports all wrong forms.
 void read_config(const Node& root, UnknownKeys unknown, Findings& findings, NetworkConfig& config);

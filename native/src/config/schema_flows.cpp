@@ -166,11 +166,55 @@ void walk_match(Fields& fields, FlowMatch& match, bool rx) {
 
 void walk_bit_field(Fields& fields, ReorderBitFieldConfig& field) {
   fields.number(required("bit_offset"), field.bit_offset_, {0, UINT32_MAX, "bits"});
-  fields.number(required("bit_width"), field.bit_width_, {1, 32, "bits"});
+  fields.number(required("bit_width"), field.bit_width_, {1, 64, "bits"});
   const bool little = field.byte_order_ != ReorderByteOrder::BIG;
   fields.choice({"byte_order", false, little}, field.byte_order_, BYTE_ORDERS);
   const bool payload = field.base_ != ReorderBase::PACKET;
   fields.choice({"base", false, payload}, field.base_, BASES);
+}
+
+constexpr Range UNIT{1, UINT32_MAX, "bytes"};
+
+void walk_batch_number(Fields& fields, ReorderBitFieldConfig& field) {
+  walk_bit_field(fields, field);
+  fields.formed(optional("step"), field.step_, batch_step_form);
+}
+
+void walk_packet_number(Fields& fields, ReorderBitFieldConfig& field) {
+  walk_bit_field(fields, field);
+  fields.number({"step", false, field.step_ != 1}, field.step_, {1, UINT32_MAX});
+}
+
+void walk_byte_offset(Fields& fields, ReorderBitFieldConfig& field) {
+  walk_bit_field(fields, field);
+  fields.number({"unit", false, field.unit_ != 1}, field.unit_, UNIT);
+}
+
+void walk_condition(Fields& fields, ReorderConditionConfig& condition) {
+  walk_bit_field(fields, condition.field_);
+  constexpr std::uint64_t ALL = UINT64_MAX;
+  const bool one = condition.at_least_ == condition.at_most_;
+  std::uint64_t equal = condition.at_least_;
+  const auto number = [&](std::string_view key, std::uint64_t& value, bool written) {
+    if (!fields.writing() || written) fields.formed(optional(key), value, natural_form);
+  };
+  number("mask", condition.mask_, condition.mask_ != ALL);
+  number("equal", equal, one);
+  number("at_least", condition.at_least_,
+         !one && (condition.at_least_ != 0 || condition.at_most_ == ALL));
+  number("at_most", condition.at_most_, !one && condition.at_most_ != ALL);
+  if (!fields.reading()) return;
+  const bool range = fields.given("at_least") || fields.given("at_most");
+  if (fields.given("equal") == range)
+    fields.problem("", concat("found ", range ? "equal beside at_least or at_most" : "no value",
+                              "; accepts equal, or at_least and at_most"));
+  if (fields.given("equal")) condition.at_least_ = condition.at_most_ = equal;
+}
+
+void walk_column(Fields& fields, ReorderColumnConfig& column) {
+  walk_bit_field(fields, column.field_);
+  const bool sum = column.from_ != ReorderColumnSource::FIRST;
+  fields.choice({"from", false, sum}, column.from_, COLUMN_SOURCES);
 }
 
 constexpr Range PACKETS{1, UINT32_MAX, "packets"};
@@ -182,29 +226,36 @@ void walk_method(Fields& fields, ReorderConfig& reorder) {
     ++given;
     if (fields.reading()) reorder.method_ = is;
   };
+  const auto first = [&](Fields& inner) {
+    inner.number_each({"first_packet", false, !reorder.first_packet_.empty()},
+                      reorder.first_packet_, {0, UINT32_MAX});
+  };
   method("seq_batch_number", ReorderMethod::SEQ_BATCH_NUMBER, [&](Fields& inner) {
     ReorderSeqBatchNumberConfig& keys = reorder.seq_batch_number_;
-    inner.map(required("sequence_number"), keys.sequence_number_, walk_bit_field);
-    inner.map(required("batch_number"), keys.batch_number_, walk_bit_field);
+    inner.map(required("sequence_number"), keys.sequence_number_, walk_packet_number);
+    inner.map(required("batch_number"), keys.batch_number_, walk_batch_number);
+    first(inner);
   });
   method("seq_packets_per_batch", ReorderMethod::SEQ_PACKETS_PER_BATCH, [&](Fields& inner) {
     ReorderSeqPacketsPerBatchConfig& keys = reorder.seq_packets_per_batch_;
-    inner.map(required("sequence_number"), keys.sequence_number_, walk_bit_field);
+    inner.map(required("sequence_number"), keys.sequence_number_, walk_packet_number);
     inner.number(required("packets_per_batch"), keys.packets_per_batch_, PACKETS);
+    first(inner);
   });
   method("batch_packet_number", ReorderMethod::BATCH_PACKET_NUMBER, [&](Fields& inner) {
     ReorderBatchPacketNumberConfig& keys = reorder.batch_packet_number_;
-    inner.map(required("batch_number"), keys.batch_number_, walk_bit_field);
-    inner.map(required("packet_number"), keys.packet_number_, walk_bit_field);
+    inner.map(required("batch_number"), keys.batch_number_, walk_batch_number);
+    inner.map(required("packet_number"), keys.packet_number_, walk_packet_number);
     inner.number(required("packets_per_batch"), keys.packets_per_batch_, PACKETS);
-    inner.number({"first_packet", false, keys.first_packet_ != 0}, keys.first_packet_,
-                 {0, UINT32_MAX});
+    first(inner);
+    inner.flag({"running", false, keys.running_}, keys.running_);
   });
   method("batch_byte_offset", ReorderMethod::BATCH_BYTE_OFFSET, [&](Fields& inner) {
     ReorderBatchByteOffsetConfig& keys = reorder.batch_byte_offset_;
-    inner.map(required("batch_number"), keys.batch_number_, walk_bit_field);
-    inner.map(required("byte_offset"), keys.byte_offset_, walk_bit_field);
+    inner.map(required("batch_number"), keys.batch_number_, walk_batch_number);
+    inner.map(required("byte_offset"), keys.byte_offset_, walk_byte_offset);
     inner.number(required("batch_bytes"), keys.batch_bytes_, {1, UINT32_MAX, "bytes"});
+    first(inner);
   });
   if (fields.reading() && given != 1)
     fields.problem("", concat(given == 0 ? "found no method" : "found several methods",
@@ -212,9 +263,28 @@ void walk_method(Fields& fields, ReorderConfig& reorder) {
                               "batch_packet_number and batch_byte_offset"));
 }
 
+void walk_position(Fields& fields, ReorderPositionConfig& position) {
+  fields.numbers(required("origin"), position.origin_, {0, UINT32_MAX});
+  fields.choice(optional("flip"), position.flip_, FLIPS);
+  fields.number(optional("rotate"), position.rotate_, {0, 270, "degrees"});
+}
+
+void walk_modules(Fields& fields, ReorderModulesConfig& modules) {
+  const auto pair = [&](Key key, std::vector<std::uint32_t>& values, std::uint32_t least) {
+    fields.numbers(key, values, {least, UINT32_MAX});
+  };
+  pair(required("shape"), modules.shape_, 1);
+  pair(optional("tile"), modules.tile_, 1);
+  pair(optional("chip"), modules.chip_, 1);
+  pair(optional("chip_gap"), modules.chip_gap_, 0);
+  fields.list(required("positions"), modules.positions_, walk_position);
+}
+
 void walk_frame(Fields& fields, ReorderFrameConfig& frame) {
   fields.numbers(required("shape"), frame.shape_, {1, UINT32_MAX});
   fields.word(optional("dtype"), frame.dtype_, FRAME_DTYPES);
+  const bool given = !frame.modules_.shape_.empty();
+  fields.map({"modules", false, given}, frame.modules_, walk_modules);
 }
 
 }  // namespace
@@ -237,19 +307,47 @@ void walk_flow(Fields& fields, FlowConfig& flow, bool rx) {
 void walk_flex_item(Fields& fields, FlexItemConfig& item) {
   fields.text(required("name"), item.name_);
   fields.number(required("id"), item.id_, {0, INT32_MAX});
-  fields.number(required("offset"), item.offset_, {0, 28, "bytes, a multiple of 4"});
+  fields.number(required("offset"), item.offset_, {0, MAX_FLEX_OFFSET, "bytes, a multiple of 4"});
   if (item.offset_ % 4 != 0)
-    fields.problem(
-        "offset", concat("found ", item.offset_, "; accepts a multiple of 4 from 0 to 28 (bytes)"));
+    fields.problem("offset", concat("found ", item.offset_, "; accepts a multiple of 4 from 0 to ",
+                                    MAX_FLEX_OFFSET, " (bytes)"));
   fields.number(required("udp_dst_port"), item.udp_dst_port_, PORT);
 }
 
-void walk_reorder(Fields& fields, ReorderConfig& reorder) {
+namespace {
+
+/// Keys of the other kind of plan are written if a struct sets them, so that they are rejected.
+void walk_plan_flows(Fields& fields, ReorderConfig& reorder, bool joint) {
+  if (joint) {
+    fields.texts(required("flows"), reorder.flows_);
+    fields.refused("flow_ids",
+                   "is a key of the plans of an interface; accepts flows: [interface/flow, ...] "
+                   "here");
+  } else {
+    fields.numbers(required("flow_ids"), reorder.flow_ids_, {0, MAX_STATIC_FLOW_ID});
+    fields.refused("flows",
+                   "is a key of the plans under reorder_configs at the top level, which take flows "
+                   "of several interfaces; accepts flow_ids here");
+  }
+  if (!fields.writing()) return;
+  if (joint && reorder.flows_.empty() && !reorder.flow_ids_.empty())
+    fields.numbers(optional("flow_ids"), reorder.flow_ids_, {});
+  if (!joint && !reorder.flows_.empty()) fields.texts(optional("flows"), reorder.flows_);
+}
+
+void walk_plan(Fields& fields, ReorderConfig& reorder, bool joint) {
   fields.text(required("name"), reorder.name_);
   fields.word(required("reorder_type"), reorder.reorder_type_, REORDER_TYPES);
   fields.text(required("memory_region"), reorder.memory_region_);
   fields.number(optional("payload_byte_offset"), reorder.payload_byte_offset_, BYTES);
-  fields.numbers(required("flow_ids"), reorder.flow_ids_, {0, MAX_STATIC_FLOW_ID});
+  fields.map(optional("payload_offset_field"), reorder.payload_offset_field_, walk_byte_offset);
+  fields.number({"payload_bytes", false, reorder.payload_bytes_ != 0}, reorder.payload_bytes_,
+                {1, UINT32_MAX, "bytes"});
+  walk_plan_flows(fields, reorder, joint);
+  fields.list({"conditions", false, !reorder.conditions_.empty()}, reorder.conditions_,
+              walk_condition);
+  fields.named({"columns", false, !reorder.columns_.empty()}, reorder.columns_,
+               &ReorderColumnConfig::name_, column_form, walk_column);
   fields.map(optional("data_types"), reorder.data_types_,
              [](Fields& inner, ReorderDataTypesConfig& types) {
                const auto key = [&](Key name, std::string_view alias) {
@@ -260,6 +358,7 @@ void walk_reorder(Fields& fields, ReorderConfig& reorder) {
                             OUTPUT_TYPES);
                inner.choice(key(optional("endianness"), "input_endianness"), types.endianness_,
                             ENDIANNESS);
+               inner.choice(optional("packing"), types.packing_, PACKINGS);
              });
   fields.map(required("method"), reorder, walk_method);
   const bool payload = reorder.payload_base_ != ReorderBase::PACKET;
@@ -272,6 +371,28 @@ void walk_reorder(Fields& fields, ReorderConfig& reorder) {
                      core_form);
   fields.number({"flow_stride", false, reorder.flow_stride_ != 0}, reorder.flow_stride_, PACKETS);
   fields.map(optional("frame"), reorder.frame_, walk_frame);
+}
+
+/// Keys that a plan has in all modes.
+constexpr std::string_view OF_ALL_MODES[] = {"name",  "reorder_type", "memory_region", "flow_ids",
+                                             "flows", "cpu_core",     "columns",       "modes"};
+
+}  // namespace
+
+void walk_reorder(Fields& fields, ReorderConfig& reorder, bool joint) {
+  walk_plan(fields, reorder, joint);
+  std::vector<std::string> names(reorder.modes_.size());
+  std::ranges::transform(reorder.modes_, names.begin(), &ReorderModeConfig::name_);
+  fields.variants({"modes", false, !names.empty()}, OF_ALL_MODES, names,
+                  [&](Fields& inner, std::size_t index, const std::string& name) {
+                    if (inner.reading()) {
+                      reorder.modes_.push_back({name, {}});
+                      return walk_plan(inner, reorder.modes_.back().plan_, joint);
+                    }
+                    // Listing adds elements to lists.
+                    ReorderConfig copy = reorder.modes_[index].plan_;
+                    walk_plan(inner, copy, joint);
+                  });
 }
 
 }  // namespace daqiri::config

@@ -106,16 +106,26 @@ class GpuMover final : public reorder::Mover {
   void move(std::span<const reorder::Transfer> copies) noexcept override {
     for (const reorder::Transfer& each : copies) {
       if (each.owner != nullptr && reads(*each.owner)) {
-        add(room(0), each.frame, {address_of(each.to), address_of(each.from), each.bytes},
-            each.owner, each.buffer);
+        place(each, each.at, address_of(each.from), each.bytes, each.owner);
       } else {
         stage(each);
       }
     }
   }
 
-  void fill(std::uint32_t frame, std::byte* to, std::size_t bytes) noexcept override {
-    add(room(0), frame, {address_of(to), 0, bytes}, nullptr, 0);
+  void fill(std::uint32_t frame, std::byte* to, std::uint64_t at,
+            std::size_t bytes) noexcept override {
+    if (plan_.layout().none()) {
+      add(room(0), frame, {address_of(to + at), 0, bytes}, nullptr, 0);
+      return;
+    }
+    for_parts(at, bytes,
+              [&](const reorder::ModuleLayout::Rectangle& part) { fill(frame, to, part); });
+  }
+
+  void fill_gaps(std::uint32_t frame, std::byte* to) noexcept override {
+    for (const reorder::ModuleLayout::Rectangle& part : plan_.layout().gaps())
+      fill(frame, to, part);
   }
 
   void process(std::uint32_t frame, std::byte* data, std::size_t bytes) noexcept override {
@@ -230,11 +240,19 @@ class GpuMover final : public reorder::Mover {
     return (*launches_)[number % NUM_LAUNCHES];
   }
 
-  /// First copies a payload to pinned memory, in pieces of whole elements.
+  /// First copies a payload to pinned memory, in pieces of whole groups of elements.
   void stage(const reorder::Transfer& each) noexcept {
+    const std::size_t most = STAGING - STAGING % plan_.groups().bytes();
     for (std::size_t done = 0; done < each.bytes;) {
-      const std::size_t bytes = std::min(each.bytes - done, STAGING);
-      Launch& launch = room(bytes);
+      const std::uint64_t at = each.at + plan_.output_bytes(done);
+      std::size_t bytes = std::min(each.bytes - done, most);
+      std::size_t copies = copies_of(at, bytes);
+      if (copies > Launch::MOST_COPIES) {
+        // A copy has at least one element.
+        copies = Launch::MOST_COPIES;
+        bytes = plan_.groups().input_of(copies * plan_.element_bytes());
+      }
+      Launch& launch = room(bytes, copies);
       std::byte* const staged = launch.staging() + launch.staged;
       if (each.owner == nullptr || each.owner->host_readable()) {
         std::memcpy(staged, each.from + done, bytes);
@@ -243,17 +261,72 @@ class GpuMover final : public reorder::Mover {
       }
       // Align the next one to 16 bytes.
       launch.staged += (bytes + 15) / 16 * 16;
-      add(launch, each.frame,
-          {address_of(each.to + plan_.output_bytes(done)), address_of(staged), bytes}, nullptr, 0);
+      place(each, at, address_of(staged), bytes, nullptr);
       done += bytes;
     }
     if (each.owner != nullptr) each.owner->give(&each.buffer, 1);
   }
 
-  /// Returns a launch with space for one more copy and for this many staged bytes.
-  Launch& room(std::size_t staged) noexcept {
+  /// Copies that a payload takes.
+  [[nodiscard]] std::size_t copies_of(std::uint64_t at, std::size_t bytes) const noexcept {
+    if (plan_.layout().none()) return 1;
+    std::uint64_t rows = 0;
+    for_parts(at, plan_.output_bytes(bytes),
+              [&](const reorder::ModuleLayout::Rectangle& part) { rows += part.rows; });
+    return rows;
+  }
+
+  template <typename Each>
+  void for_parts(std::uint64_t at, std::uint64_t bytes, Each each) const noexcept {
+    const std::uint64_t size = plan_.element_bytes();
+    plan_.layout().for_rectangles(at / size, bytes / size, each);
+  }
+
+  [[nodiscard]] std::uint64_t input_of(std::uint64_t elements) const noexcept {
+    return plan_.groups().input_of(elements * plan_.element_bytes());
+  }
+
+  /// Adds the copies of a payload; `owner` gets its buffer back after the last one.
+  void place(const reorder::Transfer& each, std::uint64_t at, std::uint64_t from, std::size_t bytes,
+             memory::BufferOwner* owner) noexcept {
+    if (plan_.layout().none()) {
+      add(room(0), each.frame, {address_of(each.to + at), from, bytes}, owner, each.buffer);
+      return;
+    }
+    std::size_t left = owner != nullptr ? copies_of(at, bytes) : 0;
+    for_parts(at, plan_.output_bytes(bytes), [&](const reorder::ModuleLayout::Rectangle& part) {
+      for_rows(each.to, part, [&](std::uint64_t to, std::uint64_t row) {
+        const bool last = left == 1;
+        left -= left > 0 ? 1 : 0;
+        add(room(0), each.frame,
+            {to, from + input_of(part.from + row * part.from_next_row), input_of(part.columns),
+             part.to_next_column},
+            last ? owner : nullptr, each.buffer);
+      });
+    });
+  }
+
+  void fill(std::uint32_t frame, std::byte* to,
+            const reorder::ModuleLayout::Rectangle& part) noexcept {
+    for_rows(to, part, [&](std::uint64_t row_to, std::uint64_t /*row*/) {
+      add(room(0), frame, {row_to, 0, part.columns * plan_.element_bytes(), part.to_next_column},
+          nullptr, 0);
+    });
+  }
+
+  template <typename Each>
+  void for_rows(std::byte* to, const reorder::ModuleLayout::Rectangle& part,
+                Each each) const noexcept {
+    const auto size = static_cast<std::int64_t>(plan_.element_bytes());
+    for (std::uint64_t row = 0; row < part.rows; ++row)
+      each(address_of(to + (part.to + static_cast<std::int64_t>(row) * part.to_next_row) * size),
+           row);
+  }
+
+  /// Returns a launch with space for more copies and for this many staged bytes.
+  Launch& room(std::size_t staged, std::size_t copies = 1) noexcept {
     const Launch& current = at(begun_);
-    if (current.count == Launch::MOST_COPIES || current.staged + staged > STAGING) launch();
+    if (current.count + copies > Launch::MOST_COPIES || current.staged + staged > STAGING) launch();
     return at(begun_);
   }
 

@@ -5,15 +5,11 @@
 
 #include "cuda/kernel_source.h"
 #include "reorder/convert.h"
+#include "reorder/module_layout.h"
 
 namespace daqiri::cuda {
 
 namespace {
-
-bool is_signed(ReorderDataType type) noexcept {
-  return type == ReorderDataType::INT4 || type == ReorderDataType::INT8 ||
-         type == ReorderDataType::INT16 || type == ReorderDataType::INT32;
-}
 
 /// OUTPUT in the source: bits of floats (17 for bf16), bytes of integers.
 std::uint32_t output_of(ReorderDataType type) noexcept {
@@ -31,11 +27,16 @@ std::uint32_t output_of(ReorderDataType type) noexcept {
   }
 }
 
+/// Whether elements keep their bits, at most in another order.
+bool keep_bits(const ReorderDataTypesConfig& types) noexcept {
+  return reorder::bits_of(types.input_type_) == reorder::bits_of(types.output_type_) &&
+         reorder::is_float(types.input_type_) == reorder::is_float(types.output_type_);
+}
+
 /// Whether elements are copied unchanged, as bytes.
 bool stay(const ReorderDataTypesConfig& types) noexcept {
-  const std::uint32_t bits = reorder::bits_of(types.input_type_);
-  return bits != 4 && output_of(types.output_type_) == bits / 8 &&
-         (bits <= 8 || types.endianness_ != ReorderEndianness::NETWORK);
+  return keep_bits(types) && (reorder::bits_of(types.input_type_) <= 8 ||
+                              types.endianness_ != ReorderEndianness::NETWORK);
 }
 
 }  // namespace
@@ -52,6 +53,12 @@ Geometry Geometry::of(const ReorderDataTypesConfig& types, std::uint32_t payload
 std::string kernel_of(const ReorderConfig& config, const Geometry& geometry) {
   const ReorderDataTypesConfig& types = config.data_types_;
   const bool same = stay(types);
+  const bool integers = keep_bits(types);
+  const bool is_float = !integers && reorder::is_float(types.input_type_);
+  const bool is_signed = !integers && !is_float && !reorder::is_unsigned(types.input_type_);
+  const bool msb_first = reorder::is_packed(types.input_type_)
+                             ? types.packing_ == ReorderPacking::MSB
+                             : types.endianness_ == ReorderEndianness::NETWORK;
   const std::uint32_t bytes = std::max(reorder::bits_of(types.output_type_) / 8, 1U);
   std::byte fill[8]{};
   static_cast<void>(reorder::encode(config.fill_, types.output_type_, fill));
@@ -65,12 +72,16 @@ std::string kernel_of(const ReorderConfig& config, const Geometry& geometry) {
   };
   define("SAME", same ? "1" : "0");
   define("INPUT_BITS", std::to_string(same ? 8 : reorder::bits_of(types.input_type_)));
-  define("INPUT_SIGNED", !same && is_signed(types.input_type_) ? "1" : "0");
-  define("NETWORK", types.endianness_ == ReorderEndianness::NETWORK ? "1" : "0");
-  define("OUTPUT", std::to_string(same ? 1 : output_of(types.output_type_)));
+  define("INPUT_SIGNED", is_signed ? "1" : "0");
+  define("INPUT_FLOAT", is_float ? "1" : "0");
+  define("MSB_FIRST", msb_first ? "1" : "0");
+  define("OUTPUT", std::to_string(same ? 1 : integers ? bytes : output_of(types.output_type_)));
   define("OUTPUT_BYTES", std::to_string(same ? 1 : bytes));
   define("FILL", std::to_string(value) + "ull");
   define("FILL_BYTES", std::to_string(bytes));
+  // Elements of modules may be apart.
+  define("MODULES", config.frame_.modules_.shape_.empty() ? "0" : "1");
+  define("ELEMENT_BYTES", std::to_string(same ? reorder::element_bytes_of(config) : bytes));
   define("THREADS", std::to_string(geometry.threads));
   define("PACKETS", std::to_string(geometry.packets));
   define("IN_FLIGHT", std::to_string(geometry.in_flight));

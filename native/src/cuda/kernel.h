@@ -11,12 +11,14 @@
 
 namespace daqiri::cuda {
 
-/// Work of the threads of one packet.
+/// Work of the threads of one packet, or of a row of a module in it.
 struct Copy {
   std::uint64_t to;
   /// 0: write the fill value to `bytes` bytes of output.
   std::uint64_t from;
   std::uint64_t bytes;
+  /// How far elements are apart in the output; 1, unless the plan has modules.
+  std::int64_t step{1};
 };
 
 /// Division of a launch; constants of the kernel.

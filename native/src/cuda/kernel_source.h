@@ -20,6 +20,7 @@ struct Copy {
   u64 to;
   u64 from;
   u64 bytes;
+  long long step;
 };
 
 // Number of elements before the output is aligned to 16 bytes.
@@ -38,28 +39,70 @@ __device__ void fill(u8* to, u64 bytes, u32 thread) {
     to[i] = (u8)(FILL >> 8 * ((i - before) % 8));
 }
 
+// An integer, or the bits of a floating-point number, which are not signed.
+#if INPUT_BITS == 64
+typedef u64 Bits;
+#define VALUE_BITS 64
+#if INPUT_SIGNED
+typedef long long Value;
+#else
+typedef u64 Value;
+#endif
+#else
+typedef u32 Bits;
+#define VALUE_BITS 32
 #if INPUT_SIGNED
 typedef int Value;
 #else
 typedef u32 Value;
 #endif
-
-// Loads an element at any address.
-__device__ Value load(const u8* from, u64 i) {
-#if INPUT_BITS == 4
-  // The high nibble first.
-  return (int)((u32)from[i / 2] << (i % 2 == 0 ? 24 : 28)) >> 28;
-#else
-  u32 bits = 0;
-  for (int b = 0; b < INPUT_BITS / 8; ++b) {
-    const u32 byte = from[i * (INPUT_BITS / 8) + b];
-    bits |= byte << (NETWORK ? INPUT_BITS - 8 - 8 * b : 8 * b);
-  }
-  return (Value)(bits << (32 - INPUT_BITS)) >> (32 - INPUT_BITS);
 #endif
+
+// Loads an element at any address, from the bytes that have bits of it. MSB_FIRST: the order of
+// packed elements, and of bytes.
+__device__ Value load(const u8* from, u64 i) {
+  const u64 first = i * INPUT_BITS;
+  const u32 before = (u32)(first % 8);
+  const int bytes = (before + INPUT_BITS + 7) / 8;
+  Bits bits = 0;
+  for (int b = 0; b < bytes; ++b) {
+    const Bits byte = from[first / 8 + b];
+    bits = MSB_FIRST ? bits << 8 | byte : bits | byte << 8 * b;
+  }
+  bits >>= MSB_FIRST ? 8 * bytes - before - INPUT_BITS : before;
+  return (Value)(bits << (VALUE_BITS - INPUT_BITS)) >> (VALUE_BITS - INPUT_BITS);
 }
 
-#if INPUT_BITS <= 16
+#if INPUT_FLOAT
+// Makes the bits that a CPU makes: a NaN keeps its sign and its fraction, and is quiet.
+__device__ float single_of(Value bits) {
+#if INPUT_BITS == 16
+  const u32 magnitude = (u32)bits & 0x7FFF;
+  const u32 sign = ((u32)bits & 0x8000) << 16;
+  if (magnitude >= 0x7C00)
+    return __uint_as_float(sign | 0x7F800000 | magnitude << 13 | (magnitude > 0x7C00 ? 0x400000 : 0));
+  const u32 shifted = (magnitude << 13) + (112 << 23);
+  const float small = __uint_as_float(shifted + (1 << 23)) - 6.103515625e-05f;  // 2^-14
+  return __uint_as_float(sign | (magnitude < 0x400 ? __float_as_uint(small) : shifted));
+#else
+  return __uint_as_float((u32)bits);
+#endif
+}
+__device__ double double_of(Value bits) {
+  const float single = single_of(bits);
+  const u32 of_single = __float_as_uint(single);
+  const u32 fraction = of_single & 0x7FFFFF;
+  union {
+    u64 bits;
+    double value;
+  } out;
+  out.value = single;
+  if ((of_single >> 23 & 0xFF) == 0xFF)
+    out.bits = (u64)(of_single >> 31) << 63 | 0x7FFull << 52 | (u64)fraction << 29 |
+               (u64)(fraction != 0) << 51;
+  return out.value;
+}
+#elif INPUT_BITS <= 16
 // An exact conversion by an addition: GPUs convert at a quarter of its rate. 2^23 + 2^15 has these
 // bits.
 __device__ float exact(Value value) {
@@ -69,7 +112,13 @@ __device__ float exact(Value value) {
 __device__ float exact(Value value) { return (float)value; }
 #endif
 
-#if OUTPUT == 16
+#if INPUT_FLOAT && OUTPUT == 32
+typedef float Element;
+__device__ Element convert(Value value) { return single_of(value); }
+#elif INPUT_FLOAT
+typedef double Element;
+__device__ Element convert(Value value) { return double_of(value); }
+#elif OUTPUT == 16
 typedef u16 Element;
 // Integers that a float cannot hold exactly exceed the largest number of fp16.
 __device__ Element convert(Value value) {
@@ -81,8 +130,14 @@ __device__ Element convert(Value value) {
 typedef u16 Element;
 // Rounds to odd in a float first, so that the result is rounded only once.
 __device__ Element convert(Value value) {
-#if INPUT_BITS <= 16
+#if INPUT_BITS <= 24
   u32 bits = __float_as_uint(exact(value));
+#elif INPUT_BITS == 64 && INPUT_SIGNED
+  const float cut = __ll2float_rz(value);
+  u32 bits = __float_as_uint(cut) | (__float2ll_rz(cut) != value);
+#elif INPUT_BITS == 64
+  const float cut = __ull2float_rz(value);
+  u32 bits = __float_as_uint(cut) | (__float2ull_rz(cut) != value);
 #elif INPUT_SIGNED
   const float cut = __int2float_rz(value);
   u32 bits = __float_as_uint(cut) | (__float2int_rz(cut) != value);
@@ -104,11 +159,15 @@ __device__ Element convert(Value value) { return (u8)value; }
 #elif OUTPUT == 2
 typedef u16 Element;
 __device__ Element convert(Value value) { return (u16)value; }
-#else
+#elif OUTPUT == 4
 typedef u32 Element;
 __device__ Element convert(Value value) { return (u32)value; }
+#else
+typedef u64 Element;
+__device__ Element convert(Value value) { return (u64)value; }
 #endif
 
+#if INPUT_BITS == 4 || (INPUT_BITS % 8 == 0 && INPUT_BITS != 24)
 #define ELEMENTS (16 / OUTPUT_BYTES)
 #define PIECE (ELEMENTS * INPUT_BITS / 8)
 #if PIECE >= 16
@@ -126,15 +185,20 @@ typedef u8 Unit;
 #define WORDS ((PIECE + 3) / 4)
 
 __device__ Value element(const u32* words, int i) {
-#if INPUT_BITS == 32
-  return (Value)(NETWORK ? __byte_perm(words[i], 0, 0x0123) : words[i]);
+#if INPUT_BITS == 64
+  const u32 first = words[2 * i], second = words[2 * i + 1];
+  return (Value)(MSB_FIRST ? (u64)__byte_perm(first, 0, 0x0123) << 32 | __byte_perm(second, 0, 0x0123)
+                           : (u64)second << 32 | first);
+#elif INPUT_BITS == 32
+  return (Value)(MSB_FIRST ? __byte_perm(words[i], 0, 0x0123) : words[i]);
 #elif INPUT_BITS == 16
-  const u32 word = NETWORK ? __byte_perm(words[i / 2], 0, 0x2301) : words[i / 2];
+  const u32 word = MSB_FIRST ? __byte_perm(words[i / 2], 0, 0x2301) : words[i / 2];
   return (Value)(word << (i % 2 == 0 ? 16 : 0)) >> 16;
 #elif INPUT_BITS == 8
   return (Value)(words[i / 4] << (24 - 8 * (i % 4))) >> 24;
 #else
-  return (Value)(words[i / 8] << (24 - 8 * (i % 8 / 2) + 4 * (i % 2))) >> 28;
+  const int nibble = MSB_FIRST ? 1 - i % 2 : i % 2;
+  return (Value)(words[i / 8] << (28 - 8 * (i % 8 / 2) - 4 * nibble)) >> 28;
 #endif
 }
 
@@ -196,6 +260,13 @@ __device__ void move_pieces(u8* to, const u8* from, u32 pieces, u32 thread) {
 __device__ void move(u8* to, const u8* from, u64 bytes, u32 thread) {
   const u64 elements = bytes * 8 / INPUT_BITS;
   const u64 before = ahead(to, OUTPUT_BYTES, elements);
+#if INPUT_BITS == 4
+  // A row of a module may begin such that pieces begin within a byte.
+  if (before % 2 != 0) {
+    for (u64 i = thread; i < elements; i += THREADS) ((Element*)to)[i] = convert(load(from, i));
+    return;
+  }
+#endif
   const u32 pieces = (u32)((elements - before) / ELEMENTS);
   u8* const out = to + before * OUTPUT_BYTES;
   const u8* const in = from + before * INPUT_BITS / 8;
@@ -221,12 +292,51 @@ __device__ void move(u8* to, const u8* from, u64 bytes, u32 thread) {
   for (u64 i = before + (u64)pieces * ELEMENTS + thread; i < elements; i += THREADS)
     ((Element*)to)[i] = convert(load(from, i));
 }
+#else
+// Elements that no unit has a whole number of: one after the other.
+__device__ void move(u8* to, const u8* from, u64 bytes, u32 thread) {
+  const u64 elements = bytes * 8 / INPUT_BITS;
+  for (u64 i = thread; i < elements; i += THREADS) ((Element*)to)[i] = convert(load(from, i));
+}
+#endif
+
+#if MODULES
+// Elements that are `step` apart in the output.
+__device__ void place_apart(u8* to, const u8* from, u64 bytes, long long step, u32 thread) {
+#if SAME
+  const u64 elements = bytes / ELEMENT_BYTES;
+#else
+  const u64 elements = bytes * 8 / INPUT_BITS;
+#endif
+  for (u64 i = thread; i < elements; i += THREADS) {
+    u8* const at = to + (long long)i * step * ELEMENT_BYTES;
+#if SAME
+    for (int b = 0; b < ELEMENT_BYTES; ++b) at[b] = from[i * ELEMENT_BYTES + b];
+#else
+    *(Element*)at = convert(load(from, i));
+#endif
+  }
+}
+
+__device__ void fill_apart(u8* to, u64 bytes, long long step, u32 thread) {
+  for (u64 i = thread; i < bytes / ELEMENT_BYTES; i += THREADS) {
+    for (int b = 0; b < ELEMENT_BYTES; ++b)
+      to[(long long)i * step * ELEMENT_BYTES + b] = (u8)(FILL >> 8 * (b % FILL_BYTES));
+  }
+}
+#endif
 
 extern "C" __global__ void __launch_bounds__(THREADS* PACKETS) place(const Copy* copies, u32 count) {
   const u32 number = blockIdx.x * PACKETS + threadIdx.x / THREADS;
   if (number >= count) return;
   const Copy copy = copies[number];
   const u32 thread = threadIdx.x % THREADS;
+#if MODULES
+  if (copy.step != 1 && copy.from == 0)
+    return fill_apart((u8*)copy.to, copy.bytes, copy.step, thread);
+  if (copy.step != 1)
+    return place_apart((u8*)copy.to, (const u8*)copy.from, copy.bytes, copy.step, thread);
+#endif
   if (copy.from == 0) return fill((u8*)copy.to, copy.bytes, thread);
   move((u8*)copy.to, (const u8*)copy.from, copy.bytes, thread);
 }

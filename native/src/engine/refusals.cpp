@@ -86,8 +86,11 @@ std::string deep_tags_of(const std::vector<FlowConfig>& flows) {
   });
 }
 
-std::string byte_match_of(const FlowConfig& flow) {
-  if (flow.match_.type_ == FlowMatchType::ECPRI) return "match by eCPRI";
+std::string ecpri_match_of(const FlowConfig& flow) {
+  return flow.match_.type_ == FlowMatchType::ECPRI ? "match by eCPRI" : "";
+}
+
+std::string flex_match_of(const FlowConfig& flow) {
   if (flow.match_.type_ != FlowMatchType::FLEX_ITEM) return {};
   return "match by flex item " + std::to_string(flow.match_.flex_item_match_.flex_item_id_);
 }
@@ -97,8 +100,8 @@ std::string spread_of(const FlowConfig& flow) {
   return queues < 2 ? std::string() : "RSS, ids of " + std::to_string(queues) + " queues";
 }
 
-std::string gpu_plan(const RxConfig& rx) {
-  for (const ReorderConfig& plan : rx.reorder_configs_) {
+std::string gpu_plan(const std::vector<ReorderConfig>& plans) {
+  for (const ReorderConfig& plan : plans) {
     if (plan.reorder_type_ == "gpu") return "reorder config '" + plan.name_ + "' on a GPU";
   }
   return {};
@@ -149,7 +152,9 @@ void find_missing(const NetworkConfig& config, const EngineTraits& traits,
          "set it to 0");
     need(engine, traits.packet_filter, rx.filter_.empty() ? "" : "filter: " + rx.filter_,
          "remove it; select packets with flows and flow_isolation");
-    need(engine, traits.byte_matches, flow_that(rx.flows_, byte_match_of),
+    need(engine, traits.ecpri, flow_that(rx.flows_, ecpri_match_of),
+         "match udp_src, udp_dst, ipv4_len, ipv4_src or ipv4_dst");
+    need(stream ? "TCP" : engine, traits.flex_items && !stream, flow_that(rx.flows_, flex_match_of),
          "match udp_src, udp_dst, ipv4_len, ipv4_src or ipv4_dst");
     need(engine, traits.rss, flow_that(rx.flows_, spread_of), "give the queue action one id");
     need(engine, traits.transforms, transform_of(rx.flows_), "leave only the queue action");
@@ -164,20 +169,29 @@ void find_missing(const NetworkConfig& config, const EngineTraits& traits,
     need(engine, traits.direct_mode, direct_queue(rx.queues_), "use indirect");
     need(engine, traits.direct_mode, direct_queue(tx.queues_), "use indirect");
   }
+  if (config.common_.stream_type == StreamType::SOCKET &&
+      config.common_.protocol == SocketProtocol::TCP && !config.reorder_configs_.empty()) {
+    found.emplace_back(Status::NOT_SUPPORTED,
+                       "reorder config '" + config.reorder_configs_.front().name_ +
+                           "' of packets, which TCP does not have; use udp:// endpoints, or remove "
+                           "reorder_configs");
+  }
   if (traits.find_rejected != nullptr) traits.find_rejected(config, found);
 }
 
 /// Reorder plans for which this host has no GPU.
 void find_absent_gpu(const NetworkConfig& config, std::vector<Error>& found) {
-  for (const InterfaceConfig& interface : config.ifs_) {
-    const std::string plan = gpu_plan(interface.rx_);
-    if (plan.empty()) continue;
+  const auto find = [&](std::string text, const std::vector<ReorderConfig>& plans) {
+    const std::string plan = gpu_plan(plans);
+    if (plan.empty()) return;
     const std::string why = memory::why_absent(MemoryKind::HOST_PINNED);
-    if (why.empty()) continue;
-    std::string text = "interface '" + interface.name_;
-    text.append("': ").append(plan).append(" needs CUDA, and ").append(why);
+    if (why.empty()) return;
+    text.append(plan).append(" needs CUDA, and ").append(why);
     found.emplace_back(Status::NOT_SUPPORTED, text.append("; set reorder_type: cpu"));
-  }
+  };
+  for (const InterfaceConfig& interface : config.ifs_)
+    find("interface '" + interface.name_ + "': ", interface.rx_.reorder_configs_);
+  find({}, config.reorder_configs_);
 }
 
 /// Host memory that a configuration needs.
@@ -305,6 +319,7 @@ std::uint64_t address_space_needed(const NetworkConfig& config, const EngineTrai
       threads += plan.cpu_cores_.size();
     if (traits.kernel_memory != nullptr) rings += traits.kernel_memory(config, interface).mapped;
   }
+  for (const ReorderConfig& plan : config.reorder_configs_) threads += plan.cpu_cores_.size();
   return memory_needed(config) + rings + threads * (limited ? stack.rlim_cur : USUAL_STACK);
 }
 

@@ -97,12 +97,13 @@ struct EngineTraits {
   bool hardware_timestamps{false};
   /// Whether it, the kernel or the card may wait for launch times (tx.accurate_send).
   bool timed_send{false};
-  /// RSS over several queues; flow transforms (VLAN, tunnels); flows at run time; flex items and
+  /// RSS over several queues; flow transforms (VLAN, tunnels); flows at run time; flex items;
   /// eCPRI.
   bool rss{false};
   bool transforms{false};
   bool dynamic_flows{false};
-  bool byte_matches{false};
+  bool flex_items{false};
+  bool ecpri{false};
   /// Filter expressions (rx.filter).
   bool packet_filter{false};
   /// Queues without a thread, polled by the application (poll_mode direct).

@@ -172,6 +172,8 @@ class PortIo {
   /// What this host lost of the port's frames before the engine. `max_age`: how old the numbers may
   /// be, ns; after the port is closed, they are those of its end. Any thread.
   [[nodiscard]] virtual PortSnapshot losses(std::uint64_t /*max_age*/) const noexcept { return {}; }
+  /// Index of the network interface of the latest `losses`; 0: all of this host, negative: none.
+  [[nodiscard]] virtual int loss_interface() const noexcept { return -1; }
 };
 
 /// A port: one configured interface with its queues.

@@ -66,6 +66,7 @@ LinkStatistics::LinkStatistics(const std::string& port, Traffic traffic,
 
 void LinkStatistics::read(LinkReader& reader) {
   const int index = find_interface_(reader.netlink());
+  interface_ = index;
   std::map<int, LinkCounters> found;
   if (index >= 0) found = reader.read(index);
   for (auto& [each, counters] : found) reader.read_driver(each, counters);
@@ -92,6 +93,11 @@ PortSnapshot LinkStatistics::losses(std::uint64_t max_age) noexcept {
   losses.lost_before_engine = losses.lost_card + losses.lost_backlog + losses.lost_errors;
   if (traffic_ == Traffic::EVERY_FRAME) losses.lost_before_engine += losses.lost_dropped;
   return losses;
+}
+
+int LinkStatistics::interface() noexcept {
+  const std::lock_guard lock(mutex_);
+  return interface_;
 }
 
 void LinkStatistics::stop() noexcept {

@@ -57,6 +57,8 @@ class LinkStatistics {
 
   /// See PortIo::losses. Any thread.
   [[nodiscard]] PortSnapshot losses(std::uint64_t max_age) noexcept;
+  /// See PortIo::loss_interface. Any thread.
+  [[nodiscard]] int interface() noexcept;
   /// Read for the last time. Idempotent; any thread.
   void stop() noexcept;
 
@@ -74,6 +76,8 @@ class LinkStatistics {
   LossTally tally_;
   /// CLOCK_MONOTONIC ns.
   std::uint64_t read_at_{0};
+  /// When it was read last.
+  int interface_{-1};
 };
 
 }  // namespace daqiri

@@ -57,8 +57,12 @@ Assembler::Assembler(const Plan& plan, memory::MemoryRegion& output, const Valid
     : plan_(plan),
       output_(output),
       valid_(valid),
+      columns_(std::make_shared<ColumnNumbers>(output.config().num_bufs_, plan.columns().size())),
       sink_(sink),
-      most_output_(plan.by_bytes() ? UINT64_MAX : output.buf_size() / std::max(plan.units(), 1U)),
+      // Where the length is known, the configuration was checked with it.
+      most_output_(plan.by_bytes() || plan.payload_bytes() != 0
+                       ? UINT64_MAX
+                       : output.buf_size() / std::max(plan.units(), 1U)),
       batches_(plan.window()),
       delivered_units_(batches_.size() * valid.words()) {}
 
@@ -73,12 +77,14 @@ Assembler::Assembler(const Plan& plan, memory::MemoryRegion& output, const Valid
     claim = this->claim(batch.valid, where.slot / plan_.unit_bytes(), units);
   } else {
     if (batch.packets == 0) {
-      batch.payload_bytes = where.payload_bytes;
-      batch.slot_bytes = static_cast<std::uint32_t>(plan_.output_bytes(where.payload_bytes));
-    } else if (batch.payload_bytes != where.payload_bytes) {
+      // All have the plan's length, if it has one.
+      batch.payload_bytes =
+          plan_.payload_bytes() != 0 ? plan_.payload_bytes() : where.payload_bytes;
+      batch.slot_bytes = static_cast<std::uint32_t>(plan_.output_bytes(batch.payload_bytes));
+    } else if (plan_.payload_bytes() == 0 && batch.payload_bytes != where.payload_bytes) {
       return Fate::MALFORMED;
     }
-    to = std::uint64_t{where.slot} * batch.slot_bytes;
+    to = plan_.begin_of(where.slot, batch.slot_bytes);
     std::uint64_t& word = batch.valid[where.slot / WORD];
     const std::uint64_t bit = std::uint64_t{1} << where.slot % WORD;
     if ((word & bit) != 0) claim = Claim::TAKEN;
@@ -88,12 +94,18 @@ Assembler::Assembler(const Plan& plan, memory::MemoryRegion& output, const Valid
     // A packet that overlaps others only in part is malformed.
     return claim == Claim::TAKEN ? Fate::DUPLICATE : Fate::MALFORMED;
   }
+  if (batch.columns != nullptr) {
+    const bool first = batch.packets == 0 || where.slot < batch.lowest;
+    if (first) batch.lowest = where.slot;
+    plan_.columns().take(packet.data, where.udp_at, first, batch.columns);
+  }
   const auto* const from = reinterpret_cast<const std::byte*>(packet.data) + where.payload_at;
   if (copier_ == nullptr) {
-    plan_.move(batch.data + to, from, where.payload_bytes);
+    plan_.place(batch.data, to, from, where.payload_bytes);
   } else {
-    copies_[num_copies_] = {batch.data + to, from,         where.payload_bytes,
-                            batch.buffer,    packet.owner, packet.buffer};
+    copies_[num_copies_] = {batch.data,          from,         static_cast<std::uint32_t>(to),
+                            where.payload_bytes, batch.buffer, packet.buffer,
+                            packet.owner};
     if (++num_copies_ == CHUNK) settle();
   }
   if (batch.packets == 0) batch.first_time = packet.time;
@@ -107,13 +119,19 @@ Assembler::Assembler(const Plan& plan, memory::MemoryRegion& output, const Valid
   return Fate::PLACED;
 }
 
-[[gnu::always_inline]] inline bool Assembler::take(const Packet& packet,
-                                                   std::uint64_t now_ns) noexcept {
-  Place where{};
-  bool good = plan_.locate(packet.data, packet.length, packet.flow, where);
-  if (good && plan_.divides() && !divide(where, packet, now_ns)) {
-    count(Fate::LATE);
+[[gnu::always_inline]] inline bool Assembler::take(const Packet& packet, Located located,
+                                                   Place where, std::uint64_t now_ns) noexcept {
+  if (located == Located::LEFT_OUT) {
+    count(Fate::LEFT_OUT);
     return false;
+  }
+  bool good = located == Located::IN_BATCH;
+  if (good && plan_.divides()) {
+    if (!divide(where, packet, now_ns)) {
+      count(Fate::LATE);
+      return false;
+    }
+    good = plan_.cut(where);
   }
   good = good && (plan_.by_bytes() || (where.slot < plan_.units() &&
                                        plan_.output_bytes(where.payload_bytes) <= most_output_));
@@ -137,13 +155,13 @@ Assembler::Fate Assembler::place_in_other(const Place& where, const Packet& pack
   leave_latest();
   if (begun_ && now_ns < since_until_ns_ && is_stale(where)) return Fate::EARLY;
   if (!begun_) begin(where.batch);
-  if (first_ && fresh_ && unwrapped(where.batch) < *first_ + plan_.batch_numbers())
+  if (first_ && fresh_ && where.batch != *first_ && !is_after(where.batch, *first_))
     return Fate::EARLY;
   const bool after_silence = silence_before(packet, now_ns, GAP_NS);
   rested_ = rested_ || after_silence;
   Batch* batch = batch_of(where.batch, packet, now_ns);
   if (batch != nullptr && batch->doubtful && !weigh(*batch, where, after_silence)) {
-    retract(*batch);
+    retract_at(place_of(*batch));
     batch = batch_of(where.batch, packet, now_ns);
     if (batch != nullptr && batch->doubtful) weigh(*batch, where, after_silence);
   }
@@ -161,11 +179,10 @@ bool Assembler::begins_anew(Fate fate, const Place& where, const Packet& packet,
   leave_latest();
   const auto is_back = [&] {
     // In an acquisition, a late packet may be of an image that was recorded without it.
-    const std::uint64_t number = unwrapped(where.batch);
-    const Batch& there = at(number);
-    return !acquiring_ || number + batches_.size() <= newest_ ||
-           (there.state == Batch::State::DELIVERED && there.raw == where.batch &&
-            there.units == plan_.units());
+    const Batch* const there = find(where.batch);
+    return !acquiring_ || is_far_back(where.batch) ||
+           (there != nullptr && there->state == Batch::State::DELIVERED &&
+            there->units == plan_.units());
   };
   const auto unwanted = [&] {
     return fate == Fate::DUPLICATE ||
@@ -186,74 +203,115 @@ bool Assembler::begins_anew(Fate fate, const Place& where, const Packet& packet,
   return fate == Fate::PLACED;
 }
 
+template <typename Each>
+[[gnu::always_inline]] inline void for_packets(std::span<const Packet> packets, Each each) {
+  constexpr std::size_t AHEAD = 4;
+  for (std::size_t i = 0; i < packets.size(); ++i) {
+    if (i + AHEAD < packets.size()) __builtin_prefetch(packets[i + AHEAD].data);
+    each(i);
+  }
+}
+
+void Assembler::locate(std::span<const Packet> packets, Found* found) const noexcept {
+  for_packets(packets, [&](std::size_t i) {
+    const Packet& packet = packets[i];
+    found[i].located = plan_.locate(packet.data, packet.length, packet.flow, found[i].place);
+  });
+}
+
 void Assembler::take(std::span<const Packet> packets, std::uint64_t now_ns,
                      Copier* copier) noexcept {
-  constexpr std::size_t AHEAD = 4;
+  take_all(packets, copier, now_ns, [&](std::size_t i) {
+    const Packet& packet = packets[i];
+    Place where{};
+    const Located located = plan_.locate(packet.data, packet.length, packet.flow, where);
+    return take(packet, located, where, now_ns);
+  });
+}
+
+void Assembler::take(std::span<const Packet> packets, const Found* found, std::uint64_t now_ns,
+                     Copier* copier) noexcept {
+  take_all(packets, copier, now_ns, [&](std::size_t i) {
+    return take(packets[i], found[i].located, found[i].place, now_ns);
+  });
+}
+
+template <typename Take>
+void Assembler::take_all(std::span<const Packet> packets, Copier* copier, std::uint64_t now_ns,
+                         Take take) noexcept {
   copier_ = copier;
   tally_.packets += packets.size();
   placed_ = 0;
-  for (std::size_t i = 0; i < packets.size(); ++i) {
-    if (i + AHEAD < packets.size()) __builtin_prefetch(packets[i + AHEAD].data);
-    if (take(packets[i], now_ns)) {
+  for_packets(packets, [&](std::size_t i) {
+    if (take(i)) {
       ++placed_;
     } else if (copier_ != nullptr && packets[i].owner != nullptr) {
       packets[i].owner->give(&packets[i].buffer, 1);
     }
-  }
+  });
   settle();
   copier_ = nullptr;
   tally_.placed += placed_;
   if (placed_ > 0) active_ns_ = now_ns;
 }
 
-Assembler::Batch* Assembler::batch_of(std::uint32_t raw, const Packet& packet,
+Assembler::Batch* Assembler::find(std::uint64_t raw) noexcept {
+  for (std::size_t back = 1; back <= batches_.size(); ++back) {
+    Batch& batch = at(end_ + batches_.size() - back);
+    if (batch.raw == raw && batch.state != Batch::State::EMPTY) return &batch;
+  }
+  return nullptr;
+}
+
+Assembler::Batch* Assembler::batch_of(std::uint64_t raw, const Packet& packet,
                                       std::uint64_t now_ns) noexcept {
-  std::uint64_t number = unwrapped(raw);
-  if (number < next_) {
-    const bool beyond = number + batches_.size() <= newest_;
-    if (!beyond && at(number).state == Batch::State::LOST) return &at(number);
-    if (!fresh_ || (passed_ > 0 && !beyond)) return nullptr;
-    if (beyond) {
-      for (Batch& batch : batches_) retract(batch);
+  for (std::uint64_t place = end_; place-- > next_;) {
+    if (Batch& batch = at(place); batch.raw == raw)
+      return batch.state == Batch::State::CLOSED ? nullptr : &batch;
+  }
+  const bool is_known = held() > 0 || anchored_;
+  if (is_known && !is_after(raw, newest_)) {
+    const bool before_all = held() > 0 && !is_after(raw, at(next_).raw);
+    if (fresh_ && is_far_back(raw) && (before_all || held() == 0)) {
+      for (; held() > 0; ++next_) retract(at(next_));
       gap_ = passed_ = 0;
       begin(raw);
-      number = unwrapped(raw);
+      return batch_of(raw, packet, now_ns);
     }
-    // Those that are lost will be passed again.
-    for (std::uint64_t passed = number; passed < next_; ++passed)
-      gap_ -= at(passed).state == Batch::State::LOST ? 1 : 0;
-    next_ = std::min(next_, number);
+    if ((anchored_ && !is_after(raw, last_)) || (before_all && full())) {
+      Batch* const there = find(raw);
+      return there != nullptr && there->state == Batch::State::LOST ? there : nullptr;
+    }
   }
-  if (number > newest_) advance(number);
-  Batch& batch = at(number);
-  if (batch.state == Batch::State::CLOSED) return nullptr;
-  if (batch.state == Batch::State::EMPTY) open(batch, raw, packet, now_ns);
-  return &batch;
+  while (full()) end_next();
+  // Of numbers more than half of all apart, the order is not known.
+  while (held() > 0 && is_after(raw, newest_) && !is_after(raw, at(next_).raw)) end_next();
+  std::uint64_t place = end_;
+  while (place > next_ && is_after(at(place - 1).raw, raw)) --place;
+  return &open_at(place, raw, packet, now_ns);
 }
 
-std::uint64_t Assembler::unwrapped(std::uint32_t raw) const noexcept {
-  const std::uint64_t numbers = plan_.batch_numbers();
-  const std::uint64_t ahead = (raw + numbers - newest_ % numbers) % numbers;
-  return newest_ + ahead - (ahead > numbers / 2 ? numbers : 0);
+Assembler::Batch& Assembler::open_at(std::uint64_t place, std::uint64_t raw, const Packet& packet,
+                                     std::uint64_t now_ns) noexcept {
+  for (std::uint64_t to = end_++; to > place; --to) at(to) = at(to - 1);
+  if (place + 1 == end_) newest_ = raw;
+  Batch& batch = at(place);
+  open(batch, raw, packet, now_ns);
+  deliver();
+  return batch;
 }
 
-std::uint64_t Assembler::newest_sequence() const noexcept {
-  const std::uint64_t numbers = plan_.batch_numbers();
-  return (std::max(newest_, numbers) - numbers) * plan_.divisor();
-}
-
-std::optional<std::uint64_t> Assembler::continued(std::uint32_t sequence,
+std::optional<std::uint64_t> Assembler::continued(std::uint64_t sequence,
                                                   bool paused) const noexcept {
   const std::uint64_t open = batches_.size() * plan_.divisor();
-  const std::uint64_t newest = newest_sequence();
+  const std::uint64_t newest = newest_ * plan_.divisor();
   if (begun_ && !paused) {
     const Step on = nearest(newest, sequence);
     if (on.size < LOST_NUMBERS + 2 * open) return on.number;
     // Late, or behind a large loss that is not at the end of the numbers.
-    if (!fresh_) return newest / NUMBERS * NUMBERS + sequence;
+    if (!fresh_) return newest - newest % plan_.sequence_numbers() + sequence;
   }
-  if (first_ && (!begun_ || fresh_))
-    return nearest(std::uint64_t{*first_} * plan_.divisor(), sequence).number;
+  if (first_ && (!begun_ || fresh_)) return nearest(*first_ * plan_.divisor(), sequence).number;
   // Numbers of an instrument that began anew would pass those of one that goes on.
   if (unknown_) return std::nullopt;
   if (!begun_ && !before_) return sequence;
@@ -267,12 +325,13 @@ std::optional<std::uint64_t> Assembler::continued(std::uint32_t sequence,
   return begins ? std::optional<std::uint64_t>(sequence) : std::nullopt;
 }
 
-Assembler::Step Assembler::nearest(std::uint64_t before, std::uint32_t sequence) noexcept {
-  Step best{before / NUMBERS * NUMBERS + sequence, 0};
+Assembler::Step Assembler::nearest(std::uint64_t before, std::uint64_t sequence) const noexcept {
+  const std::uint64_t numbers = plan_.sequence_numbers();
+  Step best{before - before % numbers + sequence, 0};
   best.size = best.number > before ? best.number - before : before - best.number;
-  if (best.size <= NUMBERS / 2) return best;
-  if (best.number < before) return {best.number + NUMBERS, NUMBERS - best.size};
-  return best.number < NUMBERS ? best : Step{best.number - NUMBERS, NUMBERS - best.size};
+  if (best.size <= numbers / 2) return best;
+  if (best.number < before) return {best.number + numbers, numbers - best.size};
+  return best.number < numbers ? best : Step{best.number - numbers, numbers - best.size};
 }
 
 bool Assembler::divide(Place& where, const Packet& packet, std::uint64_t now_ns) noexcept {
@@ -302,8 +361,11 @@ bool Assembler::are_new(Begun& begun, const Place& place) noexcept {
 }
 
 bool Assembler::is_stale(const Place& place) noexcept {
-  const std::uint64_t number = unwrapped(place.batch);
-  if (number >= next_ && number <= newest_ + 1) return false;
+  const std::uint64_t raw = place.batch;
+  const bool past = anchored_    ? !is_after(raw, last_)
+                    : held() > 0 ? is_after(at(next_).raw, raw)
+                                 : is_after(newest_, raw);
+  if (!past && !is_after(raw, newest_ + plan_.batch_step())) return false;
   const auto found = std::ranges::find(begun_before_, place.batch, &Begun::raw);
   return found != begun_before_.end() && !are_new(*found, place);
 }
@@ -334,19 +396,19 @@ bool Assembler::weigh(Batch& batch, const Place& place, bool after_silence) noex
   return true;
 }
 
-void Assembler::begin(std::uint32_t raw) noexcept {
+void Assembler::begin(std::uint64_t raw) noexcept {
   begun_ = fresh_ = true;
   anchored_ = first_.has_value();
   // No frame came after these.
   gap_ -= std::exchange(passed_, 0);
   for (Batch& batch : batches_) batch.state = Batch::State::EMPTY;
-  // An offset, so that earlier batches have numbers too.
-  next_ = newest_ = first_.value_or(raw) + plan_.batch_numbers();
+  next_ = end_;
+  newest_ = first_.value_or(raw);
+  last_ = newest_ - std::max<std::uint64_t>(plan_.batch_step(), 1);
 }
 
 void Assembler::retract(Batch& batch) noexcept {
   if (latest_ == &batch) leave_latest();
-  if (batch.state == Batch::State::EMPTY) return;
   if (batch.data != nullptr) {
     settle();
     tally_.placed -= batch.packets;
@@ -356,23 +418,18 @@ void Assembler::retract(Batch& batch) noexcept {
   batch = {};
 }
 
-void Assembler::advance(std::uint64_t newest) noexcept {
-  const std::uint64_t oldest = newest + 1 - batches_.size();
-  while (next_ < oldest && next_ <= newest_) end_next();
-  while (is_no_first() && next_ <= newest_) ++next_;
-  if (next_ > newest_ && !anchored_) next_ = newest;
-  if (next_ < oldest) {
-    passed_ += oldest - next_;
-    gap_ += oldest - next_;
-    next_ = oldest;
+void Assembler::retract_at(std::uint64_t place) noexcept {
+  retract(at(place));
+  if (place == next_) {
+    ++next_;
+    return;
   }
-  for (std::uint64_t number = std::max(newest_ + 1, oldest); number <= newest; ++number)
-    at(number).state = Batch::State::EMPTY;
-  newest_ = newest;
-  deliver();
+  leave_latest();
+  for (; place + 1 < end_; ++place) at(place) = at(place + 1);
+  at(--end_) = {};
 }
 
-void Assembler::open(Batch& batch, std::uint32_t raw, const Packet& packet,
+void Assembler::open(Batch& batch, std::uint64_t raw, const Packet& packet,
                      std::uint64_t now_ns) noexcept {
   batch = {};
   batch.state = Batch::State::OPEN;
@@ -387,11 +444,13 @@ void Assembler::open(Batch& batch, std::uint32_t raw, const Packet& packet,
   if (!take_buffer(batch)) {
     batch.state = Batch::State::LOST;
     tally_.lost += 1;
-    return deliver();
+    return;
   }
   batch.data = static_cast<std::byte*>(output_.address(batch.buffer));
   batch.valid = valid_.of(batch.buffer);
   std::fill_n(batch.valid, valid_.words(), std::uint64_t{0});
+  batch.columns = columns_->of(batch.buffer);
+  if (batch.columns != nullptr) std::fill_n(batch.columns, columns_->columns(), std::uint64_t{0});
 }
 
 bool Assembler::take_buffer(Batch& batch) noexcept {
@@ -424,17 +483,24 @@ void Assembler::settle() noexcept {
 }
 
 void Assembler::fill(const Batch& batch) const noexcept {
-  const std::uint64_t each =
-      plan_.by_bytes() ? plan_.output_bytes(plan_.unit_bytes()) : batch.slot_bytes;
+  const auto each = static_cast<std::uint32_t>(
+      plan_.by_bytes() ? plan_.output_bytes(plan_.unit_bytes()) : batch.slot_bytes);
   for_gaps(batch.valid, plan_.units(), [&](std::uint32_t first, std::uint32_t n) {
-    if (fills_ != nullptr) return fills_->fill(batch.buffer, batch.data + first * each, n * each);
-    plan_.fill(batch.data + first * each, n * each);
+    const std::uint64_t begin = plan_.begin_of(first, each);
+    const std::uint64_t bytes = plan_.begin_of(first + n, each) - begin;
+    if (fills_ != nullptr) return fills_->fill(batch.buffer, batch.data, begin, bytes);
+    plan_.fill(batch.data, begin, bytes);
   });
+}
+
+void Assembler::fill_gaps(const Batch& batch) const noexcept {
+  // Whoever had the buffer may have written there.
+  if (fills_ != nullptr) return fills_->fill_gaps(batch.buffer, batch.data);
+  plan_.fill_gaps(batch.data);
 }
 
 void Assembler::close(Batch& batch, End end) noexcept {
   settle();
-  if (batch.doubtful && end != End::COMPLETE) return retract(batch);
   batch.state = Batch::State::CLOSED;
   batch.end = end;
   if (latest_ == &batch) leave_latest();
@@ -444,36 +510,43 @@ void Assembler::leave_latest() noexcept {
   if (latest_ != nullptr) active_ = std::exchange(latest_, nullptr)->last_time;
 }
 
+std::uint64_t Assembler::absent_before_next() const noexcept {
+  if (!anchored_ || plan_.batch_step() == 0) return 0;
+  const std::uint64_t steps = ahead(at(next_).raw, last_) / plan_.batch_step();
+  return steps > 0 ? steps - 1 : 0;
+}
+
+bool Assembler::may_end_next() const noexcept {
+  const Batch& batch = at(next_);
+  if (!batch.ended()) return false;
+  if (full()) return true;
+  if (absent_before_next() > 0) return false;
+  if (!fresh_ || batch.state != Batch::State::LOST) return true;
+  // An earlier one may still come, until a frame is delivered.
+  for (std::uint64_t place = next_ + 1; place < end_; ++place)
+    if (at(place).state == Batch::State::CLOSED) return true;
+  return false;
+}
+
 void Assembler::deliver() noexcept {
-  while (next_ <= newest_ && (at(next_).ended() || (is_no_first() && next_ < newest_))) {
-    // The batch with this number may still come.
-    if (Batch& batch = at(next_); next_ == newest_ && batch.rest && batch.data != nullptr)
-      return retract(batch);
-    end_next();
-  }
+  while (held() > 0 && may_end_next()) end_next();
 }
 
 void Assembler::end_next() noexcept {
-  Batch& batch = at(next_++);
-  // It may be retracted.
+  Batch& batch = at(next_);
+  if ((batch.state == Batch::State::OPEN && batch.doubtful) ||
+      (batch.state == Batch::State::LOST && batch.doubtful && !anchored_))
+    return retract_at(next_);
   if (batch.state == Batch::State::OPEN) close(batch, End::WINDOW);
-  switch (batch.state) {
-    case Batch::State::OPEN:
-    case Batch::State::CLOSED:
-      hand(batch);
-      return;
-    case Batch::State::LOST:
-      if (batch.doubtful && !anchored_) return retract(batch);
-      // Its other packets still come.
-      anchored_ = true;
-      ++gap_;
-      return;
-    case Batch::State::DELIVERED:
-    case Batch::State::EMPTY:
-      if (!anchored_) return;
-      ++passed_;
-      ++gap_;
-  }
+  const std::uint64_t absent = absent_before_next();
+  passed_ += absent;
+  gap_ += absent;
+  last_ = batch.raw;
+  ++next_;
+  if (batch.state != Batch::State::LOST) return hand(batch);
+  // Its other packets still come.
+  anchored_ = true;
+  ++gap_;
 }
 
 void Assembler::hand(Batch& batch) noexcept {
@@ -482,9 +555,11 @@ void Assembler::hand(Batch& batch) noexcept {
   Frame frame{};
   frame.missing = plan_.units() - batch.units;
   if (frame.missing > 0) fill(batch);
+  if (!plan_.layout().gaps().empty()) fill_gaps(batch);
   const std::uint64_t bytes =
-      plan_.by_bytes() ? plan_.output_bytes(std::uint64_t{plan_.units()} * plan_.unit_bytes())
-                       : std::uint64_t{plan_.units()} * batch.slot_bytes;
+      !plan_.layout().none() ? plan_.frame_bytes()
+      : plan_.by_bytes()     ? plan_.output_bytes(std::uint64_t{plan_.units()} * plan_.unit_bytes())
+                             : plan_.begin_of(plan_.units(), batch.slot_bytes);
   frame.buffer = batch.buffer;
   frame.data = batch.data;
   frame.valid = batch.valid;
@@ -499,6 +574,8 @@ void Assembler::hand(Batch& batch) noexcept {
   frame.info.payload_len = batch.slot_bytes;
   frame.info.aggregate_len = static_cast<std::uint32_t>(bytes);
   frame.info.burst_flags = DAQIRI_BURST_FLAG_REORDERED;
+  frame.info.columns = batch.columns;
+  frame.info.num_columns = static_cast<std::uint32_t>(columns_->columns());
   if (frame.missing > 0) {
     const auto slot = static_cast<std::size_t>(&batch - batches_.data());
     std::copy_n(batch.valid, valid_.words(), delivered_units_.data() + slot * valid_.words());
@@ -512,7 +589,7 @@ void Assembler::hand(Batch& batch) noexcept {
   }
   tally_.skipped += std::exchange(passed_, 0);
   frame.lost = tally_.absent();
-  for (std::uint64_t later = next_; later <= newest_; ++later)
+  for (std::uint64_t later = next_; later < end_; ++later)
     frame.lost -= at(later).state == Batch::State::LOST ? 1 : 0;
   fresh_ = false;
   sink_.take(frame);
@@ -520,48 +597,58 @@ void Assembler::hand(Batch& batch) noexcept {
 
 std::uint64_t Assembler::expire(std::uint64_t now_ns) noexcept {
   if (plan_.timeout_ns() == 0 || !begun_) return 0;
-  // One of which no packet came is due with the next one of which some did.
-  const auto due_of = [this](std::uint64_t number) {
-    while (at(number).state == Batch::State::EMPTY && number < newest_) ++number;
-    const Batch& seen = at(number);
-    return seen.state == Batch::State::EMPTY ? NEVER : seen.begun_ns + plan_.timeout_ns();
+  const auto due_of = [this](std::uint64_t place) {
+    return at(place).begun_ns + plan_.timeout_ns();
   };
-  for (std::uint64_t number = next_; number <= newest_; ++number) {
-    if (Batch& batch = at(number); batch.state == Batch::State::OPEN && due_of(number) <= now_ns)
-      close(batch, End::TIMEOUT);
+  for (std::uint64_t place = next_; place < end_;) {
+    Batch& batch = at(place);
+    const bool due = batch.state == Batch::State::OPEN && due_of(place) <= now_ns;
+    if (due && batch.doubtful) {
+      retract_at(place);
+      place = std::max(place, next_);
+      continue;
+    }
+    if (due) close(batch, End::TIMEOUT);
+    ++place;
   }
-  while (next_ <= newest_ && at(next_).state != Batch::State::OPEN &&
-         (at(next_).ended() || (is_no_first() && next_ < newest_) || due_of(next_) <= now_ns))
+  deliver();
+  // Absent numbers are awaited as long as the one behind them.
+  while (held() > 0 && at(next_).state != Batch::State::OPEN && due_of(next_) <= now_ns) {
     end_next();
-  std::uint64_t due = next_ <= newest_ ? due_of(next_) : NEVER;
-  for (std::uint64_t number = next_; number <= newest_; ++number) {
-    if (at(number).state == Batch::State::OPEN) due = std::min(due, due_of(number));
+    deliver();
+  }
+  std::uint64_t due = held() > 0 ? due_of(next_) : NEVER;
+  for (std::uint64_t place = next_; place < end_; ++place) {
+    if (at(place).state == Batch::State::OPEN) due = std::min(due, due_of(place));
   }
   return due == NEVER ? 0 : due;
 }
 
 void Assembler::finish() noexcept {
-  while (begun_ && next_ <= newest_) end_next();
+  while (held() > 0) end_next();
 }
 
 void Assembler::finish_idle(std::uint64_t now_ns) noexcept {
-  const std::uint64_t end = now_ns >= active_ns_ + IDLE_NS ? newest_ + 1 : newest_;
-  while (begun_ && next_ < end) end_next();
+  const std::uint64_t kept = now_ns >= active_ns_ + IDLE_NS ? 0 : 1;
+  while (held() > kept) end_next();
   deliver();
 }
 
 std::uint64_t Assembler::begin_epoch(std::uint64_t since, std::uint64_t now_ns,
-                                     std::optional<std::uint32_t> first) {
+                                     std::optional<std::uint64_t> first) {
   begun_units_.reserve(2 * batches_.size() * valid_.words());
   begun_before_.reserve(batches_.size());
   begun_before_.clear();
   begun_units_.clear();
   const bool runs = now_ns < active_ns_ + IDLE_NS;
-  for (std::size_t slot = 0; slot < batches_.size(); ++slot) {
+  for (std::size_t back = 1; back <= batches_.size(); ++back) {
+    const std::size_t slot = (end_ + batches_.size() - back) % batches_.size();
     const Batch& batch = batches_[slot];
     const bool whole = batch.units == plan_.units();
     const bool delivered = batch.state == Batch::State::DELIVERED;
     if (batch.state == Batch::State::EMPTY || ((delivered || whole) && !runs)) continue;
+    // Of a number that came twice, the latest batch counts.
+    if (std::ranges::find(begun_before_, batch.raw, &Begun::raw) != begun_before_.end()) continue;
     const std::size_t at = begun_units_.size();
     begun_before_.push_back({.raw = batch.raw, .units = batch.units, .units_at = at});
     begun_units_.resize(at + 2 * valid_.words());
@@ -596,12 +683,13 @@ void Assembler::discard() noexcept {
     }
     batch.state = Batch::State::EMPTY;
   }
+  next_ = end_;
   leave_latest();
   forget();
 }
 
 void Assembler::forget() noexcept {
-  if (begun_ && plan_.divides()) before_ = newest_sequence();
+  if (begun_ && plan_.divides()) before_ = newest_ * plan_.divisor();
   begun_ = false;
 }
 
@@ -620,6 +708,9 @@ void Assembler::count(Fate fate) noexcept {
       return;
     case Fate::MALFORMED:
       tally_.malformed += 1;
+      return;
+    case Fate::LEFT_OUT:
+      tally_.left_out += 1;
       return;
     case Fate::NO_BUFFER:
       tally_.no_buffer += 1;

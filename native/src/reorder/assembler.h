@@ -12,12 +12,14 @@
 #include "daqiri/reorder.h"
 #include "memory/region.h"
 #include "metrics/counters.h"
+#include "reorder/columns.h"
 #include "reorder/mover.h"
 #include "reorder/plan.h"
 
 namespace daqiri::reorder {
 
-/// packets = placed + duplicate + late + early + malformed + no_buffer, in every snapshot.
+/// packets = placed + duplicate + late + early + malformed + left_out + no_buffer, in every
+/// snapshot.
 struct ReorderSnapshot {
   /// Packets of the plan's flows.
   Counter packets{"packets"};
@@ -33,6 +35,8 @@ struct ReorderSnapshot {
   /// Packets that are too short for their fields, differ in length from the frame's other packets,
   /// or have a position outside the frame.
   Counter malformed{"malformed"};
+  /// Packets that do not fulfil the conditions.
+  Counter left_out{"left_out"};
   /// Packets of a frame that had no free buffer when it began.
   Counter no_buffer{"no_buffer"};
   /// Delivered frames, with all or only some of their packets.
@@ -120,12 +124,13 @@ class ValidBits {
   std::unique_ptr<std::uint64_t[]> bits_;
 };
 
-/// The numbers in packets define their batch. `Plan::window` batches are open at once: the newest,
-/// and those directly before it. A batch is closed by its last packet, by a packet of a batch that
-/// is `window` later, or by the timeout. Missing data are filled.
+/// The numbers in packets define their batch. `Plan::window` batches are open at once. A batch is
+/// closed by its last packet, by the first packet of another one if no more may be open and it has
+/// the earliest number, or by the timeout. Missing data are filled.
 ///
-/// Frames are delivered in the order of their numbers: a closed one waits until all before it are
-/// closed, or were passed over because no packet came, which takes as long as closing them would.
+/// Frames are delivered in the order of their numbers: a closed one waits until all that have begun
+/// before it are closed. If numbers before it are absent, it waits until no more batches may be
+/// open, or as long as the timeout.
 ///
 /// Numbers wrap: up to half of all numbers ahead of the newest are later, the rest are earlier.
 /// They begin with the first packet; until a frame is delivered, with the earliest. If no packet
@@ -147,6 +152,16 @@ class Assembler {
   /// it has read them; without one, packets are not read after the call.
   void take(std::span<const Packet> packets, std::uint64_t now_ns,
             Copier* copier = nullptr) noexcept;
+  /// The place of a packet.
+  struct Found {
+    Located located;
+    Place place;
+  };
+  /// Find the places of packets; any thread. `found`: as many as packets.
+  void locate(std::span<const Packet> packets, Found* found) const noexcept;
+  /// As `take`, of packets that were located.
+  void take(std::span<const Packet> packets, const Found* found, std::uint64_t now_ns,
+            Copier* copier) noexcept;
   /// Close batches that have waited long enough. Returns when to call it again; 0: not needed.
   std::uint64_t expire(std::uint64_t now_ns) noexcept;
   /// Close and deliver all batches.
@@ -160,12 +175,16 @@ class Assembler {
   /// batches are early, too. `first`: expected number of the first batch; earlier ones are early.
   /// Returns the order of the next batch. Throws std::bad_alloc.
   std::uint64_t begin_epoch(std::uint64_t since, std::uint64_t now_ns,
-                            std::optional<std::uint32_t> first);
+                            std::optional<std::uint64_t> first);
   /// There are no more acquisitions.
   void end_epochs() noexcept { acquiring_ = false; }
   /// Discard all batches and the position in the batch numbers.
   void discard() noexcept;
 
+  /// Where the columns of its frames are.
+  [[nodiscard]] const std::shared_ptr<const ColumnNumbers>& columns() const noexcept {
+    return columns_;
+  }
   /// Whether packets are late because their number is not known.
   [[nodiscard]] bool unknown() const noexcept { return unknown_; }
   /// Number of batches that have begun.
@@ -175,17 +194,20 @@ class Assembler {
  private:
   enum class End : std::uint8_t { COMPLETE, WINDOW, TIMEOUT };
   struct Batch {
-    /// EMPTY: no packet came. LOST: no buffer was free.
+    /// LOST: no buffer was free.
     enum class State : std::uint8_t { EMPTY, OPEN, CLOSED, DELIVERED, LOST } state{State::EMPTY};
     End end{End::COMPLETE};
     /// Whether its packets may be the rest of a batch that had begun before the acquisition; and
     /// whether all that the other lacked have come.
     bool doubtful{false};
     bool rest{false};
-    std::uint32_t raw{0};
+    std::uint64_t raw{0};
     /// Null: it is lost.
     std::byte* data{nullptr};
     std::uint64_t* valid{nullptr};
+    /// Null: the plan has none. `lowest`: position of the packet with that of FIRST.
+    std::uint64_t* columns{nullptr};
+    std::uint32_t lowest{0};
     std::uint32_t buffer{0};
     /// Number of valid slots or elements.
     std::uint32_t units{0};
@@ -206,7 +228,7 @@ class Assembler {
   /// from a stream that goes on, which may repeat packets. In `begun_units_`: its valid units, and
   /// those that came since, of which `again` were valid.
   struct Begun {
-    std::uint32_t raw;
+    std::uint64_t raw;
     std::uint32_t units;
     std::size_t units_at;
     std::uint32_t came{0};
@@ -215,10 +237,14 @@ class Assembler {
     bool after_gap{false};
   };
   enum class Claim : std::uint8_t { FREE, TAKEN, OVERLAPS };
-  enum class Fate : std::uint8_t { PLACED, DUPLICATE, LATE, EARLY, MALFORMED, NO_BUFFER };
+  enum class Fate : std::uint8_t { PLACED, DUPLICATE, LATE, EARLY, MALFORMED, LEFT_OUT, NO_BUFFER };
 
   /// Place a packet. Returns false if it is in no frame.
-  bool take(const Packet& packet, std::uint64_t now_ns) noexcept;
+  bool take(const Packet& packet, Located located, Place where, std::uint64_t now_ns) noexcept;
+  /// Calls `take(i)` for each packet, which returns whether it was placed.
+  template <typename Take>
+  void take_all(std::span<const Packet> packets, Copier* copier, std::uint64_t now_ns,
+                Take take) noexcept;
   /// Place a packet in a batch other than the latest.
   Fate place_in_other(const Place& where, const Packet& packet, std::uint64_t now_ns) noexcept;
   void leave_latest() noexcept;
@@ -226,23 +252,37 @@ class Assembler {
   /// whether it is placed now.
   bool begins_anew(Fate fate, const Place& where, const Packet& packet,
                    std::uint64_t now_ns) noexcept;
-  /// Returns the open batch of a packet with this number; null: it is late.
-  Batch* batch_of(std::uint32_t raw, const Packet& packet, std::uint64_t now_ns) noexcept;
-  [[nodiscard]] std::uint64_t unwrapped(std::uint32_t raw) const noexcept;
+  /// Returns the batch of a packet with this number, which is open or lost; null: the packet is
+  /// late.
+  Batch* batch_of(std::uint64_t raw, const Packet& packet, std::uint64_t now_ns) noexcept;
+  /// Begin a batch before the open one with number `at`.
+  Batch& open_at(std::uint64_t at, std::uint64_t raw, const Packet& packet,
+                 std::uint64_t now_ns) noexcept;
+  /// The latest batch with this number; null: there is none.
+  Batch* find(std::uint64_t raw) noexcept;
+  [[nodiscard]] std::uint64_t ahead(std::uint64_t raw, std::uint64_t of) const noexcept {
+    return (raw - of) & plan_.batch_mask();
+  }
+  [[nodiscard]] bool is_after(std::uint64_t raw, std::uint64_t other) const noexcept {
+    return ahead(raw, other) - 1 <= plan_.batch_mask() >> 1U;
+  }
+  /// Whether as many numbers as batches may be open lie between this one and the newest.
+  [[nodiscard]] bool is_far_back(std::uint64_t raw) const noexcept {
+    return plan_.batch_step() != 0 && !is_after(raw, newest_) &&
+           ahead(newest_, raw) / plan_.batch_step() >= batches_.size();
+  }
   // Of plans that divide.
 
-  /// First number of the newest batch, as if numbers did not wrap.
-  [[nodiscard]] std::uint64_t newest_sequence() const noexcept;
   /// A number as if numbers did not wrap; null: whether the instrument went on or began anew cannot
   /// be told, and images would be mixed. `paused`: no packet was placed for PAUSE_NS.
-  [[nodiscard]] std::optional<std::uint64_t> continued(std::uint32_t sequence,
+  [[nodiscard]] std::optional<std::uint64_t> continued(std::uint64_t sequence,
                                                        bool paused) const noexcept;
   struct Step {
     std::uint64_t number;
     std::uint64_t size;
   };
   /// The nearest number to `before` that a packet with this number may have.
-  [[nodiscard]] static Step nearest(std::uint64_t before, std::uint32_t sequence) noexcept;
+  [[nodiscard]] Step nearest(std::uint64_t before, std::uint64_t sequence) const noexcept;
   /// Complete a place. Returns false if the number is not known.
   [[nodiscard]] bool divide(Place& where, const Packet& packet, std::uint64_t now_ns) noexcept;
   /// The next packet begins the numbers.
@@ -264,37 +304,49 @@ class Assembler {
     return packet.time != 0 ? packet.time >= active_ + ns
                             : placed_ == 0 && now_ns >= active_ns_ + ns;
   }
-  /// Begin with a batch, as if there were none before.
-  void begin(std::uint32_t raw) noexcept;
+  /// Begin with a number, as if there were none before.
+  void begin(std::uint64_t raw) noexcept;
   /// Forget a batch that is from before the acquisition.
   void retract(Batch& batch) noexcept;
-  /// Set the newest batch; close batches that leave the window.
-  void advance(std::uint64_t newest) noexcept;
-  void open(Batch& batch, std::uint32_t raw, const Packet& packet, std::uint64_t now_ns) noexcept;
+  /// Forget the batch in this place, and move those behind it.
+  void retract_at(std::uint64_t place) noexcept;
+  void open(Batch& batch, std::uint64_t raw, const Packet& packet, std::uint64_t now_ns) noexcept;
   /// Returns false if none is free.
   bool take_buffer(Batch& batch) noexcept;
   Fate place(Batch& batch, const Place& place, const Packet& packet) noexcept;
   /// Mark units as valid, if none of them is.
   static Claim claim(std::uint64_t* valid, std::uint32_t first, std::uint32_t units) noexcept;
   void close(Batch& batch, End end) noexcept;
+  /// Whether no other can be before the batch that is next, and no more packets come for it.
+  [[nodiscard]] bool may_end_next() const noexcept;
   /// Deliver closed batches that no other is before.
   void deliver() noexcept;
-  /// Close, deliver or pass over the batch that is next.
+  /// Close and deliver, or forget, the batch that is next.
   void end_next() noexcept;
+  /// Numbers between the latest one that ended and that of the batch that is next.
+  [[nodiscard]] std::uint64_t absent_before_next() const noexcept;
   void hand(Batch& batch) noexcept;
   /// Write the fill value where packets are missing.
   void fill(const Batch& batch) const noexcept;
+  void fill_gaps(const Batch& batch) const noexcept;
   /// Pass pending copies to the copier; without one, make completed copies visible to other
   /// threads.
   void settle() noexcept;
   void count(Fate fate) noexcept;
 
-  /// Whether the batch that is next was retracted, so that the numbers begin with a later one.
-  [[nodiscard]] bool is_no_first() noexcept {
-    return !anchored_ && at(next_).state == Batch::State::EMPTY;
+  /// Batches that have begun, and are not delivered.
+  [[nodiscard]] std::uint64_t held() const noexcept { return end_ - next_; }
+  [[nodiscard]] bool full() const noexcept { return held() == batches_.size(); }
+  [[nodiscard]] Batch& at(std::uint64_t place) noexcept {
+    return batches_[place % batches_.size()];
   }
-  [[nodiscard]] Batch& at(std::uint64_t number) noexcept {
-    return batches_[number % batches_.size()];
+  [[nodiscard]] const Batch& at(std::uint64_t place) const noexcept {
+    return batches_[place % batches_.size()];
+  }
+  /// Of a batch that is not delivered.
+  [[nodiscard]] std::uint64_t place_of(const Batch& batch) const noexcept {
+    const auto slot = static_cast<std::uint64_t>(&batch - batches_.data());
+    return next_ + (slot + batches_.size() - next_ % batches_.size()) % batches_.size();
   }
 
   static constexpr std::size_t CHUNK = 32;
@@ -303,7 +355,6 @@ class Assembler {
   /// Packets of a batch follow each other sooner, and exposures later.
   static constexpr std::uint64_t GAP_NS = 10'000'000;
   static constexpr std::uint64_t BACKLOG_NS = 1'000'000'000;
-  static constexpr std::uint64_t NUMBERS = std::uint64_t{1} << 32;
   /// Sequence numbers that are lost in one piece while frames are assembled.
   static constexpr std::uint64_t LOST_NUMBERS = 1U << 16;
   /// At a begin: what goes on lacks few numbers, or what begins anew lacks not so many.
@@ -313,26 +364,31 @@ class Assembler {
   const Plan& plan_;
   memory::MemoryRegion& output_;
   const ValidBits& valid_;
+  std::shared_ptr<const ColumnNumbers> columns_;
   FrameSink& sink_;
   /// Most output bytes per packet, so that all packets of a batch fit. Not for byte offsets.
   std::uint64_t most_output_;
-  /// By number modulo the window.
+  /// In the order of their numbers, from place `next_` until `end_`, modulo the window; before them
+  /// are the latest ones that were delivered or lost.
   std::vector<Batch> batches_;
   /// The batch of the latest packet, if it has a buffer and is not doubtful.
   Batch* latest_{nullptr};
   bool begun_{false};
   /// No frame was delivered since the numbers began.
   bool fresh_{false};
-  /// The first number is known, so that those without packets count.
+  /// `last_` is known, so that absent numbers after it count.
   bool anchored_{false};
-  /// The number that is delivered next, and the newest one of which a packet came.
+  /// Places, see `batches_`.
   std::uint64_t next_{0};
+  std::uint64_t end_{0};
+  /// Number of the latest batch that ended, and the latest of all numbers.
+  std::uint64_t last_{0};
   std::uint64_t newest_{0};
   /// Numbers since the latest frame of which no packet came; and those with lost ones.
   std::uint64_t passed_{0};
   std::uint64_t gap_{0};
-  /// Of plans that divide: `newest_sequence` when the numbers were forgotten; null: there were
-  /// none.
+  /// Of plans that divide: the newest batch's first sequence number when the numbers were
+  /// forgotten; null: there were none.
   std::optional<std::uint64_t> before_;
   /// Packets are late because their numbers are not known, until the first one of an acquisition
   /// is.
@@ -354,7 +410,7 @@ class Assembler {
   /// Nothing was placed for GAP_NS since it began: what was sent before has arrived.
   bool rested_{false};
   std::uint64_t epoch_order_{0};
-  std::optional<std::uint32_t> first_;
+  std::optional<std::uint64_t> first_;
   /// Valid units of the latest incomplete batches that were delivered, as in `batches_`.
   std::vector<std::uint64_t> delivered_units_;
   std::vector<Begun> begun_before_;

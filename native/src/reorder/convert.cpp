@@ -2,108 +2,17 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstring>
 #include <fstream>
-#include <limits>
 #include <type_traits>
 
 #include "memory/streaming_copy.h"
+#include "reorder/conversion.h"
+#include "reorder/unpack.h"
 
 namespace daqiri::reorder {
 
 namespace {
-
-/// The bits of an fp16 or bf16 element.
-template <int ExponentBits, int FractionBits>
-struct Small {
-  std::uint16_t bits;
-};
-using Fp16 = Small<5, 10>;
-using Bf16 = Small<8, 7>;
-
-template <typename T>
-struct IsSmall : std::false_type {};
-template <int E, int F>
-struct IsSmall<Small<E, F>> : std::true_type {};
-
-/// IEEE 754 binary32 or binary64 to a smaller format: to nearest, ties to even; too large values
-/// become infinity. For integer values only: their magnitudes are 0 or at least 1, so the result is
-/// never subnormal.
-template <int E, int F, typename Float>
-[[gnu::always_inline]] inline Small<E, F> rounded(Float value, Small<E, F>*) noexcept {
-  using Bits = std::conditional_t<sizeof(Float) == 4, std::uint32_t, std::uint64_t>;
-  constexpr int WIDE_F = std::numeric_limits<Float>::digits - 1;
-  constexpr int WIDE_BIAS = std::numeric_limits<Float>::max_exponent - 1;
-  constexpr int CUT = WIDE_F - F;
-  constexpr Bits INFINITE = ((Bits{1} << E) - 1) << F;
-  constexpr Bits REBIAS = static_cast<Bits>(WIDE_BIAS - ((1 << (E - 1)) - 1)) << F;
-  const auto bits = std::bit_cast<Bits>(value);
-  constexpr int SIGN = sizeof(Float) * 8 - 1;
-  const auto sign = static_cast<std::uint16_t>((bits >> SIGN) << 15U);
-  const Bits magnitude = bits & ~(Bits{1} << SIGN);
-  const Bits cut = (magnitude + (Bits{1} << (CUT - 1)) - 1 + ((magnitude >> CUT) & 1U)) >> CUT;
-  Bits small = cut - REBIAS;
-  small = small > INFINITE ? INFINITE : small;
-  small = magnitude == 0 ? 0 : small;
-  return {static_cast<std::uint16_t>(sign | static_cast<std::uint16_t>(small))};
-}
-
-template <typename Out, typename In>
-[[gnu::always_inline]] inline Out converted(In value) noexcept {
-  if constexpr (IsSmall<Out>::value) {
-    // Via a wide type that holds the value exactly, so that it is rounded once.
-    using Wide = std::conditional_t<(sizeof(In) < 4), float, double>;
-    return rounded(static_cast<Wide>(value), static_cast<Out*>(nullptr));
-  } else {
-    return static_cast<Out>(value);
-  }
-}
-
-template <bool Swap, typename In>
-[[gnu::always_inline]] inline In load(const std::byte* from) noexcept {
-  using Bits = std::make_unsigned_t<In>;
-  Bits bits;
-  std::memcpy(&bits, from, sizeof bits);
-  if constexpr (Swap && sizeof(In) == 2) bits = __builtin_bswap16(bits);
-  if constexpr (Swap && sizeof(In) == 4) bits = __builtin_bswap32(bits);
-  return static_cast<In>(bits);
-}
-
-/// Two elements per byte.
-struct Nibbles;
-
-/// Bytes of output that are streamed at once; small enough for the L1 cache.
-constexpr std::size_t BLOCK = 4096;
-
-template <typename In, typename Out, bool Swap>
-struct Conversion {
-  /// Input bytes for a block of output.
-  static constexpr std::size_t BLOCK_INPUT = BLOCK / sizeof(Out) * sizeof(In);
-  [[gnu::always_inline]] static void move(std::byte* to, const std::byte* from,
-                                          std::size_t bytes) noexcept {
-    const std::size_t n = bytes / sizeof(In);
-    for (std::size_t i = 0; i < n; ++i) {
-      const Out out = converted<Out>(load<Swap, In>(from + i * sizeof(In)));
-      std::memcpy(to + i * sizeof(Out), &out, sizeof out);
-    }
-  }
-};
-
-template <typename Out, bool Swap>
-struct Conversion<Nibbles, Out, Swap> {
-  static constexpr std::size_t BLOCK_INPUT = BLOCK / sizeof(Out) / 2;
-  [[gnu::always_inline]] static void move(std::byte* to, const std::byte* from,
-                                          std::size_t bytes) noexcept {
-    for (std::size_t i = 0; i < bytes; ++i) {
-      const auto both = static_cast<std::int8_t>(from[i]);
-      const auto high = static_cast<std::int8_t>(both >> 4);
-      const auto low = static_cast<std::int8_t>(static_cast<std::int8_t>(both << 4) >> 4);
-      const Out out[2] = {converted<Out>(high), converted<Out>(low)};
-      std::memcpy(to + i * sizeof out, out, sizeof out);
-    }
-  }
-};
 
 /// Copies in sequence. memcpy reads the end of a payload first; the CPU then stops prefetching,
 /// which costs more than the copy (benchmarks/frames.md).
@@ -145,33 +54,34 @@ void portable(std::byte* to, const std::byte* from, std::size_t bytes) noexcept 
 
 #ifdef __x86_64__
 template <typename Loop>
-[[gnu::target("avx2,bmi2")]] void avx2(std::byte* to, const std::byte* from,
+[[gnu::target(DAQIRI_AVX2)]] void avx2(std::byte* to, const std::byte* from,
                                        std::size_t bytes) noexcept {
   Loop::move(to, from, bytes);
 }
-#ifdef __clang__
-#define DAQIRI_AVX512 "avx512f,avx512bw,avx512dq,avx512vl,bmi2"
-#else
-#define DAQIRI_AVX512 "avx512f,avx512bw,avx512dq,avx512vl,bmi2,prefer-vector-width=512"
-#endif
 template <typename Loop>
 [[gnu::target(DAQIRI_AVX512)]] void avx512(std::byte* to, const std::byte* from,
                                            std::size_t bytes) noexcept {
   Loop::move(to, from, bytes);
 }
 
-template <typename Loop, Move MOVE>
-void streamed(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+/// `input`: bytes of a block.
+[[gnu::noinline]] void stream(std::byte* to, const std::byte* from, std::size_t bytes, Move move,
+                              std::size_t input) noexcept {
   alignas(64) std::byte block[BLOCK];
   while (bytes > 0) {
-    const std::size_t n = std::min(bytes, Loop::BLOCK_INPUT);
-    const std::size_t made = n * BLOCK / Loop::BLOCK_INPUT;
-    MOVE(block, from, n);
+    const std::size_t n = std::min(bytes, input);
+    const std::size_t made = n * BLOCK / input;
+    move(block, from, n);
     memory::streaming_copy(to, block, made);
     to += made;
     from += n;
     bytes -= n;
   }
+}
+
+template <typename Loop, Move MOVE>
+void streamed(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  stream(to, from, bytes, MOVE, Loop::BLOCK_INPUT);
 }
 #endif
 
@@ -201,82 +111,142 @@ Move copy(Code code) noexcept {
   return compiled<Copy>(code);
 }
 
-template <typename In, bool Swap>
-Move to_output(ReorderDataType output, Code code) noexcept {
+/// Calls `make` with a null pointer to the type of output elements.
+template <typename Make>
+Move with_output(ReorderDataType output, Make make) noexcept {
   switch (output) {
     case ReorderDataType::FP16:
-      return compiled<Conversion<In, Fp16, Swap>>(code);
+      return make(static_cast<Fp16*>(nullptr));
     case ReorderDataType::BF16:
-      return compiled<Conversion<In, Bf16, Swap>>(code);
+      return make(static_cast<Bf16*>(nullptr));
     case ReorderDataType::FP32:
-      return compiled<Conversion<In, float, Swap>>(code);
+      return make(static_cast<float*>(nullptr));
     case ReorderDataType::FP64:
-      return compiled<Conversion<In, double, Swap>>(code);
+      return make(static_cast<double*>(nullptr));
+    // A signed type has the bits of an unsigned one, into which the sign is extended.
     case ReorderDataType::INT8:
-      return compiled<Conversion<In, std::int8_t, Swap>>(code);
     case ReorderDataType::UINT8:
-      return compiled<Conversion<In, std::uint8_t, Swap>>(code);
+      return make(static_cast<std::uint8_t*>(nullptr));
     case ReorderDataType::INT16:
-      return compiled<Conversion<In, std::int16_t, Swap>>(code);
     case ReorderDataType::UINT16:
-      return compiled<Conversion<In, std::uint16_t, Swap>>(code);
+      return make(static_cast<std::uint16_t*>(nullptr));
     case ReorderDataType::INT32:
-      return compiled<Conversion<In, std::int32_t, Swap>>(code);
     case ReorderDataType::UINT32:
-      return compiled<Conversion<In, std::uint32_t, Swap>>(code);
-    case ReorderDataType::SAME:
-    case ReorderDataType::INT4:
-    case ReorderDataType::INVALID:
-      break;
+      return make(static_cast<std::uint32_t*>(nullptr));
+    case ReorderDataType::INT64:
+    case ReorderDataType::UINT64:
+      return make(static_cast<std::uint64_t*>(nullptr));
+    default:
+      return nullptr;
   }
-  return nullptr;
+}
+
+/// Whether such elements are made: integers are not narrowed, and floats only widened.
+template <typename In, typename Out>
+constexpr bool are_made() noexcept {
+  if constexpr (IsSmall<In>::value || std::is_floating_point_v<In>)
+    return std::is_floating_point_v<Out> && sizeof(Out) > sizeof(In);
+  else if constexpr (IsSmall<Out>::value || std::is_floating_point_v<Out>)
+    return true;
+  else
+    return sizeof(Out) >= sizeof(In);
+}
+
+template <typename In, bool Swap>
+Move to_output(ReorderDataType output, Code code) noexcept {
+  return with_output(output, [code]<typename Out>(Out*) -> Move {
+    if constexpr (are_made<In, Out>()) return compiled<Conversion<In, Out, Swap>>(code);
+    return nullptr;
+  });
+}
+
+/// Unpacks blocks of pixels, and converts them. `input` bytes become a block, of which `output` are
+/// made.
+[[gnu::noinline]] void convert_blocks(std::byte* to, const std::byte* from, std::size_t bytes,
+                                      Move unpack, Move convert, std::size_t input,
+                                      std::size_t output) noexcept {
+  alignas(64) std::byte block[BLOCK];
+  while (bytes > 0) {
+    const std::size_t n = std::min(bytes, input);
+    unpack(block, from, n);
+    convert(to, block, n * BLOCK / input);
+    to += n * output / input;
+    from += n;
+    bytes -= n;
+  }
+}
+
+template <typename P, typename Out, Move UNPACK, Move CONVERT>
+struct Staged {
+  static constexpr std::size_t BLOCK_INPUT = BLOCK / sizeof(Out) * P::PIXEL_BITS / 8;
+  static void move(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+    constexpr std::size_t PIXELS = BLOCK / sizeof(typename P::Element);
+    convert_blocks(to, from, bytes, UNPACK, CONVERT, PIXELS * P::PIXEL_BITS / 8,
+                   PIXELS * sizeof(Out));
+  }
+};
+
+template <typename P, typename Out, Move UNPACK, Move CONVERT>
+Move staged(Code code) noexcept {
+  using Element = typename P::Element;
+  using Loop = Staged<P, Out, UNPACK, CONVERT>;
+  // A signed type has the bits of an unsigned one.
+  constexpr bool UNPACKED = std::is_integral_v<Out> && sizeof(Out) == sizeof(Element);
+  constexpr Move MOVE = UNPACKED ? UNPACK : Loop::move;
+#ifdef __x86_64__
+  if (code.stores == Stores::STREAMED && code.set != MoveSet::PORTABLE) return streamed<Loop, MOVE>;
+#else
+  static_cast<void>(code);
+#endif
+  return MOVE;
+}
+
+template <typename P>
+Move from_packed(ReorderDataType output, Code code) noexcept {
+  return with_output(output, [code]<typename Out>(Out*) -> Move {
+    using Loop = Conversion<typename P::Element, Out, false>;
+    if constexpr (!are_made<typename P::Element, Out>()) {
+      return nullptr;
+    } else if constexpr (P::PIXEL_BITS == 4) {
+      using Unpack = Nibbles<P>;
+#ifdef __x86_64__
+      if (code.set == MoveSet::AVX512) return staged<P, Out, avx512<Unpack>, avx512<Loop>>(code);
+      if (code.set == MoveSet::AVX2) return staged<P, Out, avx2<Unpack>, avx2<Loop>>(code);
+#endif
+      return staged<P, Out, portable<Unpack>, portable<Loop>>(code);
+    } else {
+#ifdef __x86_64__
+      if (code.set == MoveSet::AVX512) return staged<P, Out, unpack_avx512<P>, avx512<Loop>>(code);
+      if (code.set == MoveSet::AVX2) return staged<P, Out, unpack_avx2<P>, avx2<Loop>>(code);
+#elif defined __aarch64__
+      if (code.set == MoveSet::NEON) return staged<P, Out, unpack_neon<P>, portable<Loop>>(code);
+#endif
+      return staged<P, Out, unpack_scalar<P>, portable<Loop>>(code);
+    }
+  });
+}
+
+/// `msb_first`: as of `Packed`.
+template <int BITS>
+Move from_bits(const ReorderDataTypesConfig& types, bool msb_first, Code code) noexcept {
+  const ReorderDataType output = types.output_type_;
+  if (is_unsigned(types.input_type_))
+    return msb_first ? from_packed<Packed<BITS, false, true>>(output, code)
+                     : from_packed<Packed<BITS, false, false>>(output, code);
+  return msb_first ? from_packed<Packed<BITS, true, true>>(output, code)
+                   : from_packed<Packed<BITS, true, false>>(output, code);
 }
 
 template <typename In>
-Move from_input(const ReorderDataTypesConfig& types, Code code) noexcept {
-  constexpr bool HOST_IS_NETWORK = std::endian::native == std::endian::big;
-  const bool swap = types.endianness_ == ReorderEndianness::NETWORK && !HOST_IS_NETWORK;
-  return swap ? to_output<In, true>(types.output_type_, code)
-              : to_output<In, false>(types.output_type_, code);
+Move from_input(ReorderDataType output, bool swap, Code code) noexcept {
+  return swap ? to_output<In, true>(output, code) : to_output<In, false>(output, code);
 }
 
-bool is_float(ReorderDataType type) noexcept {
-  return type == ReorderDataType::FP16 || type == ReorderDataType::BF16 ||
-         type == ReorderDataType::FP32 || type == ReorderDataType::FP64;
-}
-
-bool is_unsigned(ReorderDataType type) noexcept {
-  return type == ReorderDataType::UINT8 || type == ReorderDataType::UINT16 ||
-         type == ReorderDataType::UINT32;
-}
-
-template <typename T>
-bool put_integer(double value, std::byte* to) noexcept {
-  if (!(value >= static_cast<double>(std::numeric_limits<T>::min()) &&
-        value <= static_cast<double>(std::numeric_limits<T>::max())) ||
-      value != std::trunc(value))
-    return false;
-  const T out = static_cast<T>(value);
-  std::memcpy(to, &out, sizeof out);
-  return true;
-}
-
-/// For any number.
-template <int E, int F>
-std::uint16_t small_bits(double value) noexcept {
-  constexpr int BIAS = (1 << (E - 1)) - 1;
-  constexpr int INFINITE = ((1 << E) - 1) << F;
-  const int sign = std::signbit(value) ? 1 << 15 : 0;
-  if (std::isnan(value)) return static_cast<std::uint16_t>(sign | INFINITE | 1 << (F - 1));
-  const double magnitude = std::fabs(value);
-  if (magnitude == 0) return static_cast<std::uint16_t>(sign);
-  int exponent = std::isinf(magnitude) ? 2 * BIAS : std::max(std::ilogb(magnitude), 1 - BIAS);
-  // In units of the last place: an integer below 2^(F + 1), rounded to nearest by the current mode.
-  const double units =
-      std::isinf(magnitude) ? 0 : std::nearbyint(std::ldexp(magnitude, F - exponent));
-  const double bits = units + std::ldexp(exponent + BIAS - 1, F);
-  const bool infinite = std::isinf(magnitude) || bits >= INFINITE;
-  return static_cast<std::uint16_t>(sign | (infinite ? INFINITE : static_cast<int>(bits)));
+/// Swaps the bytes of elements.
+Move swapped(std::uint32_t bits, Code code) noexcept {
+  if (bits == 16) return compiled<Conversion<std::uint16_t, std::uint16_t, true>>(code);
+  if (bits == 32) return compiled<Conversion<std::uint32_t, std::uint32_t, true>>(code);
+  return compiled<Conversion<std::uint64_t, std::uint64_t, true>>(code);
 }
 
 }  // namespace
@@ -293,6 +263,8 @@ MoveSet best_move_set() noexcept {
     return MoveSet::AVX2;
   }();
   return found;
+#elif defined __aarch64__
+  return MoveSet::NEON;
 #else
   return MoveSet::PORTABLE;
 #endif
@@ -300,11 +272,14 @@ MoveSet best_move_set() noexcept {
 
 bool convertible(ReorderDataType input, ReorderDataType output) noexcept {
   if (input == ReorderDataType::SAME) return output == ReorderDataType::SAME;
-  if (bits_of(input) == 0 || is_float(input)) return false;
+  const std::uint32_t from = bits_of(input);
+  const std::uint32_t to = bits_of(output);
+  if (from == 0 || input == ReorderDataType::BF16 || !std::has_single_bit(to) || to < 8)
+    return false;
+  if (is_float(input)) return is_float(output) && output != ReorderDataType::BF16 && to >= from;
   if (is_float(output)) return true;
-  if (bits_of(output) == 0 || output == ReorderDataType::INT4) return false;
-  if (is_unsigned(input) == is_unsigned(output)) return bits_of(output) >= bits_of(input);
-  return is_unsigned(input) && bits_of(output) > bits_of(input);
+  if (is_unsigned(input) == is_unsigned(output)) return to >= from;
+  return is_unsigned(input) && to > from;
 }
 
 std::uint64_t last_cache_bytes() noexcept {
@@ -327,61 +302,50 @@ bool worth_streaming(std::uint64_t frame_bytes) noexcept {
 Move move_for(const ReorderDataTypesConfig& types, MoveSet set, Stores stores) noexcept {
   const Code code{set, stores};
   if (!convertible(types.input_type_, types.output_type_)) return nullptr;
-  const bool swapped = types.endianness_ == ReorderEndianness::NETWORK &&
-                       bits_of(types.input_type_) > 8 && std::endian::native != std::endian::big;
-  if (types.input_type_ == types.output_type_ && !swapped) return copy(code);
-  switch (types.input_type_) {
-    case ReorderDataType::INT4:
-      return to_output<Nibbles, false>(types.output_type_, code);
+  constexpr bool HOST_IS_NETWORK = std::endian::native == std::endian::big;
+  const bool network = types.endianness_ == ReorderEndianness::NETWORK;
+  const bool swap = network && !HOST_IS_NETWORK;
+  const ReorderDataType input = types.input_type_;
+  const ReorderDataType output = types.output_type_;
+  const std::uint32_t bits = bits_of(input);
+  if (input == output) return swap && bits > 8 ? swapped(bits, code) : copy(code);
+  const bool msb_first = types.packing_ == ReorderPacking::MSB;
+  switch (input) {
     case ReorderDataType::INT8:
-      return to_output<std::int8_t, false>(types.output_type_, code);
+      return to_output<std::int8_t, false>(output, code);
     case ReorderDataType::UINT8:
-      return to_output<std::uint8_t, false>(types.output_type_, code);
+      return to_output<std::uint8_t, false>(output, code);
     case ReorderDataType::INT16:
-      return from_input<std::int16_t>(types, code);
+      return from_input<std::int16_t>(output, swap, code);
     case ReorderDataType::UINT16:
-      return from_input<std::uint16_t>(types, code);
+      return from_input<std::uint16_t>(output, swap, code);
     case ReorderDataType::INT32:
-      return from_input<std::int32_t>(types, code);
+      return from_input<std::int32_t>(output, swap, code);
     case ReorderDataType::UINT32:
-      return from_input<std::uint32_t>(types, code);
-    default:
-      return nullptr;
-  }
-}
-
-bool encode(double value, ReorderDataType output, std::byte* to) noexcept {
-  const auto put = [to](auto element) {
-    std::memcpy(to, &element, sizeof element);
-    return true;
-  };
-  switch (output) {
+      return from_input<std::uint32_t>(output, swap, code);
+    case ReorderDataType::INT64:
+      return from_input<std::int64_t>(output, swap, code);
+    case ReorderDataType::UINT64:
+      return from_input<std::uint64_t>(output, swap, code);
     case ReorderDataType::FP16:
-      return put(small_bits<5, 10>(value));
-    case ReorderDataType::BF16:
-      return put(small_bits<8, 7>(value));
+      return from_input<Fp16>(output, swap, code);
     case ReorderDataType::FP32:
-      return put(static_cast<float>(value));
-    case ReorderDataType::FP64:
-      return put(value);
-    case ReorderDataType::INT8:
-      return put_integer<std::int8_t>(value, to);
-    case ReorderDataType::SAME:
-    case ReorderDataType::UINT8:
-      return put_integer<std::uint8_t>(value, to);
-    case ReorderDataType::INT16:
-      return put_integer<std::int16_t>(value, to);
-    case ReorderDataType::UINT16:
-      return put_integer<std::uint16_t>(value, to);
-    case ReorderDataType::INT32:
-      return put_integer<std::int32_t>(value, to);
-    case ReorderDataType::UINT32:
-      return put_integer<std::uint32_t>(value, to);
-    case ReorderDataType::INT4:
-    case ReorderDataType::INVALID:
+      return from_input<float>(output, swap, code);
+    default:
       break;
   }
-  return false;
+  switch (bits) {
+    case 4:
+      return from_bits<4>(types, msb_first, code);
+    case 10:
+      return from_bits<10>(types, msb_first, code);
+    case 12:
+      return from_bits<12>(types, msb_first, code);
+    case 14:
+      return from_bits<14>(types, msb_first, code);
+    default:
+      return from_bits<24>(types, network || HOST_IS_NETWORK, code);
+  }
 }
 
 }  // namespace daqiri::reorder

@@ -33,7 +33,7 @@ class DeferredCopies final : public Copier {
     const Transfer* each = copies_.data();
     for_runs({each, count_}, [&](std::uint32_t frame, std::uint32_t n) {
       for (const Transfer* const end = each + n; each < end; ++each)
-        plan_.move(each->to, each->from, each->bytes);
+        plan_.place(each->to, each->at, each->from, each->bytes);
       plan_.settle();
       if (open_.finish(frame, n)) waiter.frame_done(frame, true);
     });

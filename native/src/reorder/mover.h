@@ -18,15 +18,17 @@ namespace daqiri::reorder {
 
 /// A payload to copy to a frame.
 struct Transfer {
+  /// The frame, and where the payload is in the batch: see Plan::place.
   std::byte* to;
   const std::byte* from;
+  std::uint32_t at;
   std::uint32_t bytes;
   /// The frame's buffer.
   std::uint32_t frame;
   /// The packet's buffer, which is freed after it has been read; null: the caller owns it again
   /// when `move` returns.
-  memory::BufferOwner* owner;
   std::uint32_t buffer;
+  memory::BufferOwner* owner;
 };
 
 /// A kernel of an application that processes each frame in place.
@@ -61,8 +63,11 @@ class Mover : public Copier {
  public:
   /// Wait until copies can be taken without waiting for earlier ones. Any thread, without a lock.
   virtual void wait_for_room() noexcept {}
-  /// Write the fill value where no payload is copied; a whole number of elements.
-  virtual void fill(std::uint32_t frame, std::byte* to, std::size_t bytes) noexcept = 0;
+  /// Write the fill value where no payload is copied; see Plan::fill.
+  virtual void fill(std::uint32_t frame, std::byte* to, std::uint64_t at,
+                    std::size_t bytes) noexcept = 0;
+  /// Fill what is of no module.
+  virtual void fill_gaps(std::uint32_t frame, std::byte* to) noexcept = 0;
   /// All copies to a frame were requested: the kernel follows. Called before `close`.
   virtual void process(std::uint32_t /*frame*/, std::byte* /*data*/,
                        std::size_t /*bytes*/) noexcept {}

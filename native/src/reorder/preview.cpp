@@ -29,7 +29,15 @@ FrameCopy Preview::newer(std::uint64_t after) {
   const std::lock_guard lock(mutex_);
   copy_held();
   wanted_.store(true, std::memory_order_relaxed);
-  return latest_.number > after ? latest_ : FrameCopy();
+  return latest_.number > after && latest_.data != nullptr ? latest_ : FrameCopy();
+}
+
+void Preview::forget() noexcept {
+  const std::lock_guard lock(mutex_);
+  drop();
+  FrameCopy none;
+  none.number = latest_.number;
+  latest_ = std::move(none);
 }
 
 void Preview::stop() noexcept {
@@ -49,10 +57,15 @@ void Preview::copy_held() {
   // Its receiver may change `pkts`, and free what they lead to.
   const void* const from = region_.address(frame->buffers[0][0]);
   if (!region_.copy_to_host(from, data.get(), bytes)) return;
+  ReorderBurstInfo info = frame->reorder;
+  auto columns = std::make_unique<std::uint64_t[]>(info.num_columns);
+  std::copy_n(info.columns, info.num_columns, columns.get());
+  if (info.num_columns > 0) info.columns = columns.get();
   latest_ = {.number = latest_.number + 1,
              .data = std::move(data),
              .bytes = bytes,
-             .info = frame->reorder,
+             .info = info,
+             .columns = std::move(columns),
              .first_time = frame->timestamps[0],
              .last_time = frame->last_time,
              .missing = frame->missing};

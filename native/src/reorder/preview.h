@@ -18,6 +18,8 @@ struct FrameCopy {
   std::shared_ptr<const std::byte[]> data;
   std::size_t bytes{0};
   ReorderBurstInfo info;
+  /// What `info.columns` is.
+  std::shared_ptr<const std::uint64_t[]> columns;
   std::uint64_t first_time{0};
   std::uint64_t last_time{0};
   std::uint32_t missing{0};
@@ -40,6 +42,9 @@ class Preview {
   }
   /// Free the held frame, which is not copied.
   void drop() noexcept { static_cast<void>(take()); }
+
+  /// Free the held frame, and forget the latest copy: frames have another form from now on.
+  void forget() noexcept;
 
   /// The latest copy if its number is greater than `after`; otherwise a copy with number 0. Copies
   /// the held frame, and requests the next. Any thread. Throws std::bad_alloc.

@@ -35,30 +35,45 @@ RunningPlan::RunningPlan(const ReorderConfig& config, PacketKind kind, std::vect
                          bool never_sleep)
     : config_(config),
       queues_(std::move(queues)),
+      interface_(config.flows_.empty() ? queues_.front()->interface_name() : std::string()),
       output_(output),
       memory_(std::move(memory)),
-      plan_(config, kind, output.buf_size(), usual_window(queues_.size(), output)),
-      valid_(std::make_shared<ValidBits>(output.config().num_bufs_, plan_.units())),
       pool_(add_pool(*memory_, output.config().num_bufs_)),
       ring_(output.config().num_bufs_),
       bursts_(output.config().num_bufs_),
-      assembler_(plan_, output, *valid_, *this),
       closing_(has_copying_pollers() || frees_packets() ? output.config().num_bufs_ : 0),
       line_(closing_.size()),
       feeding_(queues_.size()),
-      preview_(output) {
-  memory_->kept.push_back(valid_);
-  FrameWaiter& waiter = *this;
+      preview_(output),
+      // Threads of modes that are not in use would take the cores of those in use.
+      written_(*this, {}, config, kind, never_sleep && config.modes_.empty()) {
+  for (const ReorderModeConfig& each : config.modes_)
+    modes_.push_back(std::make_unique<Mode>(*this, each.name_, each.plan_, kind, false));
   if (on_gpu()) {
-    mover_ = make_gpu_mover(plan_, config_, output, waiter);
-    assembler_.fill_with(*mover_);
-    event_ = mover_->event();
+    event_ = written_.mover->event();
     memory_->kept.push_back(event_);
-  } else if (frees_packets()) {
-    mover_ = std::make_unique<Workers>(plan_, config.cpu_cores_, never_sleep,
-                                       output.config().num_bufs_, waiter);
   } else if (has_copying_pollers()) {
     open_copies_.emplace(output.config().num_bufs_);
+  }
+}
+
+RunningPlan::Mode::Mode(RunningPlan& owner, std::string mode_name, const ReorderConfig& given,
+                        PacketKind kind, bool never_sleep)
+    : name(std::move(mode_name)),
+      config(given),
+      plan(config, kind, owner.output_.buf_size(),
+           usual_window(owner.queues_.size(), owner.output_)),
+      valid(std::make_shared<ValidBits>(owner.output_.config().num_bufs_, plan.units())),
+      assembler(plan, owner.output_, *valid, owner) {
+  owner.memory_->kept.push_back(valid);
+  owner.memory_->kept.push_back(assembler.columns());
+  FrameWaiter& waiter = owner;
+  if (owner.on_gpu()) {
+    mover = make_gpu_mover(plan, config, owner.output_, waiter);
+    assembler.fill_with(*mover);
+  } else if (owner.frees_packets()) {
+    mover = std::make_unique<Workers>(plan, config.cpu_cores_, never_sleep,
+                                      owner.output_.config().num_bufs_, waiter);
   }
 }
 
@@ -77,25 +92,31 @@ bool RunningPlan::has_copying_pollers() const noexcept {
 void RunningPlan::take(std::span<const Packet> packets, std::uint64_t now_ns, bool keep) noexcept {
   bool unknown = false;
   if (open_copies_) {
-    DeferredCopies copies(plan_, *open_copies_);
-    {
-      // Others hold it for about a microsecond, less than a sleep takes.
-      std::unique_lock lock(mutex_, std::try_to_lock);
-      for (int i = 0; i < MOST_SPINS && !lock.owns_lock(); ++i) {
-        cpu_relax();
-        lock.try_lock();
-      }
-      if (!lock.owns_lock()) lock.lock();
-      assembler_.take(packets, now_ns, &copies);
-      unknown = is_newly_unknown();
+    // Without the lock: the headers may not be in the cache yet.
+    Assembler::Found found[DeferredCopies::MOST];
+    Mode* const located = &mode();
+    located->assembler.locate(packets, found);
+    // Others hold it for about a microsecond, less than a sleep takes.
+    std::unique_lock lock(mutex_, std::try_to_lock);
+    for (int i = 0; i < MOST_SPINS && !lock.owns_lock(); ++i) {
+      cpu_relax();
+      lock.try_lock();
     }
+    if (!lock.owns_lock()) lock.lock();
+    Mode& used = mode();
+    DeferredCopies copies(used.plan, *open_copies_);
+    if (&used != located) used.assembler.locate(packets, found);
+    used.assembler.take(packets, found, now_ns, &copies);
+    unknown = is_newly_unknown();
+    lock.unlock();
     copies.perform(*this);
   } else {
-    Mover* const mover = keep && !on_gpu() ? nullptr : mover_.get();
+    const bool moves = !keep || on_gpu();
     // Before the lock, which applications take, too.
-    if (mover != nullptr) mover->wait_for_room();
+    if (Mover* const mover = mode().mover.get(); moves && mover != nullptr) mover->wait_for_room();
     const std::lock_guard lock(mutex_);
-    assembler_.take(packets, now_ns, mover);
+    Mode& used = mode();
+    used.assembler.take(packets, now_ns, moves ? used.mover.get() : nullptr);
     unknown = is_newly_unknown();
   }
   if (unknown) [[unlikely]]
@@ -103,7 +124,7 @@ void RunningPlan::take(std::span<const Packet> packets, std::uint64_t now_ns, bo
 }
 
 bool RunningPlan::is_newly_unknown() noexcept {
-  const bool before = std::exchange(unknown_, assembler_.unknown());
+  const bool before = std::exchange(unknown_, mode().assembler.unknown());
   return unknown_ && !before;
 }
 
@@ -121,13 +142,24 @@ void RunningPlan::tell_unknown() const noexcept {
 }
 
 Mover::Copies RunningPlan::close(std::uint32_t buffer) noexcept {
-  if (mover_ != nullptr) return mover_->close(buffer);
+  if (Mover* const mover = mode().mover.get()) return mover->close(buffer);
   const bool pending = open_copies_ && !open_copies_->close(buffer);
   return pending ? Mover::Copies::PENDING : Mover::Copies::DONE;
 }
 
-bool RunningPlan::feeds_on(std::uint16_t queue) const noexcept {
-  return std::ranges::any_of(queues_, [queue](const RxQueue* q) { return q->id() == queue; });
+bool RunningPlan::feeds_on(int port, std::uint16_t queue) const noexcept {
+  return std::ranges::any_of(queues_, [port, queue](const RxQueue* each) {
+    return each->port_id() == port && each->id() == queue;
+  });
+}
+
+std::vector<int> RunningPlan::ports() const {
+  std::vector<int> ports;
+  for (const RxQueue* queue : queues_) {
+    if (std::ranges::find(ports, queue->port_id()) == ports.end())
+      ports.push_back(queue->port_id());
+  }
+  return ports;
 }
 
 void RunningPlan::close_gate(FlowId flow) noexcept {
@@ -148,22 +180,23 @@ void RunningPlan::pass_gate(std::uint64_t time) noexcept {
   // Another poller may have opened the gate.
   if (gate_.load(std::memory_order_relaxed) == NO_GATE) return;
   gate_time_ = time;
-  gate_order_ = assembler_.begun();
+  gate_order_ = mode().assembler.begun();
   open_gate();
 }
 
 std::uint64_t RunningPlan::expire(std::uint64_t now_ns) noexcept {
   const std::lock_guard lock(mutex_);
-  const std::uint64_t due = assembler_.expire(now_ns);
-  const std::uint64_t copies = mover_ == nullptr ? 0 : mover_->flush_due(now_ns);
+  Mode& used = mode();
+  const std::uint64_t due = used.assembler.expire(now_ns);
+  const std::uint64_t copies = used.mover == nullptr ? 0 : used.mover->flush_due(now_ns);
   return due == 0 || (copies != 0 && copies < due) ? copies : due;
 }
 
 void RunningPlan::finish() noexcept {
   const std::lock_guard lock(mutex_);
   if (--feeding_ > 0) return;
-  assembler_.finish();
-  if (mover_ != nullptr) mover_->flush();
+  mode().assembler.finish();
+  if (mode().mover != nullptr) mode().mover->flush();
   finish_if_done();
 }
 
@@ -176,19 +209,20 @@ void RunningPlan::finish_if_done() noexcept {
 
 void RunningPlan::discard() noexcept {
   const std::lock_guard lock(mutex_);
-  assembler_.discard();
+  mode().assembler.discard();
   throw_away_waiting(lost_);
 }
 
 void RunningPlan::stop() noexcept {
   const std::lock_guard lock(kernel_mutex_);
-  mover_.reset();
+  written_.mover.reset();
+  for (const auto& each : modes_) each->mover.reset();
   preview_.stop();
 }
 
 void RunningPlan::set_kernel(const FrameKernel* kernel) {
   const std::lock_guard lock(kernel_mutex_);
-  if (on_gpu() && mover_ != nullptr) return mover_->set_kernel(kernel, mutex_);
+  if (on_gpu() && written_.mover != nullptr) return written_.mover->set_kernel(kernel, mutex_);
   if (kernel == nullptr) return;
   const std::string what = "reorder plan '" + config_.name_ + "': kernel '" + kernel->name + "' ";
   if (!on_gpu()) {
@@ -201,7 +235,7 @@ void RunningPlan::set_kernel(const FrameKernel* kernel) {
 
 void RunningPlan::set_stream(void* stream) {
   const std::lock_guard lock(kernel_mutex_);
-  if (on_gpu() && mover_ != nullptr) return mover_->set_stream(stream, mutex_);
+  if (on_gpu() && written_.mover != nullptr) return written_.mover->set_stream(stream, mutex_);
   const std::string what = "reorder plan '" + config_.name_ + "': ";
   if (!on_gpu()) {
     throw Error(Status::NOT_SUPPORTED, what + "a CUDA stream is for plans on a GPU, and " +
@@ -210,6 +244,46 @@ void RunningPlan::set_stream(void* stream) {
   }
   throw Error(Status::NOT_READY,
               what + "its CUDA stream cannot be set: the engine is closed; open it again");
+}
+
+void RunningPlan::set_mode(const std::string& name) {
+  Mode* wanted = name.empty() ? &written_ : nullptr;
+  std::string names;
+  for (const auto& each : modes_) {
+    if (each->name == name) wanted = each.get();
+    names += (names.empty() ? "'" : ", '") + each->name + "'";
+  }
+  if (wanted == nullptr) {
+    throw Error(Status::INVALID_PARAMETER,
+                "reorder plan '" + config_.name_ + "' has no mode '" + name + "'; accepted are " +
+                    (names.empty() ? "" : names + " and ") + "'', the plan as it is written");
+  }
+  const std::lock_guard kept(kernel_mutex_);
+  {
+    const std::lock_guard lock(mutex_);
+    if (!use(*wanted)) return;
+  }
+  // A reader may be copying a frame; pollers need not wait for that.
+  preview_.forget();
+}
+
+bool RunningPlan::use(Mode& wanted) {
+  Mode& before = mode();
+  if (&wanted == &before) return false;
+  if (taken_.load(std::memory_order_relaxed)) {
+    throw Error(Status::NOT_READY, "the mode of reorder plan '" + config_.name_ +
+                                       "' cannot be set: its frames go to " + taker_ +
+                                       "; end that first");
+  }
+  before.assembler.finish();
+  before.assembler.discard();
+  if (before.mover != nullptr) before.mover->flush();
+  throw_away_waiting(given_up());
+  absent_in_others_ += before.assembler.tally().absent();
+  absent_in_others_ -= wanted.assembler.tally().absent();
+  unknown_ = wanted.assembler.unknown();
+  mode_.store(&wanted, std::memory_order_release);
+  return true;
 }
 
 void RunningPlan::throw_away_waiting(std::uint64_t& count) noexcept {
@@ -245,7 +319,7 @@ void RunningPlan::attach(const std::string& name, bool begins_anew) {
   }
   taker_ = name;
   begins_anew_ = begins_anew;
-  assembler_.end_epochs();
+  mode().assembler.end_epochs();
   taken_.store(true, std::memory_order_release);
 }
 
@@ -254,7 +328,7 @@ void RunningPlan::detach() noexcept {
   taken_.store(false, std::memory_order_release);
   read_.store(false, std::memory_order_relaxed);
   begins_anew_ = false;
-  assembler_.end_epochs();
+  mode().assembler.end_epochs();
   for (RxQueue* queue : queues_) queue->ready().ring();
 }
 
@@ -265,12 +339,13 @@ void RunningPlan::begin_anew() noexcept {
 }
 
 RunningPlan::Epoch RunningPlan::begin_epoch(std::uint64_t since,
-                                            std::optional<std::uint32_t> first) {
+                                            std::optional<std::uint64_t> first) {
   const std::lock_guard kept(kernel_mutex_);
   const std::lock_guard lock(mutex_);
-  const std::uint64_t order = assembler_.begin_epoch(since, monotonic_ns(), first);
-  if (mover_ != nullptr) mover_->flush();
-  return {order, assembler_.tally().absent() + lost_};
+  Mode& used = mode();
+  const std::uint64_t order = used.assembler.begin_epoch(since, monotonic_ns(), first);
+  if (used.mover != nullptr) used.mover->flush();
+  return {order, used.assembler.tally().absent() + absent_in_others_ + lost_};
 }
 
 void RunningPlan::deliver_open() noexcept {
@@ -279,8 +354,8 @@ void RunningPlan::deliver_open() noexcept {
   const std::uint64_t now = monotonic_ns();
   const std::lock_guard kept(kernel_mutex_);
   std::unique_lock lock(mutex_);
-  assembler_.finish_idle(now);
-  if (mover_ != nullptr) mover_->flush();
+  mode().assembler.finish_idle(now);
+  if (mode().mover != nullptr) mode().mover->flush();
   while (line_length_ > 0 && monotonic_ns() < now + MOST_NS) {
     // Before the lock is released, after which a frame may be handed on.
     const WaitQueue::Ticket ticket = frames_.prepare();
@@ -292,7 +367,12 @@ void RunningPlan::deliver_open() noexcept {
 
 ReorderSnapshot RunningPlan::counters() const noexcept {
   const std::lock_guard lock(mutex_);
-  ReorderSnapshot now = assembler_.tally();
+  ReorderSnapshot now = written_.assembler.tally();
+  const auto all = counters_of(now);
+  for (const auto& each : modes_) {
+    const auto more = counters_of(each->assembler.tally());
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] += more[i];
+  }
   now.lost += lost_;
   now.untaken = untaken_;
   return now;
@@ -312,7 +392,8 @@ bool RunningPlan::give_up_oldest() noexcept {
 }
 
 void RunningPlan::take(const Frame& frame) noexcept {
-  if (mover_ != nullptr) mover_->process(frame.buffer, frame.data, frame.info.aggregate_len);
+  if (Mover* const mover = mode().mover.get())
+    mover->process(frame.buffer, frame.data, frame.info.aggregate_len);
   const Mover::Copies copies = close(frame.buffer);
   if (copies == Mover::Copies::DONE && line_length_ == 0) return hand(frame);
   Closing::State state = Closing::State::READY;
@@ -385,11 +466,11 @@ void RunningPlan::hand(const Frame& frame) noexcept {
   burst->owned = 1;
   burst->event = static_cast<cudaEvent_t>(event_.get());
   burst->valid = frame.valid;
-  burst->units = plan_.units();
+  burst->units = plan().units();
   burst->missing = frame.missing;
   burst->last_time = frame.last_time;
   burst->order = frame.order;
-  burst->lost = frame.lost + lost_;
+  burst->lost = frame.lost + absent_in_others_ + lost_;
   burst->index = frame.index;
   burst->reorder = frame.info;
   preview_.offer(*burst, unread());

@@ -23,6 +23,9 @@ namespace daqiri::reorder {
 /// ring. Applications receive them from the plan's queues, unless one receiver has attached to the
 /// plan and receives all frames. While there is no receiver, the oldest frame is given up for one
 /// that finds no free buffer, so that previews continue.
+///
+/// The plan as it is written and its modes are compiled when it is made; one of them is used. The
+/// others stay, because pollers and movers may still copy payloads of earlier frames.
 class RunningPlan final : FrameSink, FrameWaiter {
  public:
   /// `queues`: the queues of its flows. `output`: a region of `memory`.
@@ -34,18 +37,24 @@ class RunningPlan final : FrameSink, FrameWaiter {
   ~RunningPlan() override;
 
   [[nodiscard]] const std::string& name() const noexcept { return config_.name_; }
-  [[nodiscard]] const ReorderConfig& config() const noexcept { return config_; }
-  [[nodiscard]] const std::string& interface_name() const noexcept {
-    return queues_.front()->interface_name();
-  }
+  /// In the mode in use.
+  [[nodiscard]] const ReorderConfig& config() const noexcept { return mode().config; }
+  /// Empty: a plan of the whole configuration.
+  [[nodiscard]] const std::string& interface_name() const noexcept { return interface_; }
+  /// The ports of its queues.
+  [[nodiscard]] std::vector<int> ports() const;
   [[nodiscard]] bool on_gpu() const noexcept { return config_.reorder_type_ == "gpu"; }
+  /// The port of its first flow.
   [[nodiscard]] int port_id() const noexcept { return queues_.front()->port_id(); }
   /// The memory region of the frames.
   [[nodiscard]] const memory::MemoryRegion& output() const noexcept { return output_; }
-  [[nodiscard]] const Plan& plan() const noexcept { return plan_; }
+  /// In the mode in use.
+  [[nodiscard]] const Plan& plan() const noexcept { return mode().plan; }
   /// Whether one of its flows leads to the queue.
-  [[nodiscard]] bool feeds_on(std::uint16_t queue) const noexcept;
-  [[nodiscard]] const std::vector<FlowId>& flow_ids() const noexcept { return plan_.flow_ids(); }
+  [[nodiscard]] bool feeds_on(int port, std::uint16_t queue) const noexcept;
+  [[nodiscard]] const std::vector<FlowId>& flow_ids() const noexcept {
+    return written_.plan.flow_ids();
+  }
 
   // --- Pollers.
 
@@ -110,7 +119,7 @@ class RunningPlan final : FrameSink, FrameWaiter {
     /// Frames that were absent before.
     std::uint64_t absent;
   };
-  Epoch begin_epoch(std::uint64_t since, std::optional<std::uint32_t> first);
+  Epoch begin_epoch(std::uint64_t since, std::optional<std::uint64_t> first);
   /// The receiver needs no later frames: deliver those of which no more packets are expected.
   /// Returns when they can be received; within a second, if a GPU does not answer.
   void deliver_open() noexcept;
@@ -129,10 +138,30 @@ class RunningPlan final : FrameSink, FrameWaiter {
   /// launched before is complete on return; the stream must exist until another is set, or the
   /// session is closed. Throws Error without a change.
   void set_stream(void* stream);
+  /// Use a mode from now on; empty: the plan as it is written. Frames that no receiver has are
+  /// given up. Throws Error NOT_READY if a receiver is attached, INVALID_PARAMETER if there is no
+  /// such mode.
+  void set_mode(const std::string& name);
+  /// Name of the mode in use.
+  [[nodiscard]] const std::string& mode_name() const noexcept { return mode().name; }
   /// Copies of frames, independent of the receiver of the frames.
   Preview& preview() noexcept { return preview_; }
 
  private:
+  /// The plan as it is written, or in one of its modes.
+  struct Mode {
+    Mode(RunningPlan& owner, std::string name, const ReorderConfig& config, PacketKind kind,
+         bool never_sleep);
+    std::string name;
+    ReorderConfig config;
+    Plan plan;
+    std::shared_ptr<const ValidBits> valid;
+    Assembler assembler;
+    /// Destroyed first. Null: pollers do the copies.
+    std::unique_ptr<Mover> mover;
+  };
+  [[nodiscard]] Mode& mode() const noexcept { return *mode_.load(std::memory_order_acquire); }
+
   /// A closed frame whose last payloads are being copied, or that waits for such a frame.
   struct Closing {
     Frame frame;
@@ -141,6 +170,8 @@ class RunningPlan final : FrameSink, FrameWaiter {
 
   /// Whether several pollers copy payloads.
   [[nodiscard]] bool has_copying_pollers() const noexcept;
+  /// With `mutex_`. Returns whether it was another; throws as `set_mode`.
+  bool use(Mode& wanted);
   /// No more copies to a frame follow.
   Mover::Copies close(std::uint32_t buffer) noexcept;
   bool begin(std::uint32_t buffer) noexcept override;
@@ -171,10 +202,9 @@ class RunningPlan final : FrameSink, FrameWaiter {
 
   ReorderConfig config_;
   std::vector<RxQueue*> queues_;
+  std::string interface_;
   memory::MemoryRegion& output_;
   std::shared_ptr<SessionMemory> memory_;
-  Plan plan_;
-  std::shared_ptr<const ValidBits> valid_;
   /// As many bursts as buffers. Receivers free the buffer and the burst of a frame one after the
   /// other, so that one may be free without the other.
   BurstPool& pool_;
@@ -182,9 +212,10 @@ class RunningPlan final : FrameSink, FrameWaiter {
   /// The bursts of frames that are not yet delivered, by buffer.
   std::vector<Burst*> bursts_;
 
-  mutable std::mutex mutex_;  // for the members below
-  Assembler assembler_;
+  mutable std::mutex mutex_;  // for the members below, and the assemblers
   bool unknown_{false};
+  /// Frames that were absent in the modes that are not in use.
+  std::uint64_t absent_in_others_{0};
   std::vector<Closing> closing_;
   /// Number of frames whose payloads are being copied.
   std::size_t num_closing_{0};
@@ -215,8 +246,10 @@ class RunningPlan final : FrameSink, FrameWaiter {
   std::mutex kernel_mutex_;
   /// If several pollers copy.
   std::optional<OpenCopies> open_copies_;
-  /// Destroyed first. Null: pollers do the copies.
-  std::unique_ptr<Mover> mover_;
+  Mode written_;
+  std::vector<std::unique_ptr<Mode>> modes_;
+  /// One of them; changed with `mutex_`.
+  std::atomic<Mode*> mode_{&written_};
   /// The event of the bursts.
   std::shared_ptr<void> event_;
 };

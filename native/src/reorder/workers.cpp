@@ -48,7 +48,7 @@ void Workers::move(std::span<const Transfer> copies) noexcept {
   worker.doorbell.ring();
   if (n == copies.size()) return;
   for (const Transfer& each : copies.subspan(n)) {
-    plan_.move(each.to, each.from, each.bytes);
+    plan_.place(each.to, each.at, each.from, each.bytes);
     each.owner->give(&each.buffer, 1);
   }
   plan_.settle();
@@ -65,7 +65,7 @@ std::size_t Workers::work(Worker& worker) noexcept {
   const auto at = [&](std::size_t i) -> const Transfer& {
     return worker.ring[(head + i) % Worker::CAPACITY];
   };
-  for (std::size_t i = 0; i < n; ++i) plan_.move(at(i).to, at(i).from, at(i).bytes);
+  for (std::size_t i = 0; i < n; ++i) plan_.place(at(i).to, at(i).at, at(i).from, at(i).bytes);
   plan_.settle();
   // Free runs with the same owner together, and finish runs with the same frame together.
   std::uint32_t buffers[ROUND];

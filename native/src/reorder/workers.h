@@ -29,9 +29,11 @@ class Workers final : public Mover {
   ~Workers() override;
 
   void move(std::span<const Transfer> copies) noexcept override;
-  void fill(std::uint32_t /*frame*/, std::byte* to, std::size_t bytes) noexcept override {
-    plan_.fill(to, bytes);
+  void fill(std::uint32_t /*frame*/, std::byte* to, std::uint64_t at,
+            std::size_t bytes) noexcept override {
+    plan_.fill(to, at, bytes);
   }
+  void fill_gaps(std::uint32_t /*frame*/, std::byte* to) noexcept override { plan_.fill_gaps(to); }
   Copies close(std::uint32_t frame) noexcept override;
 
  private:

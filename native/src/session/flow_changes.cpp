@@ -24,15 +24,16 @@ std::vector<std::uint16_t> queues_of(const FlowConfig& flow) {
   return last.ids_.empty() ? std::vector{last.id_} : last.ids_;
 }
 
-/// The queues of a plan's flows are determined when the session is opened.
-void require_same_plans(const InterfaceConfig& interface, const std::vector<FlowConfig>& now,
-                        const std::vector<FlowConfig>& wanted) {
-  for (const ReorderConfig& plan : interface.rx_.reorder_configs_) {
+/// The queues of a plan's flows are determined when the session is opened. `plans`: also those of
+/// other interfaces.
+void require_same_plans(const std::vector<ReorderConfig>& plans, const InterfaceConfig& interface,
+                        const std::vector<FlowConfig>& now, const std::vector<FlowConfig>& wanted) {
+  for (const ReorderConfig& plan : plans) {
     for (const FlowId id : plan.flow_ids_) {
       const auto before = std::ranges::find(now, id, &FlowConfig::id_);
       const auto after = std::ranges::find(wanted, id, &FlowConfig::id_);
-      if (before != now.end() && after != wanted.end() && queues_of(*before) == queues_of(*after))
-        continue;
+      if (before == now.end()) continue;
+      if (after != wanted.end() && queues_of(*before) == queues_of(*after)) continue;
       throw Error(Status::NOT_SUPPORTED,
                   "interface '" + interface.name_ + "': flow " + std::to_string(id) +
                       " feeds reorder config '" + plan.name_ +
@@ -290,7 +291,9 @@ NetworkConfig FlowChanges::checked(NetworkConfig wanted) const {
     const Port& port = session_.port(static_cast<int>(i));
     const std::vector<FlowConfig>& flows = wanted.ifs_[i].rx_.flows_;
     if (port.flows->configured() != flows) require_changeable(port);
-    require_same_plans(config.ifs_[i], port.flows->configured(), flows);
+    const std::vector<FlowConfig>& now = port.flows->configured();
+    require_same_plans(config.ifs_[i].rx_.reorder_configs_, config.ifs_[i], now, flows);
+    require_same_plans(config.reorder_configs_, config.ifs_[i], now, flows);
     port.flows->require_acceptable(flows);
   }
   return wanted;

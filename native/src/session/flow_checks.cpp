@@ -20,6 +20,7 @@ using steering::Addition;
 NetworkConfig config_around(const NetworkConfig& config, const Port& port) {
   NetworkConfig around = config;
   around.ifs_ = {port.config};
+  around.reorder_configs_.clear();
   InterfaceConfig& interface = around.ifs_.front();
   interface.tx_ = {};
   interface.rx_.reorder_configs_.clear();

@@ -1,7 +1,6 @@
 #include "session/session.h"
 
 #include <algorithm>
-#include <map>
 #include <string_view>
 #include <utility>
 
@@ -44,6 +43,21 @@ void require_readable(const Port& port) {
                     queue->buffers(0).name() +
                     "', which the CPU cannot read; use memory regions of kind 'host', 'huge' or "
                     "'host_pinned'");
+  }
+}
+
+/// Call after the engine was opened. The times of a plan's packets are compared.
+void require_one_clock(const reorder::RunningPlan& plan,
+                       const std::vector<std::unique_ptr<Port>>& ports) {
+  const Port* first = nullptr;
+  for (const int id : plan.ports()) {
+    const Port& port = *ports[static_cast<std::size_t>(id)];
+    if (first == nullptr) first = &port;
+    if (port.io->clock() == first->io->clock()) continue;
+    throw Error(Status::NOT_SUPPORTED,
+                "reorder config '" + plan.name() + "' has flows of interfaces '" +
+                    first->config.name_ + "' and '" + port.config.name_ +
+                    "', whose clocks differ; use interfaces of one clock, or a plan for each");
   }
 }
 
@@ -217,15 +231,13 @@ void Session::build() {
           std::make_unique<TxQueue>(interface, queue, config_.tx_meta_buffers_, memory_));
     }
     port->flows = std::make_unique<steering::FlowTable>(port->config, port->steering);
-    add_reorder_plans(*port, config_.common_.stream_type == StreamType::RAW
-                                 ? reorder::PacketKind::FRAMES
-                                 : reorder::PacketKind::PAYLOADS);
     std::vector<RxQueue*>& turns = rotations_.emplace_back().queues;
     for (const auto& queue : port->rx) turns.push_back(queue.get());
     every.insert(every.end(), turns.begin(), turns.end());
     ports_.push_back(std::move(port));
   }
   rotations_.emplace_back().queues = std::move(every);
+  add_reorder_plans();
   engine_->open(ports_);
   for (const auto& port : ports_) {
     require_accurate_send(*port);
@@ -234,33 +246,48 @@ void Session::build() {
     memory_->link_layers.push_back(port->io->link_layer());
     memory_->mac_addresses.push_back(port->io->mac_address());
   }
+  for (const reorder::RunningPlan& plan : reorder_.back()) require_one_clock(plan, ports_);
 }
 
-void Session::add_reorder_plans(const Port& port, reorder::PacketKind kind) {
-  std::deque<reorder::RunningPlan>& plans = reorder_.emplace_back();
-  std::map<RxQueue*, std::unique_ptr<reorder::ReorderStage>> stages;
-  const RxConfig& rx = port.config.rx_;
-  const bool never_sleep = engine_for(config_).traits.polls_without_pause;
-  for (const ReorderConfig& config : rx.reorder_configs_) {
-    std::vector<RxQueue*> queues;
-    for (const FlowId id : config.flow_ids_) {
-      const FlowAction& action = std::ranges::find(rx.flows_, id, &FlowConfig::id_)->action_;
-      const std::vector<std::uint16_t> ids =
-          action.ids_.empty() ? std::vector{action.id_} : action.ids_;
-      for (const std::uint16_t queue : ids) {
-        if (std::ranges::find(queues, port.rx_queue(queue)) == queues.end())
-          queues.push_back(port.rx_queue(queue));
+void Session::add_reorder_plans() {
+  Stages stages;
+  for (const auto& port : ports_) {
+    std::deque<reorder::RunningPlan>& plans = reorder_.emplace_back();
+    for (const ReorderConfig& config : port->config.rx_.reorder_configs_)
+      add_reorder_plan(plans, config, stages);
+  }
+  std::deque<reorder::RunningPlan>& joint = reorder_.emplace_back();
+  for (const ReorderConfig& config : config_.reorder_configs_)
+    add_reorder_plan(joint, config, stages);
+  for (auto& [queue, stage] : stages) queue->set_stage(std::move(stage));
+}
+
+void Session::add_reorder_plan(std::deque<reorder::RunningPlan>& plans, const ReorderConfig& config,
+                               Stages& stages) {
+  std::vector<RxQueue*> queues;
+  for (const FlowId id : config.flow_ids_) {
+    for (const auto& port : ports_) {
+      const std::vector<FlowConfig>& flows = port->config.rx_.flows_;
+      const auto flow = std::ranges::find(flows, id, &FlowConfig::id_);
+      if (flow == flows.end()) continue;
+      const FlowAction& action = flow->action_;
+      for (const std::uint16_t wanted :
+           action.ids_.empty() ? std::vector{action.id_} : action.ids_) {
+        RxQueue* const queue = port->rx_queue(wanted);
+        if (std::ranges::find(queues, queue) == queues.end()) queues.push_back(queue);
       }
     }
-    reorder::RunningPlan& plan = plans.emplace_back(
-        config, kind, queues, *memory_->regions.at(config.memory_region_), memory_, never_sleep);
-    for (RxQueue* queue : queues) {
-      auto& stage = stages[queue];
-      if (stage == nullptr) stage = std::make_unique<reorder::ReorderStage>();
-      stage->add(plan);
-    }
   }
-  for (auto& [queue, stage] : stages) queue->set_stage(std::move(stage));
+  const bool raw = config_.common_.stream_type == StreamType::RAW;
+  reorder::RunningPlan& plan =
+      plans.emplace_back(config, raw ? reorder::PacketKind::FRAMES : reorder::PacketKind::PAYLOADS,
+                         queues, *memory_->regions.at(config.memory_region_), memory_,
+                         engine_for(config_).traits.polls_without_pause);
+  for (RxQueue* queue : queues) {
+    auto& stage = stages[queue];
+    if (stage == nullptr) stage = std::make_unique<reorder::ReorderStage>();
+    stage->add(plan);
+  }
 }
 
 void Session::start() {
@@ -343,11 +370,30 @@ Port& Session::port(int id) const {
 }
 
 std::deque<reorder::RunningPlan>& Session::reorder_plans(int port_wanted) {
-  return reorder_[port(port_wanted).id];
+  return port_wanted == NO_PORT ? reorder_.back() : reorder_[port(port_wanted).id];
 }
 
 const std::deque<reorder::RunningPlan>& Session::reorder_plans(int port_wanted) const {
-  return reorder_[port(port_wanted).id];
+  return port_wanted == NO_PORT ? reorder_.back() : reorder_[port(port_wanted).id];
+}
+
+PortSnapshot Session::losses(const std::vector<int>& ports, std::uint64_t max_age) const {
+  PortSnapshot sum;
+  std::vector<int> seen;
+  for (const int id : ports) {
+    const PortIo& io = *port(id).io;
+    const PortSnapshot one = io.losses(max_age);
+    const int interface = io.loss_interface();
+    if (interface == 0 || ports.size() == 1) return one;
+    if (interface > 0 && std::ranges::find(seen, interface) != seen.end()) continue;
+    seen.push_back(interface);
+    sum.lost_before_engine.value += one.lost_before_engine;
+    sum.lost_card.value += one.lost_card;
+    sum.lost_backlog.value += one.lost_backlog;
+    sum.lost_errors.value += one.lost_errors;
+    sum.lost_dropped.value += one.lost_dropped;
+  }
+  return sum;
 }
 
 RxQueue& Session::rx_queue(int port_wanted, int queue) const {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -70,9 +71,15 @@ class Session : public std::enable_shared_from_this<Session> {
   /// The queues of a port; of all ports.
   [[nodiscard]] Rotation& any_rx_queue(int port) { return rotations_[this->port(port).id]; }
   [[nodiscard]] Rotation& any_rx_queue() noexcept { return rotations_.back(); }
-  /// The plans of a port, in the order of the configuration. Throws Error INVALID_PARAMETER.
+  /// Instead of a port, for plans of the whole configuration.
+  static constexpr int NO_PORT = -1;
+  /// The plans of a port, or NO_PORT, in the order of the configuration. Throws Error
+  /// INVALID_PARAMETER.
   [[nodiscard]] std::deque<reorder::RunningPlan>& reorder_plans(int port);
   [[nodiscard]] const std::deque<reorder::RunningPlan>& reorder_plans(int port) const;
+  /// What this host lost of the packets of several ports; see PortIo::losses. Ports of one network
+  /// interface have the same losses, which count once.
+  [[nodiscard]] PortSnapshot losses(const std::vector<int>& ports, std::uint64_t max_age) const;
   /// The connections of the engine. Throws Error NOT_SUPPORTED if it has none.
   [[nodiscard]] Connections& connections() const;
   [[nodiscard]] FlowChanges& flow_changes() const noexcept { return *flow_changes_; }
@@ -96,14 +103,17 @@ class Session : public std::enable_shared_from_this<Session> {
  private:
   explicit Session(NetworkConfig config);
   void build();
-  void add_reorder_plans(const Port& port, reorder::PacketKind kind);
+  using Stages = std::map<RxQueue*, std::unique_ptr<reorder::ReorderStage>>;
+  void add_reorder_plans();
+  void add_reorder_plan(std::deque<reorder::RunningPlan>& plans, const ReorderConfig& config,
+                        Stages& stages);
   void start();
 
   NetworkConfig config_;
   ConfigReport report_;
   std::uint64_t opened_;
   std::shared_ptr<SessionMemory> memory_;
-  /// By port, in the order of the configuration.
+  /// By port, in the order of the configuration, then those of the whole configuration.
   std::vector<std::deque<reorder::RunningPlan>> reorder_;
   std::vector<std::unique_ptr<Port>> ports_;
   /// One per port, then one for all ports.

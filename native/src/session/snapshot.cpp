@@ -247,6 +247,8 @@ SessionSnapshot SessionSnapshot::of(const Session& session) {
           {name, port.config.rx_.reorder_configs_[i].name_, plans[i].counters()});
     }
   }
+  for (const reorder::RunningPlan& plan : session.reorder_plans(Session::NO_PORT))
+    snapshot.reorder.push_back({{}, plan.name(), plan.counters()});
   for (const MemoryRegionConfig* region : memory_regions(config)) {
     const auto [free, buffers] = session.memory()->regions.at(region->name_)->levels();
     snapshot.regions.push_back({region->name_, free, buffers, region->buf_size_});
@@ -328,13 +330,13 @@ std::string SessionSnapshot::table() const {
   }
   std::vector<Row> plans{{"reorder plan", "packets", "complete", "incomplete", "missing", "lost",
                           "skipped", "untaken", "duplicate", "late", "early", "malformed",
-                          "restarts"}};
+                          "left out", "restarts"}};
   for (const ReorderState& s : reorder) {
     const reorder::ReorderSnapshot& n = s.counters;
-    plans.push_back({s.port + "/" + s.plan, digits(n.packets), digits(n.complete),
-                     digits(n.incomplete), digits(n.missing), digits(n.lost), digits(n.skipped),
-                     digits(n.untaken), digits(n.duplicate), digits(n.late), digits(n.early),
-                     digits(n.malformed), digits(n.restarts)});
+    plans.push_back({s.port + (s.port.empty() ? "" : "/") + s.plan, digits(n.packets),
+                     digits(n.complete), digits(n.incomplete), digits(n.missing), digits(n.lost),
+                     digits(n.skipped), digits(n.untaken), digits(n.duplicate), digits(n.late),
+                     digits(n.early), digits(n.malformed), digits(n.left_out), digits(n.restarts)});
   }
   std::vector<Row> memory{{"memory region", "free buffers", "bytes each"}};
   for (const RegionState& s : regions)

@@ -73,6 +73,7 @@ struct FlowState {
 };
 
 struct ReorderState {
+  /// Empty: a plan of the whole configuration.
   std::string port;
   std::string plan;
   reorder::ReorderSnapshot counters;
@@ -113,7 +114,7 @@ struct SessionSnapshot {
   /// Flat: `time`, `steady`; for each port the numbers of `port_names`; for each receive queue the
   /// numbers of `rx_names` and the drops in the order of DropReason; for each transmit queue those
   /// of `tx_names` and the drops; for each receive flow those of `flow_names`; for each reorder
-  /// plan those of `reorder_names`.
+  /// plan those of `reorder_names`, plans of the whole configuration last.
   [[nodiscard]] std::vector<std::uint64_t> row() const;
   static std::vector<std::string_view> port_names();
   static std::vector<std::string_view> rx_names();

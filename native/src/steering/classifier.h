@@ -68,6 +68,8 @@ class Program {
   [[nodiscard]] Verdict classify(const PacketView& packet) const noexcept;
   /// Whether there are no rules: every packet has the same verdict.
   [[nodiscard]] bool empty() const noexcept { return rules_.empty(); }
+  /// Whether it matches the payloads of packets: `PacketView::bytes` has up to MOST_FLEX_BYTES.
+  [[nodiscard]] bool reads_payloads() const noexcept { return reads_payloads_; }
   /// Upper bound of the positions of its flows.
   [[nodiscard]] std::size_t num_positions() const noexcept { return num_positions_; }
   /// Whether unmatched packets are filtered.
@@ -95,6 +97,7 @@ class Program {
   Tunnels tunnels_;
   Verdict unmatched_;
   bool isolated_{false};
+  bool reads_payloads_{false};
   std::size_t num_positions_{0};
 };
 

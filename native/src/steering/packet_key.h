@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "daqiri/flows.h"
 #include "net/transforms.h"
 
 namespace daqiri::steering {
@@ -34,11 +35,13 @@ struct PacketKey {
 
 /// Longest IP header before UDP: IPv6 with 88 bytes of extension headers; IPv4 is shorter.
 inline constexpr std::uint32_t MOST_IP_BYTES = 128;
+/// Longest part of a UDP payload that flex items can match.
+inline constexpr std::uint32_t MOST_FLEX_BYTES = MAX_FLEX_OFFSET + sizeof(std::uint32_t);
 /// Longest part of a frame that rules can match: headers of a tunnel, then Ethernet, VLAN tags, IP,
 /// UDP, the last flex item.
 inline constexpr std::uint32_t MOST_KEY_BYTES = MOST_TUNNEL_BYTES + ETHERNET_SIZE +
                                                 MOST_VLAN_TAGS * VLAN_TAG_SIZE + MOST_IP_BYTES +
-                                                UDP_SIZE + 32;
+                                                UDP_SIZE + MOST_FLEX_BYTES;
 
 /// Key of an Ethernet frame with UDP (except later fragments) or eCPRI, after VLAN tags; other
 /// frames have no key. `frame` may be the beginning of a frame only. No byte after `length` is

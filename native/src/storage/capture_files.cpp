@@ -35,7 +35,8 @@ constexpr std::size_t METADATA_GROWTH = 2048;
 CaptureFiles::CaptureFiles(const RecorderOptions& options, const Session& session,
                            RecordingSource& source)
     : source_(source),
-      io_(*session.port(source.port()).io),
+      session_(session),
+      ports_(source.ports()),
       origin_(options, session, source),
       writer_(make_writer()),
       number_(options.first_number),
@@ -390,6 +391,11 @@ void CaptureFiles::fail(const std::string& text) {
   if (std::exchange(failing_, true)) return;
   const bool resumes = options_.on_error == OnError::RESUME;
   log_about(LogLevel::ERROR, (resumes ? " is interrupted: " : " ends: ") + text);
+}
+
+void CaptureFiles::refuse(std::string reason) {
+  refusal_ = std::move(reason);
+  if (!refusal_.empty()) fail(refusal_);
 }
 
 bool CaptureFiles::is_gone() {

@@ -75,6 +75,8 @@ class CaptureFiles {
   /// Roll by time; check that the file still exists; flush it regularly; retry after an error.
   /// Returns the latest time of the next call, CLOCK_MONOTONIC ns.
   std::uint64_t poll(std::uint64_t now_ns);
+  /// Fail, and do not retry until this is called with an empty reason.
+  void refuse(std::string reason);
   /// Count records that are not written to files.
   void leave_out(CaptureLosses::Reason reason, std::uint64_t records) noexcept {
     not_written_[reason] += records;
@@ -134,7 +136,7 @@ class CaptureFiles {
   /// Whether there is a file to write to; tries to create one.
   bool ready();
   bool retry_is_due() const noexcept {
-    return options_.on_error == OnError::RESUME && monotonic_ns() >= retry_at_;
+    return options_.on_error == OnError::RESUME && refusal_.empty() && monotonic_ns() >= retry_at_;
   }
   /// Continue after an error: in the same file if it is empty, otherwise in the next.
   bool recover();
@@ -159,7 +161,7 @@ class CaptureFiles {
   bool is_gone();
   /// `max_age`: see PortIo::losses.
   [[nodiscard]] CaptureLosses losses(std::uint64_t max_age) const {
-    return {source_.counters(), io_.losses(max_age), not_written_};
+    return {source_.counters(), session_.losses(ports_, max_age), not_written_};
   }
   [[nodiscard]] CaptureMetadata metadata(const CaptureLosses& now) const {
     return daqiri::describe(origin_, run_, writer_->tally(), begun_ns_, losses_before_, now);
@@ -171,7 +173,8 @@ class CaptureFiles {
   void forget_file(const std::string& text);
 
   RecordingSource& source_;
-  const PortIo& io_;
+  const Session& session_;
+  std::vector<int> ports_;
   CaptureOrigin origin_;
   const RecorderOptions& options_{origin_.options};
   std::unique_ptr<RecordWriter> writer_;
@@ -189,6 +192,7 @@ class CaptureFiles {
   bool has_file_{false};
   bool rolled_{false};
   bool failing_{false};
+  std::string refusal_;
   std::string error_;
   /// CLOCK_MONOTONIC ns of the current file's first packet; 0: none yet.
   std::uint64_t first_written_ns_{0};

@@ -94,16 +94,20 @@ std::string processor() {
   return {};
 }
 
-/// The flows of the source's port that lead to it.
+/// The flows of the source's ports that lead to it.
 std::string flows_json(const Session& session, const RecordingSource& source) {
   std::string list;
-  for (const FlowConfig& flow : session.port(source.port()).config.rx_.flows_) {
-    if (!source.has_flow(flow)) continue;
-    JsonObject object;
-    object.number("id", flow.id_);
-    object.text("name", flow.name_);
-    object.json("match", match_json(flow.match_));
-    list += (list.empty() ? "" : ", ") + object.line();
+  for (const int port : source.ports()) {
+    const InterfaceConfig& interface = session.port(port).config;
+    for (const FlowConfig& flow : interface.rx_.flows_) {
+      if (!source.has_flow(flow)) continue;
+      JsonObject object;
+      object.number("id", flow.id_);
+      object.text("name", flow.name_);
+      if (source.interface().empty()) object.text("interface", interface.name_);
+      object.json("match", match_json(flow.match_));
+      list += (list.empty() ? "" : ", ") + object.line();
+    }
   }
   return "[" + list + "]";
 }
@@ -126,7 +130,7 @@ CaptureOrigin::CaptureOrigin(const RecorderOptions& chosen, const Session& sessi
                              const RecordingSource& from)
     : options(chosen),
       source(from),
-      name(from.interface() + "/" + from.name()),
+      name(from.interface() + (from.interface().empty() ? "" : "/") + from.name()),
       flows(flows_json(session, from)),
       host(host_json()),
       configuration(session.config_text()) {}

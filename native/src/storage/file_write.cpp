@@ -27,30 +27,9 @@ namespace {
 /// How long to retry a locked file: another write_pcap releases it soon, a recorder does not.
 constexpr std::uint64_t LOCK_PATIENCE_NS = 1'000'000'000;
 constexpr std::uint64_t LOCK_RETRY_NS = 1'000'000;
+constexpr std::string_view ACTION = "written to a file";
 /// Packets written between two updates of the progress.
 constexpr std::uint32_t STRIDE = 4096;
-
-/// Throws unless the burst holds every packet that it counts, with its bytes readable by the CPU.
-void require_packets(const Burst& burst) {
-  const std::uint32_t n = burst.num_packets();
-  if (n > burst.owned) {
-    throw Error(Status::INVALID_PARAMETER, "the burst counts " + std::to_string(n) +
-                                               " packets and holds " + std::to_string(burst.owned) +
-                                               "; set the number of packets it holds");
-  }
-  for (int s = 0; s < burst.hdr.hdr.num_segs; ++s) {
-    for (std::uint32_t i = 0; i < n; ++i) {
-      if (burst.pkts[s][i] != nullptr || burst.pkt_lens[s][i] == 0) continue;
-      throw Error(Status::INVALID_PARAMETER,
-                  "packet " + std::to_string(i) + " of the burst was freed (segment " +
-                      std::to_string(s) + "); write the burst before freeing its packets");
-    }
-  }
-  // Packets in GPU memory have a copy in host memory, but kernels may have changed them, so copy
-  // them back. Frames in GPU memory have no such copy.
-  burst.copy_to_host(memory::DeviceCopies::Behind::EVERYTHING);
-  if (burst.on_device == 0) require_host_readable(burst, "written to a file");
-}
 
 void append_to_pcap(const Burst& burst, const std::string& path, bool nanosecond,
                     FileWriteProgress& progress) {
@@ -106,7 +85,7 @@ struct FileWrite {
 FileWrite pcap_write(Burst& burst, const std::string& directory, const std::string& prefix,
                      bool nanosecond) {
   require_target(directory, prefix);
-  require_packets(burst);
+  require_packets(burst, ACTION);
   link_layer_of(burst).place_in_stream(burst);
   const std::string path = directory + "/" + prefix + ".pcap";
   return {path, [&burst, path, nanosecond](FileWriteProgress& progress) {
@@ -118,7 +97,7 @@ FileWrite pcap_write(Burst& burst, const std::string& directory, const std::stri
 FileWrite raw_write(const Burst& burst, const std::string& directory, const std::string& prefix,
                     std::uint64_t offset) {
   require_target(directory, prefix);
-  require_packets(burst);
+  require_packets(burst, ACTION);
   return {directory + "/" + prefix + "_", [=, &burst](FileWriteProgress& progress) {
             const std::uint32_t n = burst.num_packets();
             progress.failed_packets = n;
@@ -256,6 +235,7 @@ std::shared_ptr<FileWriteHandle> start(Burst& burst, FileWrite write) {
 bool FileWriteHandle::attempt() noexcept {
   if (give_up_at_ == 0) give_up_at_ = monotonic_ns() + LOCK_PATIENCE_NS;
   Status result = Status::SUCCESS;
+  std::string error;
   try {
     work_(progress_);
   } catch (const Error& e) {
@@ -263,28 +243,38 @@ bool FileWriteHandle::attempt() noexcept {
     if (result == Status::NOT_READY && monotonic_ns() < give_up_at_) return false;
     // NOT_READY would mean that the write is still in progress.
     if (result == Status::NOT_READY) result = Status::GENERIC_FAILURE;
-    error_ = e.what();
+    error = e.what();
   } catch (const std::exception& e) {
     result = Status::INTERNAL_ERROR;
-    error_ = e.what();
+    error = e.what();
   }
   hold_.reset();
-  {
-    const std::lock_guard lock(mutex_);
-    status_.store(result, std::memory_order_release);
-  }
-  ended_.notify_all();
+  finish(result, std::move(error));
   return true;
 }
 
-bool FileWriteHandle::wait(std::int64_t timeout_ns) noexcept {
-  std::unique_lock lock(mutex_);
-  constexpr std::int64_t FOREVER = std::int64_t{1} << 60;
-  const std::chrono::nanoseconds limit(timeout_ns < 0 ? FOREVER : std::min(timeout_ns, FOREVER));
-  return ended_.wait_for(lock, limit, [this] { return done(); });
-}
-
 // --- Functions
+
+void require_packets(const Burst& burst, std::string_view action) {
+  const std::uint32_t n = burst.num_packets();
+  if (n > burst.owned) {
+    throw Error(Status::INVALID_PARAMETER, "the burst counts " + std::to_string(n) +
+                                               " packets and holds " + std::to_string(burst.owned) +
+                                               "; set the number of packets it holds");
+  }
+  for (int s = 0; s < burst.hdr.hdr.num_segs; ++s) {
+    for (std::uint32_t i = 0; i < n; ++i) {
+      if (burst.pkts[s][i] != nullptr || burst.pkt_lens[s][i] == 0) continue;
+      throw Error(Status::INVALID_PARAMETER,
+                  "packet " + std::to_string(i) + " of the burst was freed (segment " +
+                      std::to_string(s) + "); write the burst before freeing its packets");
+    }
+  }
+  // Packets in GPU memory have a copy in host memory, but kernels may have changed them, so copy
+  // them back. Frames in GPU memory have no such copy.
+  burst.copy_to_host(memory::DeviceCopies::Behind::EVERYTHING);
+  if (burst.on_device == 0) require_host_readable(burst, action);
+}
 
 const LinkLayer& link_layer_of(const Burst& burst) noexcept {
   static const LinkLayer ethernet;

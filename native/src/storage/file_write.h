@@ -2,19 +2,18 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "burst/burst.h"
 #include "daqiri/file_write.h"
-#include "daqiri/status.h"
 #include "net/link_layer.h"
+#include "storage/write_outcome.h"
 
 namespace daqiri {
 
@@ -51,6 +50,11 @@ std::shared_ptr<FileWriteHandle> start_write_raw(Burst& burst, const std::string
 
 inline constexpr std::size_t MAX_PENDING_FILE_WRITES = 1024;
 
+/// Throws Error unless the burst holds every packet that it counts, with its bytes readable by the
+/// CPU: through `Burst::on_host`, also if they are in GPU memory. `action` is what is done with
+/// them: "written to a file".
+void require_packets(const Burst& burst, std::string_view action);
+
 /// Link layer of the burst's port; Ethernet for a burst without a port.
 const LinkLayer& link_layer_of(const Burst& burst) noexcept;
 
@@ -70,7 +74,10 @@ struct FileWriteProgress {
 };
 
 /// A write in the background. The file thread shares it, so that waiting for it is optional.
-class FileWriteHandle {
+///
+/// Its status is the one that write_pcap or write_raw would have thrown (GENERIC_FAILURE for a file
+/// that stayed locked).
+class FileWriteHandle : public WriteOutcome {
  public:
   /// Throws Error; NOT_READY: the file is locked, try again.
   using Work = std::function<void(FileWriteProgress&)>;
@@ -78,19 +85,9 @@ class FileWriteHandle {
   /// `target`: writes to the same target are done in order. `burst` is held until it is written.
   FileWriteHandle(Burst& burst, std::string target, Work work)
       : target_(std::move(target)), work_(std::move(work)), hold_(std::in_place, burst) {}
-  FileWriteHandle(const FileWriteHandle&) = delete;
-  FileWriteHandle& operator=(const FileWriteHandle&) = delete;
 
-  [[nodiscard]] bool done() const noexcept { return status() != Status::NOT_READY; }
-  /// Wait until done, at most `timeout_ns` (negative: no limit). Returns done().
-  bool wait(std::int64_t timeout_ns = -1) noexcept;
   /// The current counts; final after the write is done.
   [[nodiscard]] FileWriteStatus counts() const noexcept { return progress_.counts(); }
-  /// NOT_READY until done, then SUCCESS, or the status that write_pcap or write_raw would have
-  /// thrown (GENERIC_FAILURE for a file that stayed locked).
-  [[nodiscard]] Status status() const noexcept { return status_.load(std::memory_order_acquire); }
-  /// Text of the error; empty: none.
-  [[nodiscard]] std::string error() const { return done() ? error_ : std::string(); }
 
  private:
   friend class FileThread;
@@ -104,11 +101,6 @@ class FileWriteHandle {
   std::optional<BurstHold> hold_;
   /// CLOCK_MONOTONIC ns; 0: not tried yet.
   std::uint64_t give_up_at_{0};
-  /// Set before `status_`.
-  std::string error_;
-  std::atomic<Status> status_{Status::NOT_READY};
-  std::mutex mutex_;
-  std::condition_variable ended_;
 };
 
 }  // namespace daqiri

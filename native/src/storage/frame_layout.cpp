@@ -6,6 +6,7 @@
 #include <ctime>
 #include <limits>
 
+#include "config/formats.h"
 #include "daqiri/version.h"
 #include "reorder/convert.h"
 #include "reorder/plan.h"
@@ -21,6 +22,8 @@ using hdf5::require;
 constexpr std::array<const char*, NUM_FRAME_COLUMNS> NAMES{
     "batch", "timestamp", "last_timestamp", "packets", "missing", "timed_out", "lossy", "valid"};
 constexpr const char* FRAMES = "data";
+/// Name of the batch numbers in NeXus.
+constexpr const char* SEQUENCE_NUMBER = "sequence_number";
 
 void set_attribute(hid_t object, const char* name, hid_t type, hid_t space, const void* value) {
   const Handle attribute(H5Acreate2(object, name, type, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose,
@@ -179,9 +182,19 @@ void make_configuration(hid_t entry, const std::string& text) {
   make_long_text(note, "data", text);
 }
 
-hid_t type_of(std::size_t column) noexcept {
+/// The column of a plan; null: it is another column.
+const ReorderColumnConfig* plan_column(std::size_t column, const FrameForm& form) noexcept {
+  const std::size_t at = column - NUM_FRAME_COLUMNS;
+  return column >= NUM_FRAME_COLUMNS && at < form.plan_columns.size() ? &form.plan_columns[at]
+                                                                      : nullptr;
+}
+
+hid_t type_of(std::size_t column, const FrameForm& form) noexcept {
+  if (plan_column(column, form) != nullptr) return H5T_STD_U64LE;
   if (column >= NUM_FRAME_COLUMNS) return H5T_IEEE_F64LE;
   switch (static_cast<FrameColumn>(column)) {
+    case FrameColumn::BATCH:
+      return H5T_STD_U64LE;
     case FrameColumn::TIMESTAMP:
     case FrameColumn::LAST_TIMESTAMP:
       return H5T_STD_I64LE;
@@ -213,7 +226,6 @@ std::string output_dtype(ReorderDataType type) {
     case ReorderDataType::FP64:
       return "float64";
     case ReorderDataType::SAME:
-    case ReorderDataType::INT4:
       return "uint8";
     default:
       return reorder_data_type_to_string(type);
@@ -259,6 +271,7 @@ FrameForm::FrameForm(const ReorderConfig& config, std::uint32_t units_of_frame)
                                          : config.frame_.dtype_),
       bytes(static_cast<std::uint32_t>(reorder::frame_bytes_of(config))),
       units(units_of_frame),
+      plan_columns(config.columns_),
       bit_depth(bit_depth_of(config, dtype)) {
   // A slash would name another group.
   std::ranges::replace(plan, '/', '_');
@@ -292,11 +305,15 @@ Handle FrameForm::type() const {
   return type;
 }
 
-std::size_t FrameForm::columns() const noexcept { return NUM_FRAME_COLUMNS + reductions.size(); }
+std::size_t FrameForm::columns() const noexcept {
+  return NUM_FRAME_COLUMNS + plan_columns.size() + reductions.size();
+}
 
 std::uint32_t width_of(std::size_t column, const FrameForm& form) noexcept {
+  static_assert(sizeof(double) == sizeof(std::uint64_t));
   if (column >= NUM_FRAME_COLUMNS) return sizeof(double);
   switch (static_cast<FrameColumn>(column)) {
+    case FrameColumn::BATCH:
     case FrameColumn::TIMESTAMP:
     case FrameColumn::LAST_TIMESTAMP:
       return 8;
@@ -314,13 +331,18 @@ const char* name_of(FrameColumn column) noexcept { return NAMES[static_cast<std:
 
 const char* name_of(std::size_t column, const FrameForm& form) noexcept {
   if (column < NUM_FRAME_COLUMNS) return NAMES[column];
-  return form.reductions[column - NUM_FRAME_COLUMNS].c_str();
+  if (const ReorderColumnConfig* of_plan = plan_column(column, form)) return of_plan->name_.c_str();
+  return form.reductions[column - NUM_FRAME_COLUMNS - form.plan_columns.size()].c_str();
 }
 
-void require_reduction_names(const std::vector<std::string>& names) {
+void require_reduction_names(const std::vector<std::string>& names,
+                             const std::vector<ReorderColumnConfig>& plan_columns) {
   for (auto name = names.begin(); name != names.end(); ++name) {
-    const bool taken = *name == FRAMES || std::ranges::find(NAMES, *name) != NAMES.end() ||
-                       std::find(names.begin(), name, *name) != name;
+    const bool taken =
+        *name == FRAMES || *name == SEQUENCE_NUMBER ||
+        std::ranges::find(NAMES, *name) != NAMES.end() ||
+        std::ranges::find(plan_columns, *name, &ReorderColumnConfig::name_) != plan_columns.end() ||
+        std::find(names.begin(), name, *name) != name;
     constexpr std::size_t LONGEST = 200;
     if (!taken && !name->empty() && *name != "." && name->size() <= LONGEST &&
         name->find('/') == std::string::npos)
@@ -384,11 +406,16 @@ void make_frame_layout(hid_t file, const FrameForm& form, const RunMetadata& met
     const Handle dataset(
         H5Dcreate2(detector, name, type, space, H5P_DEFAULT, properties, H5P_DEFAULT), H5Dclose,
         LAY_OUT);
-    if (column && type_of(*column) == H5T_STD_I64LE) {
+    if (column && type_of(*column, form) == H5T_STD_I64LE) {
       set_text(dataset, "units", "ns");
       set_text(dataset, "start", "1970-01-01T00:00:00Z");
     }
-    if (column && *column >= NUM_FRAME_COLUMNS) set_text(dataset, REDUCED_FROM, FRAMES);
+    if (const ReorderColumnConfig* of_plan = column ? plan_column(*column, form) : nullptr) {
+      set_text(dataset, FROM_PACKETS,
+               config::text_of(config::COLUMN_SOURCES, of_plan->from_).c_str());
+    } else if (column && *column >= NUM_FRAME_COLUMNS) {
+      set_text(dataset, REDUCED_FROM, FRAMES);
+    }
     describe_dataset(dataset, column, form);
     require(H5Lcreate_hard(detector, name, plot, name, H5P_DEFAULT, H5P_DEFAULT) >= 0, LAY_OUT);
   };
@@ -399,9 +426,12 @@ void make_frame_layout(hid_t file, const FrameForm& form, const RunMetadata& met
     if (column == FrameColumn::LOSSY) {
       make(name_of(c, form), truth_type(), extents, c);
     } else {
-      make(name_of(c, form), type_of(c), extents, c);
+      make(name_of(c, form), type_of(c, form), extents, c);
     }
   }
+  require(H5Lcreate_hard(detector, name_of(FrameColumn::BATCH), detector, SEQUENCE_NUMBER,
+                         H5P_DEFAULT, H5P_DEFAULT) >= 0,
+          LAY_OUT);
   std::vector<hsize_t> extents{0};
   extents.insert(extents.end(), form.shape.begin(), form.shape.end());
   make(FRAMES, form.type(), extents, std::nullopt);

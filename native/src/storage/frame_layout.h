@@ -31,8 +31,11 @@ struct FrameForm {
   std::uint32_t units;
   /// Elements of frames of which no packet came: these bytes, repeated.
   std::vector<std::byte> fill{std::byte{0}};
-  /// Number of batch numbers.
-  std::uint64_t numbers{std::uint64_t{1} << 32U};
+  /// All bits of batch numbers, and the difference of consecutive ones.
+  std::uint64_t batch_mask{UINT64_MAX};
+  std::uint64_t batch_step{1};
+  /// Columns with numbers from packets.
+  std::vector<ReorderColumnConfig> plan_columns{};
   /// Names of the columns with numbers that are computed from each frame.
   std::vector<std::string> reductions{};
   /// Bits of an element in a packet; 0: not known.
@@ -40,7 +43,7 @@ struct FrameForm {
   /// The configuration of the engine, as YAML; empty: not known.
   std::string configuration{};
 
-  /// Number of columns: those of every file, then the reductions.
+  /// Number of columns: those of every file, then those of the plan, then the reductions.
   [[nodiscard]] std::size_t columns() const noexcept;
 
   [[nodiscard]] std::uint32_t valid_bytes() const noexcept { return (units + 7) / 8; }
@@ -65,11 +68,15 @@ inline constexpr std::size_t NUM_FRAME_COLUMNS = 8;
 std::uint32_t width_of(std::size_t column, const FrameForm& form) noexcept;
 const char* name_of(FrameColumn column) noexcept;
 const char* name_of(std::size_t column, const FrameForm& form) noexcept;
-/// Throws Error INVALID_PARAMETER if reductions cannot have these names.
-void require_reduction_names(const std::vector<std::string>& names);
+/// Throws Error INVALID_PARAMETER if reductions beside these columns of a plan cannot have these
+/// names.
+void require_reduction_names(const std::vector<std::string>& names,
+                             const std::vector<ReorderColumnConfig>& plan_columns);
 
 /// Attribute of the datasets of reductions, with the name of the dataset that they are made of.
 inline constexpr const char* REDUCED_FROM = "reduced_from";
+/// Attribute of the datasets of a plan's columns: the packets that they are from.
+inline constexpr const char* FROM_PACKETS = "from_packets";
 
 /// Path of a plan's group of datasets in a file.
 std::string detector_of(const FrameForm& form);

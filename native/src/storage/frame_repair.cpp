@@ -99,7 +99,7 @@ class Datasets {
     name(plan.data(), plan.size() + 1);
     detector_ = Handle(H5Gopen2(instrument, plan.c_str(), H5P_DEFAULT), H5Gclose, READ);
     for (std::size_t c = 0; c < NUM_FRAME_COLUMNS; ++c) add(name_of(static_cast<FrameColumn>(c)));
-    add_reductions();
+    add_others();
     add("data");
   }
 
@@ -145,8 +145,8 @@ class Datasets {
     all.push_back(std::move(found));
   }
 
-  /// Datasets with a number for each frame.
-  void add_reductions() {
+  /// Columns of plans, and reductions.
+  void add_others() {
     H5G_info_t group{};
     hdf5::require(H5Gget_info(detector_, &group) >= 0, READ);
     for (hsize_t i = 0; i < group.nlinks; ++i) {
@@ -158,17 +158,18 @@ class Datasets {
                            return column.name == name.data();
                          });
       if (length <= 0 || length >= static_cast<ssize_t>(name.size()) || known) continue;
-      if (is_reduction(name.data())) add(name.data());
+      if (is_own(name.data())) add(name.data());
     }
   }
   /// Whether it is a dataset of a recorder: others may add datasets of their own.
-  [[nodiscard]] bool is_reduction(const char* name) const {
+  [[nodiscard]] bool is_own(const char* name) const {
     // A link may lead nowhere, or to a group.
     const hid_t object = H5Oopen(detector_, name, H5P_DEFAULT);
     if (object < 0) return false;
-    const bool is_own = H5Iget_type(object) == H5I_DATASET && H5Aexists(object, REDUCED_FROM) > 0;
+    const bool found = H5Iget_type(object) == H5I_DATASET &&
+                       (H5Aexists(object, REDUCED_FROM) > 0 || H5Aexists(object, FROM_PACKETS) > 0);
     H5Oclose(object);
-    return is_own;
+    return found;
   }
 
   Handle detector_;
@@ -403,6 +404,10 @@ FoundFrames examine_frames(const std::string& path, bool live) {
     const Datasets::Dataset& data = datasets.frames();
     const Handle creation = data.creation();
     const H5D_layout_t layout = H5Pget_layout(creation);
+    if (layout == H5D_VIRTUAL)
+      throw Error(Status::INVALID_PARAMETER,
+                  "its frames are in other files: it is a master without its metadata file (" +
+                      path.substr(path.rfind('/') + 1) + ".json)");
     if (layout != H5D_CONTIGUOUS && layout != H5D_CHUNKED)
       throw Error(Status::INVALID_PARAMETER, "its dataset data is neither contiguous nor chunked");
     found.layout = layout == H5D_CONTIGUOUS ? "contiguous" : "chunked";

@@ -21,7 +21,11 @@ std::uint64_t arrival_of(const Burst& frame) noexcept {
 }  // namespace
 
 FrameRows::FrameRows(const FrameForm& form)
-    : widths_(form.columns()), columns_(form.columns()), numbers_(form.numbers) {
+    : widths_(form.columns()),
+      columns_(form.columns()),
+      plan_columns_(form.plan_columns.size()),
+      batch_mask_(form.batch_mask),
+      batch_step_(form.batch_step) {
   constexpr std::size_t MOST = 4096;
   constexpr std::size_t MOST_BYTES = std::size_t{16} << 20U;
   std::size_t row = 0;
@@ -33,14 +37,15 @@ FrameRows::FrameRows(const FrameForm& form)
   for (std::size_t c = 0; c < columns(); ++c) columns_[c].reserve(most_ * widths_[c]);
 }
 
-void FrameRows::push(const Row& row, const std::uint64_t* valid, std::span<const double> reduced) {
+void FrameRows::push(const Row& row, const std::uint64_t* valid, const std::uint64_t* columns,
+                     std::span<const double> reduced) {
   const auto append_to = [this](std::size_t column, auto value) {
     const auto* bytes = reinterpret_cast<const std::byte*>(&value);
     std::vector<std::byte>& to = columns_[column];
     to.insert(to.end(), bytes, bytes + sizeof value);
   };
   const auto append = [&](FrameColumn column, auto value) { append_to(index_of(column), value); };
-  append(FrameColumn::BATCH, static_cast<std::uint32_t>(row.number));
+  append(FrameColumn::BATCH, row.number);
   append(FrameColumn::TIMESTAMP, row.time);
   append(FrameColumn::LAST_TIMESTAMP, row.last_time);
   append(FrameColumn::PACKETS, row.packets);
@@ -55,9 +60,12 @@ void FrameRows::push(const Row& row, const std::uint64_t* valid, std::span<const
   } else {
     bits.resize(bits.size() + width);
   }
-  for (std::size_t c = NUM_FRAME_COLUMNS; c < columns(); ++c) {
-    append_to(c, reduced.empty() ? std::numeric_limits<double>::quiet_NaN()
-                                 : reduced[c - NUM_FRAME_COLUMNS]);
+  const std::size_t reductions = NUM_FRAME_COLUMNS + plan_columns_;
+  for (std::size_t c = NUM_FRAME_COLUMNS; c < reductions; ++c)
+    append_to(c, columns != nullptr ? columns[c - NUM_FRAME_COLUMNS] : std::uint64_t{0});
+  for (std::size_t c = reductions; c < this->columns(); ++c) {
+    append_to(c,
+              reduced.empty() ? std::numeric_limits<double>::quiet_NaN() : reduced[c - reductions]);
   }
   latest_ = row.time;
   ++count_;
@@ -72,7 +80,7 @@ void FrameRows::add(const Burst& frame, std::span<const double> reduced) {
         .missing = frame.missing,
         .timed_out = (frame.reorder.burst_flags & DAQIRI_BURST_FLAG_REORDER_TIMEOUT) != 0,
         .lossy = frame.lossy},
-       frame.valid, reduced);
+       frame.valid, frame.reorder.columns, reduced);
 }
 
 void FrameRows::add_absent(const Burst& next, std::uint64_t before) {
@@ -82,15 +90,14 @@ void FrameRows::add_absent(const Burst& next, std::uint64_t before) {
     const auto step = static_cast<double>(time - latest_) / static_cast<double>(before + 1);
     time = latest_ + static_cast<std::uint64_t>(step);
   }
-  const std::uint64_t number = next.reorder.batch_id + numbers_ - before % numbers_;
-  push({.number = number % numbers_,
+  push({.number = (next.reorder.batch_id - before * batch_step_) & batch_mask_,
         .time = time,
         .last_time = time,
         .packets = 0,
         .missing = next.units,
         .timed_out = false,
         .lossy = true},
-       nullptr, {});
+       nullptr, nullptr, {});
 }
 
 void FrameRows::add(std::span<const std::byte* const> row) {

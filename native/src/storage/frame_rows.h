@@ -55,15 +55,18 @@ class FrameRows {
     bool timed_out;
     bool lossy;
   };
-  /// `valid`: null: no bit is set. `reduced`: empty: NaN.
-  void push(const Row& row, const std::uint64_t* valid, std::span<const double> reduced);
+  /// `valid`: null: no bit is set. `columns`: of the plan; null: 0. `reduced`: empty: NaN.
+  void push(const Row& row, const std::uint64_t* valid, const std::uint64_t* columns,
+            std::span<const double> reduced);
   template <typename Value>
   [[nodiscard]] Value at(FrameColumn column, std::size_t row) const noexcept;
 
   std::vector<std::uint32_t> widths_;
   std::vector<std::vector<std::byte>> columns_;
-  /// Number of batch numbers.
-  std::uint64_t numbers_;
+  std::size_t plan_columns_;
+  /// See FrameForm.
+  std::uint64_t batch_mask_;
+  std::uint64_t batch_step_;
   /// Arrival of the latest row, ns; 0: there was none.
   std::uint64_t latest_{0};
   std::size_t count_{0};

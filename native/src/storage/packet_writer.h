@@ -40,8 +40,14 @@ class RawIndex {
     std::uint64_t timestamp;
   };
 
+  /// A multiple of 64, as the format requires, and within one page, so that it is written in one
+  /// piece.
+  static constexpr std::size_t HEADER_SIZE = 192;
+  using Header = std::array<char, HEADER_SIZE>;
+
   RawIndex() { rows_.reserve(RecordBatch::MAX_RECORDS); }
   static std::string path_of(const std::string& path) { return path + ".npy"; }
+  static Header header_of(std::uint64_t rows) noexcept;
 
   // All return errno, 0: success.
 
@@ -58,10 +64,6 @@ class RawIndex {
   void remove(const std::string& path) noexcept;
 
  private:
-  /// A multiple of 64, as the format requires, and within one page, so that it is written in one
-  /// piece.
-  static constexpr std::size_t HEADER_SIZE = 192;
-
   File file_;
   /// Of the index file.
   FileIdentity own_;

@@ -14,8 +14,8 @@ namespace daqiri {
 
 static_assert(std::endian::native == std::endian::little, "rows are written as they are");
 
-int RawIndex::write_header(int fd, std::uint64_t rows) noexcept {
-  std::array<char, HEADER_SIZE> header;
+RawIndex::Header RawIndex::header_of(std::uint64_t rows) noexcept {
+  Header header;
   header.fill(' ');
   constexpr std::uint16_t REST = HEADER_SIZE - 10;
   std::memcpy(header.data(), "\x93NUMPY\x01\x00", 8);
@@ -26,6 +26,11 @@ int RawIndex::write_header(int fd, std::uint64_t rows) noexcept {
                               static_cast<unsigned long long>(rows));
   header[10 + static_cast<std::size_t>(n)] = ' ';
   header.back() = '\n';
+  return header;
+}
+
+int RawIndex::write_header(int fd, std::uint64_t rows) noexcept {
+  const Header header = header_of(rows);
   return write_fully(fd, header.data(), header.size(), 0);
 }
 

@@ -55,6 +55,7 @@ bool Recorder::record() {
       return over || group_->limit_reached();
     }
     answer_description();
+    answer_refusal();
     answer_roll();
     answer_rewind();
     if (!alone_) roll_with_group(group_->rolls());
@@ -249,6 +250,17 @@ void Recorder::answer_description() {
   answered_.notify_all();
 }
 
+void Recorder::answer_refusal() {
+  if (!refusal_asked_.exchange(false)) return;
+  std::string reason;
+  {
+    const std::lock_guard lock(mutex_);
+    reason = refusal_;
+  }
+  files_.refuse(std::move(reason));
+  publish();
+}
+
 void Recorder::answer_roll() {
   const std::uint64_t asked = rolls_asked_.load();
   if (asked == rolls_done_) return;
@@ -365,6 +377,14 @@ void Recorder::describe(RunMetadata metadata) {
   answered_.wait(lock, [&] { return descriptions_done_ >= mine || !running_; });
 }
 
+void Recorder::refuse(std::string reason) {
+  {
+    const std::lock_guard lock(mutex_);
+    refusal_ = std::move(reason);
+  }
+  refusal_asked_.store(true);
+}
+
 void Recorder::roll() {
   std::unique_lock lock(mutex_);
   if (!running_)
@@ -385,7 +405,7 @@ void Recorder::set_paused(bool paused) {
   source_->ready().ring();
 }
 
-std::uint64_t Recorder::acquire(std::uint64_t frames, std::optional<std::uint32_t> first) {
+std::uint64_t Recorder::acquire(std::uint64_t frames, std::optional<std::uint64_t> first) {
   if (!held_) {
     throw Error(Status::INVALID_PARAMETER,
                 "the recorder records all frames; start it with held=True to acquire some");

@@ -95,6 +95,9 @@ class Recorder {
   /// Report this run and detector in later files, and in the current one if its run is not known;
   /// returns when this is done. No effect after the end. Throws Error INVALID_PARAMETER.
   void describe(RunMetadata metadata);
+  /// Treat files as on a full disk until this is called with an empty reason, which is the error
+  /// otherwise. Any thread; takes effect within 0.1 s.
+  void refuse(std::string reason);
   /// Let `max_seconds`, its own or its group's, end this long from now. Throws Error.
   void end_in(double seconds);
   /// Record exactly the next `frames` images (0: all) whose first packet arrives from now on. Row i
@@ -104,7 +107,7 @@ class Recorder {
   /// processes. Ends the previous acquisition. Returns the number of frames that the source had
   /// lost before. Throws Error INVALID_PARAMETER unless the recorder is `held`, or if the plan has
   /// no such number; NOT_READY if it has ended.
-  std::uint64_t acquire(std::uint64_t frames, std::optional<std::uint32_t> first = std::nullopt);
+  std::uint64_t acquire(std::uint64_t frames, std::optional<std::uint64_t> first = std::nullopt);
   /// Discard the current file's frames after the first `frames`, and end the acquisition; returns
   /// when this is done. Discarded frames count as omitted (`rewound`). Throws Error.
   void rewind(std::uint64_t frames) { change(frames, false); }
@@ -148,6 +151,7 @@ class Recorder {
   /// Complete the current file.
   void complete();
   void answer_description();
+  void answer_refusal();
   void answer_roll();
   void roll_with_group(std::uint64_t rolls);
   Burst* await();
@@ -188,6 +192,7 @@ class Recorder {
   // Requests.
   std::atomic<bool> stopping_{false};
   std::atomic<bool> paused_{false};
+  std::atomic<bool> refusal_asked_{false};
   std::atomic<std::uint64_t> descriptions_asked_{0};
   std::atomic<std::uint64_t> rolls_asked_{0};
   std::atomic<std::uint64_t> acquisitions_asked_{0};
@@ -198,6 +203,7 @@ class Recorder {
   CounterGroup<7> counts_;
   mutable std::mutex mutex_;
   std::condition_variable answered_;
+  std::string refusal_;
   RunMetadata description_;
   std::uint64_t descriptions_done_{0};
   std::uint64_t rolls_done_{0};

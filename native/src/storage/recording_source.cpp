@@ -77,7 +77,8 @@ FrameForm form_of(const reorder::RunningPlan& running) {
   FrameForm form(running.config(), plan.units());
   const auto fill = plan.fill_value();
   form.fill.assign(fill.begin(), fill.end());
-  form.numbers = plan.batch_numbers();
+  form.batch_mask = plan.batch_mask();
+  form.batch_step = plan.batch_step();
   return form;
 }
 
@@ -88,7 +89,12 @@ class PlanFrames final : public RecordingSource {
       : plan_(plan), form_(form_of(plan)), begins_anew_(options.held || options.start_flow) {
     form_.reductions = options.reductions;
     form_.configuration = session.config_text();
+    mode_ = plan_.mode_name();
     plan_.attach("a recorder that writes " + taker + "_*", begins_anew_);
+    if (plan_.mode_name() == mode_) return;
+    plan_.detach();
+    throw Error(Status::NOT_READY, "the mode of reorder plan '" + plan_.name() +
+                                       "' was set while its recorder began; start it again");
   }
   ~PlanFrames() override { PlanFrames::detach(); }
 
@@ -109,12 +115,12 @@ class PlanFrames final : public RecordingSource {
     if (gate_) plan_.close_gate(*gate_);
   }
   reorder::RunningPlan::Epoch begin_acquisition(std::uint64_t since,
-                                                std::optional<std::uint32_t> first) override {
-    if (first && *first >= plan_.plan().batch_numbers()) {
+                                                std::optional<std::uint64_t> first) override {
+    if (first && *first > plan_.plan().batch_mask()) {
       throw Error(Status::INVALID_PARAMETER, "the number of the first frame is " +
                                                  std::to_string(*first) + "; reorder plan '" +
                                                  plan_.name() + "' has numbers up to " +
-                                                 std::to_string(plan_.plan().batch_numbers() - 1));
+                                                 std::to_string(plan_.plan().batch_mask()));
     }
     if (gate_) plan_.close_gate(*gate_);
     return plan_.begin_epoch(since, first);
@@ -148,6 +154,7 @@ class PlanFrames final : public RecordingSource {
       shape += (shape.empty() ? "" : ", ") + std::to_string(extent);
     object.json("shape", "[" + shape + "]");
     object.text("dtype", form_.dtype);
+    if (!mode_.empty()) object.text("mode", mode_);
   }
   [[nodiscard]] const std::string& name() const noexcept override { return plan_.name(); }
   [[nodiscard]] const std::string& interface() const noexcept override {
@@ -157,31 +164,35 @@ class PlanFrames final : public RecordingSource {
     return std::ranges::find(plan_.flow_ids(), flow.id_) != plan_.flow_ids().end();
   }
   [[nodiscard]] int port() const noexcept override { return plan_.port_id(); }
+  [[nodiscard]] std::vector<int> ports() const override { return plan_.ports(); }
 
   /// Throws Error INVALID_PARAMETER for options that frames do not support.
   void require(const RecorderOptions& options) const {
     FrameCompressor::require_threads(options.compression_threads);
-    require_reduction_names(options.reductions);
+    require_reduction_names(options.reductions, form_.plan_columns);
     if (options.writer == WriterKind::CUFILE) require_cufile(options);
   }
 
   /// Ignore frames before a packet of this flow. Throws Error INVALID_PARAMETER.
   void await(FlowId flow, const Session& session) {
-    for (const FlowConfig& known : session.port(port()).config.rx_.flows_) {
-      const FlowAction& action = known.action_;
-      const bool leads_here = action.ids_.empty()
-                                  ? plan_.feeds_on(action.id_)
-                                  : std::ranges::any_of(action.ids_, [this](std::uint16_t queue) {
-                                      return plan_.feeds_on(queue);
-                                    });
-      if (known.id_ == flow && action.type_ == FlowType::QUEUE && leads_here) {
-        gate_ = flow;
-        return;
+    for (const int id : ports()) {
+      for (const FlowConfig& known : session.port(id).config.rx_.flows_) {
+        const FlowAction& action = known.action_;
+        const bool leads_here = action.ids_.empty()
+                                    ? plan_.feeds_on(id, action.id_)
+                                    : std::ranges::any_of(action.ids_, [&](std::uint16_t queue) {
+                                        return plan_.feeds_on(id, queue);
+                                      });
+        if (known.id_ == flow && action.type_ == FlowType::QUEUE && leads_here) {
+          gate_ = flow;
+          return;
+        }
       }
     }
+    const std::string of = interface().empty() ? "" : " of '" + interface() + "'";
     throw Error(Status::INVALID_PARAMETER,
-                "start_flow is " + std::to_string(flow) + "; accepted is the id of a flow of '" +
-                    interface() + "' that leads to a queue of reorder plan '" + name() + "'");
+                "start_flow is " + std::to_string(flow) + "; accepted is the id of a flow" + of +
+                    " that leads to a queue of reorder plan '" + name() + "'");
   }
 
  private:
@@ -216,6 +227,7 @@ class PlanFrames final : public RecordingSource {
   }
 
   reorder::RunningPlan& plan_;
+  std::string mode_;
   FrameForm form_;
   /// Whether waiting frames are not recorded.
   bool begins_anew_;

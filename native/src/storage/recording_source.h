@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "daqiri/config.h"
 #include "metrics/json_object.h"
@@ -45,7 +46,7 @@ class RecordingSource {
   /// Frames: an acquisition begins at `since` on the port's clock, with number `first`, if it is
   /// known. Throws std::bad_alloc, and Error INVALID_PARAMETER if there is no such number.
   virtual reorder::RunningPlan::Epoch begin_acquisition(std::uint64_t /*since*/,
-                                                        std::optional<std::uint32_t> /*first*/) {
+                                                        std::optional<std::uint64_t> /*first*/) {
     return {};
   }
   /// The recording ends: frames of which no more packets are expected can be received.
@@ -59,7 +60,7 @@ class RecordingSource {
   [[nodiscard]] virtual std::unique_ptr<RecordWriter> make_writer(const RecorderOptions& options,
                                                                   WriterKind kind) const = 0;
 
-  /// "queue", "reorder_plan": its name in metadata.
+  /// "queue", "reorder_plan": its name in metadata. `interface`: empty if it has several.
   [[nodiscard]] virtual const char* kind() const noexcept = 0;
   /// Add its properties, besides counters, to the metadata of files.
   virtual void describe(const RecorderOptions& options, JsonObject& object) const = 0;
@@ -67,7 +68,9 @@ class RecordingSource {
   [[nodiscard]] virtual const std::string& interface() const noexcept = 0;
   /// Whether a flow leads to it.
   [[nodiscard]] virtual bool has_flow(const FlowConfig& flow) const noexcept = 0;
+  /// Its port, or of several the one whose clock counts; all of them.
   [[nodiscard]] virtual int port() const noexcept = 0;
+  [[nodiscard]] virtual std::vector<int> ports() const { return {port()}; }
 };
 
 /// Check the options and attach. Throws Error: INVALID_PARAMETER, NOT_READY if the source is in

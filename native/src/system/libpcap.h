@@ -1,29 +1,15 @@
 /// libpcap, if the host has it.
 #pragma once
 
+#include "system/loaded_library.h"
+
 namespace daqiri {
 
-/// Base class of classes whose members are functions of libpcap. The library stays loaded.
-class Libpcap {
- public:
-  /// Whether the library is not installed, or lacks a requested function.
-  [[nodiscard]] bool missing() const noexcept { return missing_; }
-
+/// Base class of classes whose members are functions of libpcap.
+class Libpcap : public LoadedLibrary {
  protected:
-  struct Symbol {
-    void* address;
-    template <typename Function>
-    operator Function*() const noexcept {  // NOLINT(google-explicit-constructor)
-      return reinterpret_cast<Function*>(address);
-    }
-  };
-
-  Libpcap() noexcept;
-  [[nodiscard]] Symbol find(const char* name) noexcept;
-
- private:
-  void* loaded_;
-  bool missing_{false};
+  /// Debian and derived distributions use the first name, others the second.
+  Libpcap() noexcept : LoadedLibrary({"libpcap.so.0.8", "libpcap.so.1"}) {}
 };
 
 }  // namespace daqiri

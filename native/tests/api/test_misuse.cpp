@@ -256,8 +256,6 @@ TEST_CASE("what this build lacks is refused in words", "[api]") {
   const Engine engine(LOOPBACK);
   std::uintptr_t connection = 0;
   std::uint16_t number = 0;
-  S3Writer* writer = nullptr;
-  S3WriteHandle* handle = nullptr;
   BurstParams* burst = filled_burst(1);
   ReorderBurstInfo info;
   const auto check = [](Status status, const char* what) {
@@ -265,12 +263,6 @@ TEST_CASE("what this build lacks is refused in words", "[api]") {
     CHECK_THAT(last_error(), Catch::Contains(what));
   };
   check(get_reorder_burst_info(burst, &info), "reorder");
-  check(daqiri_s3_writer_create({}, &writer), "S3");
-  check(daqiri_write_raw_to_s3_objects_async(writer, burst, "p", 0, &handle), "S3");
-  check(daqiri_s3_write_poll(handle, nullptr), "S3");
-  check(daqiri_s3_write_wait(handle, nullptr), "S3");
-  check(daqiri_s3_write_destroy(handle), "S3");
-  check(daqiri_s3_writer_destroy(writer), "S3");
   check(rdma_connect_to_server("127.0.0.1", 1, &connection), "no RDMA engine");
   check(rdma_connect_to_server("127.0.0.1", 1, "127.0.0.1", &connection), "no RDMA engine");
   check(rdma_get_port_queue(1, &number, &number), "no RDMA engine");

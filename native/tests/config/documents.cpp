@@ -14,6 +14,7 @@ const char* const RAW = R"(daqiri:
     loopback_drops: false
     tx_meta_buffers: 512
     rx_meta_buffers: 128
+    ship_to: s3://bucket/prefix
     memory_regions:
     - name: headers
       kind: huge
@@ -182,37 +183,85 @@ interfaces:
       frame: {shape: [1024, 1024], dtype: uint16}
       method:
         batch_packet_number:
-          batch_number: {bit_offset: 0, bit_width: 32, byte_order: little, base: udp_payload}
-          packet_number: {bit_offset: 96, bit_width: 32, byte_order: little, base: udp_payload}
+          batch_number: {bit_offset: 0, bit_width: 32, byte_order: little, base: udp_payload, step: 1}
+          packet_number: {bit_offset: 96, bit_width: 32, byte_order: little, base: udp_payload, step: 1}
           packets_per_batch: 256
           first_packet: 1
+          running: false
     - name: heaps
       reorder_type: cpu
       memory_region: frames
       payload_byte_offset: 64
+      payload_offset_field: {bit_offset: 40, bit_width: 8, byte_order: little, base: udp_payload, unit: 8}
+      payload_bytes: 1024
       flow_ids: [3]
+      conditions:
+      - {bit_offset: 0, bit_width: 64, byte_order: little, base: udp_payload, mask: 0xff, equal: 3}
+      - {bit_offset: 64, bit_width: 16, at_least: 4, at_most: 5}
+      columns:
+        name: {bit_offset: 320, bit_width: 64, byte_order: little, base: udp_payload, from: sum}
       method:
         batch_byte_offset:
-          batch_number: {bit_offset: 128, bit_width: 16, byte_order: little, base: udp_payload}
-          byte_offset: {bit_offset: 192, bit_width: 32, byte_order: little, base: udp_payload}
+          batch_number: {bit_offset: 128, bit_width: 16, byte_order: little, base: udp_payload, step: 1}
+          byte_offset: {bit_offset: 192, bit_width: 32, byte_order: little, base: udp_payload, unit: 1}
           batch_bytes: 1048576
+          first_packet: 16
     - name: by_count
       reorder_type: cpu
       memory_region: frames
       flow_ids: [4]
+      data_types: {input_type: uint12, output_type: uint16, packing: lsb}
+      frame:
+        shape: [210, 140]
+        modules:
+          shape: [60, 64]
+          tile: [30, 64]
+          chip: [30, 32]
+          chip_gap: [2, 2]
+          positions:
+          - {origin: [0, 0], flip: rows, rotate: 0}
+          - {origin: [70, 4], flip: both, rotate: 90}
+      modes: {fast: {window: 1}}
       method:
         seq_packets_per_batch:
-          sequence_number: {bit_offset: 0, bit_width: 32, byte_order: little, base: udp_payload}
+          sequence_number: {bit_offset: 0, bit_width: 32, byte_order: little, base: udp_payload, step: 2}
           packets_per_batch: 64
+          first_packet: [5]
     - name: by_number
       reorder_type: cpu
       memory_region: frames
       flow_ids: [5]
       method:
         seq_batch_number:
-          sequence_number: {bit_offset: 0, bit_width: 16, byte_order: little, base: udp_payload}
-          batch_number: {bit_offset: 16, bit_width: 8, byte_order: little, base: udp_payload}
+          sequence_number: {bit_offset: 0, bit_width: 16, byte_order: little, base: udp_payload, step: 1}
+          batch_number: {bit_offset: 16, bit_width: 8, byte_order: little, base: udp_payload, step: 2}
+          first_packet: 3
 )";
+
+namespace {
+
+std::string joint() {
+  const std::string text = FRAMES;
+  const std::size_t at = text.find("    reorder_configs:");
+  std::string plans = text.substr(at);
+  for (std::size_t line = 0; line < plans.size(); line = plans.find('\n', line) + 1)
+    plans.erase(line, 4);
+  const auto replace = [&](std::string_view what, std::string_view by) {
+    plans.replace(plans.find(what), what.size(), by);
+  };
+  replace("flow_ids: [1, 2]", "flows: [port/a, port/b]");
+  replace("flow_ids: [3]", "flows: [port/c]");
+  replace("flow_ids: [4]", "flows: [port/d]");
+  replace("flow_ids: [5]", "flows: [port/e]");
+  return text.substr(0, at) + plans;
+}
+
+}  // namespace
+
+const char* const JOINT = [] {
+  static const std::string text = joint();
+  return text.c_str();
+}();
 
 const char* const FLEX = R"(version: 1
 master_core: 0

@@ -14,6 +14,8 @@ namespace daqiri::test {
 extern const char* const RAW;
 extern const char* const REORDER;
 extern const char* const FRAMES;
+/// FRAMES with the plans at the top level.
+extern const char* const JOINT;
 extern const char* const FLEX;
 extern const char* const ECPRI;
 extern const char* const SOCKET;

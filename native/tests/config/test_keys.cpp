@@ -58,6 +58,7 @@ std::vector<Case> common_cases() {
       {RAW, "loopback_drops", "true", "maybe"},
       {RAW, "tx_meta_buffers", "64", "0"},
       {RAW, "rx_meta_buffers", "64", "12.5"},
+      {RAW, "ship_to", "gs://bucket", "http://bucket"},
       {ROCE, "memory_regions[0].name", "other", "''"},
       {RAW, "memory_regions[0].kind", "host", "gpu"},
       {RAW, "memory_regions[0].affinity", "0", "two"},
@@ -240,7 +241,7 @@ std::vector<Case> reorder_cases() {
       {REORDER, at(PLAN, "payload_byte_offset"), "42", "2048"},
       {REORDER, at(PLAN, "flow_ids"), "[1, 3]", "[1, 4]", "[1]"},
       {REORDER, at(PLAN, "data_types"), "{input_type: int8, output_type: fp16}", "int8"},
-      {REORDER, at(PLAN, "data_types.input_type"), "int32", "fp32"},
+      {REORDER, at(PLAN, "data_types.input_type"), "int32", "bf16"},
       {REORDER, at(PLAN, "data_types.output_type"), "bf16", "fp8"},
       {REORDER, at(PLAN, "data_types.endianness"), "host", "big"},
       {REORDER, at(PLAN, "method"),
@@ -253,7 +254,7 @@ std::vector<Case> reorder_cases() {
        "{bit_offset: 8, bit_width: 16}", "8"},
       {REORDER, at(PLAN, "method.seq_packets_per_batch.sequence_number.bit_offset"), "512",
        "20000"},
-      {REORDER, at(PLAN, "method.seq_packets_per_batch.sequence_number.bit_width"), "11", "33"},
+      {REORDER, at(PLAN, "method.seq_packets_per_batch.sequence_number.bit_width"), "11", "65"},
       {REORDER, at(PLAN, "method.seq_packets_per_batch.packets_per_batch"), "64", "131073"},
       {REORDER, "interfaces[0].rx.reorder_configs[1].method.seq_batch_number",
        "{sequence_number: {bit_offset: 0, bit_width: 8}, batch_number: {bit_offset: 8, bit_width: "
@@ -285,6 +286,11 @@ std::vector<Case> frame_cases() {
       {FRAMES, plans + "0].cpu_core", "any", "8192"},
       {FRAMES, plans + "0].cpu_core[1]", "3", "all"},
       {FRAMES, plans + "0].frame", "{shape: [2, 512, 1024]}", "[1024, 1024]"},
+      {FRAMES, plans + "2].data_types.packing", "msb", "big"},
+      {FRAMES, plans + "2].modes",
+       "{slow: {window: 2, data_types: {input_type: uint8, "
+       "output_type: uint16}}}",
+       "[fast]"},
       {FRAMES, plans + "0].frame.shape", "[4, 256, 1024]", "[1023, 1023]"},
       {FRAMES, plans + "0].frame.dtype", "int16", "float"},
       {FRAMES, plans + "0].method.batch_packet_number",
@@ -293,29 +299,103 @@ std::vector<Case> frame_cases() {
        "packets_per_batch: 256}",
        "256"},
       {FRAMES, plans + "0].method.batch_packet_number.packets_per_batch", "256", "0", {}, true},
-      {FRAMES, plans + "0].method.batch_packet_number.first_packet", "0", "-1"},
+      {FRAMES, plans + "0].method.batch_packet_number.first_packet", "[1, 129]", "-1"},
+      {FRAMES, plans + "0].method.batch_packet_number.running", "true", "maybe"},
+      {FRAMES, plans + "1].method.batch_byte_offset.first_packet", "0", "[1, 2]"},
+      {FRAMES, plans + "2].method.seq_packets_per_batch.first_packet", "6", "4294967296"},
+      {FRAMES, plans + "3].method.seq_batch_number.first_packet", "4", "65536"},
+      {FRAMES, plans + "2].frame", "{shape: [64, 128]}", "8"},
+      {FRAMES, plans + "2].frame.shape", "[211, 141]", "[140]"},
+      {FRAMES, plans + "2].frame.modules",
+       "{shape: [60, 64], positions: [{origin: [0, 0]}, {origin: [60, 0]}]}", "[60, 64]"},
+      {FRAMES, plans + "2].frame.modules.shape", "[30, 128]", "[60, 64, 1]"},
+      {FRAMES, plans + "2].frame.modules.tile", "[10, 8]", "[7, 64]"},
+      {FRAMES, plans + "2].frame.modules.chip", "[60, 32]", "[24, 32]"},
+      {FRAMES, plans + "2].frame.modules.chip_gap", "[0, 4]", "[2]"},
+      {FRAMES, plans + "2].frame.modules.positions", "[{origin: [0, 0]}, {origin: [66, 0]}]", "[]"},
+      {FRAMES, plans + "2].frame.modules.positions[0].origin", "[1, 1]", "[5000, 0]"},
+      {FRAMES, plans + "2].frame.modules.positions[0].flip", "none", "up"},
+      {FRAMES, plans + "2].frame.modules.positions[0].rotate", "270", "45"},
+      {FRAMES, plans + "1].payload_bytes", "2048", "0"},
+      {FRAMES, plans + "1].payload_offset_field", "{bit_offset: 8, bit_width: 8}", "8"},
+      {FRAMES, plans + "1].conditions", "[{bit_offset: 8, bit_width: 8, equal: 0}]", "8"},
+      {FRAMES, plans + "1].conditions[0].mask", "0x7", "-1"},
+      {FRAMES, plans + "1].conditions[0].equal", "4", "0x103"},
+      {FRAMES, plans + "1].conditions[1].at_least", "5", "6"},
+      {FRAMES, plans + "1].conditions[1].at_most", "18446744073709551615", "18446744073709551616"},
+      {FRAMES, plans + "1].columns", "{pulse_id: {bit_offset: 8, bit_width: 8}}", "8"},
+      {FRAMES, plans + "1].columns.name", "{bit_offset: 8, bit_width: 8}", "8"},
+      {FRAMES, plans + "1].columns.name.from", "first", "packets"},
       {FRAMES, plans + "1].method.batch_byte_offset",
        "{batch_number: {bit_offset: 0, bit_width: 8}, byte_offset: {bit_offset: 8, bit_width: 8}, "
        "batch_bytes: 256}",
        "256"},
       {FRAMES, plans + "1].method.batch_byte_offset.batch_bytes", "4096", "0"},
   };
+  const auto add_bits = [&](const std::string& path, const char* width = "8") {
+    cases.push_back({FRAMES, path + ".bit_offset", "8", "72000"});
+    cases.push_back({FRAMES, path + ".bit_width", width, "65"});
+    cases.push_back({FRAMES, path + ".byte_order", "big", "middle"});
+    cases.push_back({FRAMES, path + ".base", "packet", "ip"});
+  };
   const auto add_field = [&](const char* plan, const char* method, const char* field,
                              const char* width = "8") {
     const std::string path = plans + plan + "].method." + method + "." + field;
     cases.push_back({FRAMES, path, "{bit_offset: 8, bit_width: 8}", "8"});
-    cases.push_back({FRAMES, path + ".bit_offset", "8", "72000"});
-    cases.push_back({FRAMES, path + ".bit_width", width, "33"});
-    cases.push_back({FRAMES, path + ".byte_order", "big", "middle"});
-    cases.push_back({FRAMES, path + ".base", "packet", "ip"});
+    add_bits(path, width);
   };
-  add_field("0", "batch_packet_number", "batch_number");
-  add_field("0", "batch_packet_number", "packet_number");
-  add_field("1", "batch_byte_offset", "batch_number");
+  const auto add_number = [&](const char* plan, const char* method, const char* field,
+                              const char* step, const char* width = "8") {
+    add_field(plan, method, field, width);
+    cases.push_back(
+        {FRAMES, plans + plan + "].method." + method + "." + field + ".step", step, "0"});
+  };
+  add_number("0", "batch_packet_number", "batch_number", "any");
+  add_number("0", "batch_packet_number", "packet_number", "8");
+  add_number("1", "batch_byte_offset", "batch_number", "4");
   add_field("1", "batch_byte_offset", "byte_offset");
-  add_field("2", "seq_packets_per_batch", "sequence_number");
-  add_field("3", "seq_batch_number", "sequence_number");
-  add_field("3", "seq_batch_number", "batch_number", "16");
+  cases.push_back({FRAMES, plans + "1].method.batch_byte_offset.byte_offset.unit", "8", "0"});
+  add_number("2", "seq_packets_per_batch", "sequence_number", "4");
+  add_number("3", "seq_batch_number", "sequence_number", "4");
+  add_number("3", "seq_batch_number", "batch_number", "any", "16");
+  add_bits(plans + "1].payload_offset_field", "16");
+  cases.push_back({FRAMES, plans + "1].payload_offset_field.unit", "1", "4294967296"});
+  add_bits(plans + "1].conditions[0]", "32");
+  add_bits(plans + "1].columns.name", "32");
+  return cases;
+}
+
+/// Of plans at the top level: those of frames, and of keys that these leave out.
+std::vector<Case> joint_cases() {
+  const std::string method = "reorder_configs[2].method";
+  std::vector<Case> cases{
+      {JOINT, "reorder_configs", "[]", "on"},
+      {JOINT, "reorder_configs[0].name", "other", "''"},
+      {JOINT, "reorder_configs[0].reorder_type", "cpu", "fpga", {}, true},
+      {JOINT, "reorder_configs[0].memory_region", "frames", "nowhere", {}, true},
+      {JOINT, "reorder_configs[0].payload_byte_offset", "44", "9000"},
+      {JOINT, "reorder_configs[0].flows", "[port/b, port/a]", "[port/a, port/z]", "[1]"},
+      {JOINT, "reorder_configs[0].data_types", "{input_type: uint8, output_type: uint16}", "int8"},
+      {JOINT, "reorder_configs[0].data_types.input_type", "uint8", "bf16"},
+      {JOINT, "reorder_configs[0].data_types.output_type", "fp16", "fp8"},
+      {JOINT, "reorder_configs[0].data_types.endianness", "network", "big"},
+      {JOINT, method,
+       "{seq_packets_per_batch: {sequence_number: {bit_offset: 0, bit_width: 8}, "
+       "packets_per_batch: 16}}",
+       "{}"},
+      {JOINT, method + ".seq_packets_per_batch",
+       "{sequence_number: {bit_offset: 0, bit_width: 8}, packets_per_batch: 16}", "16"},
+      {JOINT, method + ".seq_packets_per_batch.packets_per_batch", "32", "131073"},
+      {JOINT, "reorder_configs[3].method.seq_batch_number",
+       "{sequence_number: {bit_offset: 0, bit_width: 8}, batch_number: {bit_offset: 8, bit_width: "
+       "2}}",
+       "2"},
+  };
+  for (Case each : frame_cases()) {
+    each.document = JOINT;
+    each.path.erase(0, std::string(RX).size());
+    cases.push_back(each);
+  }
   return cases;
 }
 
@@ -337,7 +417,7 @@ std::vector<std::string> known_keys() {
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
   for (const auto& group : {common_cases(), queue_cases(), rx_flow_cases(), tx_flow_cases(),
-                            reorder_cases(), frame_cases()}) {
+                            reorder_cases(), frame_cases(), joint_cases()}) {
     cases.insert(cases.end(), group.begin(), group.end());
   }
   return cases;
@@ -406,7 +486,7 @@ TEST_CASE("the cases cover every key of the schema", "[config][keys]") {
 }
 
 TEST_CASE("documents with every key load without a word", "[config][keys]") {
-  for (const char* text : {RAW, REORDER, FRAMES, FLEX, ECPRI, SOCKET, ROCE, LEGACY})
+  for (const char* text : {RAW, REORDER, FRAMES, JOINT, FLEX, ECPRI, SOCKET, ROCE, LEGACY})
     require_clean(text);
 }
 

@@ -360,6 +360,123 @@ TEST_CASE("an interface has one kind of match", "[config][rules]") {
                 FLOWS + "[3].action.ids", "eCPRI");
 }
 
+TEST_CASE("numbers of packets tell their frames and places", "[config][rules]") {
+  const std::string plans = "interfaces[0].rx.reorder_configs";
+  const std::string modules = plans + "[0].method.batch_packet_number";
+  const std::string heaps = plans + "[1]";
+  const std::string by_count = plans + "[2].method.seq_packets_per_batch";
+  const std::string by_number = plans + "[3].method.seq_batch_number";
+  breaks(FRAMES, "bit_offset: 192, bit_width: 32, byte_order: little",
+         "bit_offset: 193, bit_width: 64",
+         heaps + ".method.batch_byte_offset.byte_offset.bit_width",
+         "accepts fields within 8 bytes");
+  breaks(FRAMES, "first_packet: 1\n", "first_packet: [1, 2, 3]\n", modules + ".first_packet",
+         "found 3 numbers for 2 flows; accepts one number, or one for each flow of flow_ids");
+  breaks(FRAMES, "first_packet: 3", "first_packet: 65536", by_number + ".first_packet",
+         "accepts numbers of the 16 bits of the field");
+  // Numbers that go on where they wrap.
+  breaks(FRAMES, "step: 2}\n          packets_per_batch: 64",
+         "step: 3}\n          packets_per_batch: 64", by_count + ".sequence_number.step",
+         "accepts a power of two, or numbers of 48 bits");
+  require_clean(replaced(FRAMES,
+                         "{bit_offset: 0, bit_width: 32, byte_order: little, base: udp_payload, "
+                         "step: 2}\n          packets_per_batch: 64",
+                         "{bit_offset: 0, bit_width: 48, byte_order: little, base: udp_payload, "
+                         "step: 3}\n          packets_per_batch: 60"));
+  breaks(FRAMES, "step: 2}\n          packets_per_batch: 64",
+         "step: 2}\n          packets_per_batch: 60", by_count + ".packets_per_batch",
+         "found 60; accepts a power of two up to 1073741824");
+  breaks(FRAMES, "base: udp_payload, step: 2}\n          first_packet: 3",
+         "base: udp_payload, step: 200}\n          first_packet: 3",
+         by_number + ".batch_number.step",
+         "found 200; accepts less than half of the numbers of 8 bits");
+  std::string running = replaced(FRAMES, "running: false", "running: true");
+  require_clean(running);
+  running = replaced(running, "packets_per_batch: 256", "packets_per_batch: 200");
+  running = replaced(running, "shape: [1024, 1024]", "shape: [1000, 1024]");
+  require_error(replaced(running, "flow_stride: 128", "flow_stride: 100"), modules + ".running",
+                "where they begin anew, images would be shifted");
+}
+
+TEST_CASE("columns have names that frames do not have yet", "[config][rules]") {
+  const std::string columns = "interfaces[0].rx.reorder_configs[1].columns";
+  const auto named = [](const std::string& name) {
+    return replaced(FRAMES, "        name: {bit_offset: 320",
+                    "        " + name + ": {bit_offset: 320");
+  };
+  const std::string longest(64, 'a');
+  for (const std::string& name :
+       {std::string("pulse_id"), std::string("Energy2"), std::string("n"), longest})
+    require_clean(named(name));
+  const auto refused = [&](const std::string& name, const std::string& why) {
+    require_error(named(name), columns,
+                  "found '" + name + "' as a name, " + why + "; accepts up to 64 letters");
+  };
+  refused("batch", "which frames have already");
+  refused("Valid", "which frames have already");
+  refused("time", "which frames have already");
+  refused("yes", "which YAML readers do not take for a text");
+  refused("_id", "which begins otherwise");
+  refused("2nd", "which begins otherwise");
+  refused("pulse-id", "which has other characters");
+  refused(std::string(65, 'a'), "which is longer");
+  require_error(named("[a]"), columns, "found a list as a name, not a text");
+  const std::string more = ": {bit_offset: 8, bit_width: 8}\n        name: {bit_offset: 320";
+  require_error(replaced(FRAMES, "name: {bit_offset: 320", "NAME" + more), columns + ".name",
+                "found beside 'NAME'; accepts names that differ in more than small and capital");
+  require_error(replaced(FRAMES, "name: {bit_offset: 320", "name" + more), columns + ".name",
+                "the key is given twice, first in line");
+  std::string many;
+  for (int i = 0; i < 64; ++i)
+    many += "c" + std::to_string(i) + ": {bit_offset: 8, bit_width: 8}\n        ";
+  require_error(replaced(FRAMES, "name: {bit_offset: 320", many + "name: {bit_offset: 320"),
+                columns, "found 65; accepts up to 64 columns");
+}
+
+TEST_CASE("conditions can be fulfilled, and payloads fill frames", "[config][rules]") {
+  const std::string heaps = "interfaces[0].rx.reorder_configs[1]";
+  breaks(FRAMES, "mask: 0xff, equal: 3", "mask: 0xfe, equal: 3", heaps + ".conditions[0].equal",
+         "found 3, which no packet has; accepts the bits of 254");
+  breaks(FRAMES, "at_least: 4, at_most: 5", "at_least: 70000", heaps + ".conditions[1].at_least",
+         "found 70000, which no packet has; accepts up to 65535");
+  breaks(FRAMES, "at_least: 4, at_most: 5", "equal: 4, at_most: 5", heaps + ".conditions[1]",
+         "found equal beside at_least or at_most");
+  breaks(FRAMES, ", at_least: 4, at_most: 5", "", heaps + ".conditions[1]",
+         "found no value; accepts equal, or at_least and at_most");
+  breaks(FRAMES, "payload_bytes: 1024", "payload_bytes: 9000", heaps + ".payload_bytes",
+         "accepts at most the 8936 bytes");
+  const std::string modules =
+      replaced(FRAMES, "flow_stride: 128", "flow_stride: 128\n      payload_bytes: 8200");
+  // 128 packets of 8200 bytes for each half of the frame; the last one has 7176 of them.
+  require_clean(modules);
+  require_error(replaced(modules, "payload_bytes: 8200", "payload_bytes: 8320"),
+                "interfaces[0].rx.reorder_configs[0].frame.shape",
+                "accepts 2 parts of 128 packets of 8320 bytes each, of which the last may have "
+                "fewer: more than 2113280, and at most 2129920");
+  require_error(replaced(modules, "payload_bytes: 8200", "payload_bytes: 8201"),
+                "interfaces[0].rx.reorder_configs[0].payload_bytes",
+                "found 8201; accepts a multiple of the 2 bytes of an element of uint16");
+}
+
+TEST_CASE("modules are in the image, apart, and have whole parts", "[config][rules]") {
+  const std::string at = "interfaces[0].rx.reorder_configs[2].frame.";
+  const std::string modules = at + "modules.";
+  breaks(FRAMES, "shape: [210, 140]", "shape: [2, 70, 70]", at + "shape",
+         "found 3 numbers and modules; accepts two, rows and columns of the image");
+  breaks(FRAMES, "tile: [30, 64]", "tile: [30, 24]", modules + "tile",
+         "found [30, 24]; accepts rows and columns that divide [60, 64], the shape of a module");
+  breaks(FRAMES, "tile: [30, 64]", "tile: [30, 1]", modules + "tile",
+         "found 1 columns; accepts a multiple of 2, the pixels that have whole bytes in packets");
+  breaks(FRAMES, "          chip_gap: [2, 2]\n", "", modules + "chip",
+         "found without chip_gap; accepts both: rows and columns of a chip, and those between");
+  breaks(FRAMES, "origin: [70, 4]", "origin: [150, 4]", modules + "positions[1].origin",
+         "found [150, 4] for a module of 66 x 62 pixels, beyond the image of 210 x 140");
+  breaks(FRAMES, "origin: [70, 4]", "origin: [61, 4]", modules + "positions[1].origin",
+         "found [61, 4] for a module of 66 x 62 pixels, which overlaps the one at [0, 0]");
+  breaks(FRAMES, "rotate: 90", "rotate: 45", modules + "positions[1].rotate",
+         "found 45; accepts 0, 90, 180 and 270 (degrees, counterclockwise)");
+}
+
 TEST_CASE("reorder plans get packets they can use", "[config][rules]") {
   const std::string plan = "interfaces[0].rx.reorder_configs[0]";
   const std::string plan2 = "interfaces[0].rx.reorder_configs[1]";

@@ -165,6 +165,23 @@ TEST_CASE("a struct meets the rules of a file", "[config][structs]") {
   refuses(with([](auto& c) { c.ifs_.clear(); }), "interfaces");
 }
 
+TEST_CASE("names of columns in structs meet the rules of a file", "[config][structs]") {
+  const NetworkConfig frames = require_clean(FRAMES);
+  const std::string path = "interfaces[0].rx.reorder_configs[1].columns";
+  const auto with = [&](const std::string& name) {
+    NetworkConfig config = frames;
+    std::vector<ReorderColumnConfig>& columns = config.ifs_[0].rx_.reorder_configs_[1].columns_;
+    columns.push_back({name, columns[0].field_});
+    return config;
+  };
+  NetworkConfig good = with("pulse_id");
+  CHECK(validate_config(good).ok());
+  CHECK(good.ifs_[0].rx_.reorder_configs_[1].columns_.size() == 2);
+  refuses(with("name"), path + ".name");
+  refuses(with("NAME"), path + ".NAME");
+  for (const char* name : {"", "batch", "a b", "a\n", "\xff"}) refuses(with(name), path);
+}
+
 TEST_CASE("an engine set in code is kept, an inferred one is inferred anew", "[config][structs]") {
   NetworkConfig config = built();
   config.common_.loopback_ = LoopbackType::DISABLED;

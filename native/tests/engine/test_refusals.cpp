@@ -86,8 +86,8 @@ TEST_CASE("what an engine cannot do is refused with item, value and what to do",
          flow.match_.type_ = FlowMatchType::FLEX_ITEM;
          flow.match_.flex_item_match_.flex_item_id_ = 3;
        },
-       &Traits::byte_matches, "flow 'flow5': match by flex item 3"},
-      {[](auto&, auto& flow) { flow.match_.type_ = FlowMatchType::ECPRI; }, &Traits::byte_matches,
+       &Traits::flex_items, "flow 'flow5': match by flex item 3"},
+      {[](auto&, auto& flow) { flow.match_.type_ = FlowMatchType::ECPRI; }, &Traits::ecpri,
        "flow 'flow5': match by eCPRI"},
       {[](auto&, auto& flow) { flow.action_.ids_ = {0, 1}; }, &Traits::rss,
        "flow 'flow5': RSS, ids of 2 queues"},

@@ -54,6 +54,7 @@ struct Seen {
   std::uint32_t packets;
   bool timed_out;
   std::uint64_t first_time;
+  std::vector<std::uint64_t> columns{};
   bool operator==(const Seen&) const = default;
 };
 
@@ -83,6 +84,7 @@ struct Bench : FrameSink {
     each.packets = frame.info.source_packet_count;
     each.timed_out = (frame.info.burst_flags & DAQIRI_BURST_FLAG_REORDER_TIMEOUT) != 0;
     each.first_time = frame.first_time;
+    each.columns.assign(frame.info.columns, frame.info.columns + frame.info.num_columns);
     frames.push_back(std::move(each));
     indices.push_back(frame.index);
     absent.push_back(frame.lost);
@@ -105,7 +107,7 @@ struct Bench : FrameSink {
   void send(std::uint32_t batch, std::uint32_t slot, std::uint8_t value, std::uint32_t size = 4,
             std::uint32_t flow = 0) {
     std::vector<std::uint8_t> bytes(8 + size, value);
-    const std::uint32_t bits = plan.batch_numbers() == 1U << 16U ? batch << 16U : batch << 24U;
+    const std::uint32_t bits = plan.batch_mask() == 0xFFFFU ? batch << 16U : batch << 24U;
     for (int i = 0; i < 4; ++i)
       bytes[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(bits >> (24 - 8 * i));
     bytes[4] = static_cast<std::uint8_t>(slot >> 8U);
@@ -133,7 +135,8 @@ struct Bench : FrameSink {
 
   [[nodiscard]] bool balanced() const {
     const ReorderSnapshot& t = assembler->tally();
-    return t.packets == t.placed + t.duplicate + t.late + t.early + t.malformed + t.no_buffer;
+    return t.packets ==
+           t.placed + t.duplicate + t.late + t.early + t.malformed + t.left_out + t.no_buffer;
   }
 
   Plan plan;

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
+#include <iterator>
+#include <list>
 #include <map>
 #include <optional>
 #include <random>
@@ -18,20 +21,17 @@ using namespace daqiri::test;
 
 namespace {
 
-/// The rules as a simple model with maps.
+/// The rules as a simple model with lists and maps.
 class Model {
  public:
-  Model(std::uint32_t slots_of, std::uint64_t numbers, std::uint32_t window)
-      : slots_(slots_of), numbers_(static_cast<std::int64_t>(numbers)), window_(window) {}
+  Model(std::uint32_t slots_of, std::uint64_t mask, std::uint32_t window)
+      : slots_(slots_of), mask_(mask), window_(window) {}
 
   void take(std::uint32_t raw, std::uint32_t slot, std::uint8_t value, std::uint32_t size,
             std::uint64_t now) {
     if (slot >= slots_) return void(++malformed);
     std::uint64_t* fate = put(raw, slot, value, size, now);
-    const auto delivered = delivered_.find(number_of(raw));
-    const bool back = !acquiring_ || number_of(raw) <= newest_ - window_ ||
-                      (delivered != delivered_.end() && delivered->first > newest_ - window_ &&
-                       delivered->second.size() == slots_);
+    const bool back = !acquiring_ || is_far_back(raw) || is_complete_frame(raw);
     if ((fate == &duplicate || (fate == &late && back)) && now - active_ >= PAUSE_NS) {
       finish();
       begin(raw);
@@ -47,27 +47,22 @@ class Model {
     after_gap_.clear();
     rested_ = false;
     begun_in_epoch_ = 0;
-    for (const auto& [number, batch] : open_) {
-      auto& there = before_[raw_of(number)];
-      for (const auto& [slot, what] : batch) there.insert(slot);
-    }
     const bool runs = now < active_ + IDLE_NS;
-    for (const auto& [number, frame] : closed_) {
-      const std::set<std::uint32_t> there = slots_in(frame);
-      if (runs || there.size() < slots_) before_[raw_of(number)] = there;
+    for (auto batch = held_.rbegin(); batch != held_.rend(); ++batch) {
+      if (runs || batch->slots.size() < slots_) before_.try_emplace(batch->raw, there(*batch));
     }
-    for (const auto& [number, there] : delivered_) {
-      if (runs && number > newest_ - window_) before_[raw_of(number)] = there;
+    for (auto batch = past_.rbegin(); batch != past_.rend(); ++batch) {
+      if (runs && *batch) before_.try_emplace((*batch)->raw, there(**batch));
     }
     finish();
     latest_.reset();
     begun_ = false;
     acquiring_ = true;
-    epoch_at_ = now;
+    epoch_until_ = now + BACKLOG_NS;
     index_ = passed_ = 0;
   }
   void finish() {
-    while (begun_ && next_ <= newest_) end_next();
+    while (!held_.empty()) end_first();
   }
 
   std::uint64_t placed{0}, duplicate{0}, late{0}, early{0}, malformed{0}, restarts{0}, skipped{0};
@@ -75,77 +70,98 @@ class Model {
   std::vector<std::uint64_t> indices;
 
  private:
-  [[nodiscard]] std::uint32_t raw_of(std::int64_t number) const {
-    return static_cast<std::uint32_t>((number % numbers_ + numbers_) % numbers_);
+  struct Batch {
+    std::uint32_t raw;
+    bool doubtful{false};
+    /// Whether all that lacked before the acquisition have come.
+    bool rest{false};
+    std::map<std::uint32_t, std::pair<std::uint8_t, std::uint32_t>> slots{};
+  };
+  [[nodiscard]] std::uint64_t ahead(std::uint64_t raw, std::uint64_t of) const {
+    return (raw - of) & mask_;
   }
-  [[nodiscard]] std::int64_t number_of(std::uint32_t raw) const {
-    std::int64_t step = (raw - newest_) % numbers_;
-    if (step < 0) step += numbers_;
-    return newest_ + (step > numbers_ / 2 ? step - numbers_ : step);
+  [[nodiscard]] bool is_after(std::uint64_t raw, std::uint64_t other) const {
+    const std::uint64_t steps = ahead(raw, other);
+    return steps != 0 && steps <= (mask_ + 1) / 2;
   }
+  [[nodiscard]] bool is_far_back(std::uint32_t raw) const {
+    return !is_after(raw, newest_) && ahead(newest_, raw) >= window_;
+  }
+  [[nodiscard]] bool is_full() const { return held_.size() == window_; }
+  static std::set<std::uint32_t> there(const Batch& batch) {
+    std::set<std::uint32_t> all;
+    for (const auto& [slot, what] : batch.slots) all.insert(slot);
+    return all;
+  }
+  [[nodiscard]] bool is_complete_frame(std::uint32_t raw) const {
+    const auto is = [raw](const Batch& batch) { return batch.raw == raw; };
+    if (std::ranges::any_of(held_, is)) return false;
+    for (auto batch = past_.rbegin(); batch != past_.rend(); ++batch)
+      if (*batch && is(**batch)) return (*batch)->slots.size() == slots_;
+    return false;
+  }
+  [[nodiscard]] std::list<Batch>::iterator find(std::uint32_t raw) {
+    return std::ranges::find(held_, raw, &Batch::raw);
+  }
+
   /// Returns what the packet counts as.
   std::uint64_t* put(std::uint32_t raw, std::uint32_t slot, std::uint8_t value, std::uint32_t size,
                      std::uint64_t now) {
-    return put(raw, slot, value, size, now, now >= active_ + GAP_NS);
-  }
-  std::uint64_t* put(std::uint32_t raw, std::uint32_t slot, std::uint8_t value, std::uint32_t size,
-                     std::uint64_t now, bool gap) {
-    if (!begun_) begin(raw);
-    std::int64_t number = number_of(raw);
-    if ((number < next_ || number > newest_ + 1) && now - epoch_at_ < BACKLOG_NS &&
-        before_.contains(raw) && !are_new(raw, slot))
-      return &early;
     // A gap within a frame is not seen.
+    const bool gap = now >= active_ + GAP_NS;
+    if (latest_ != raw && begun_ && now < epoch_until_ && is_stale(raw) && !are_new(raw, slot))
+      return &early;
+    if (!begun_) begin(raw);
     if (latest_ != raw) rested_ = rested_ || gap;
-    if (number < next_ && !fresh_) return &late;
-    if (number < next_ && number <= newest_ - window_) {
-      while (!open_.empty()) retract(open_.begin()->first);
-      for (const auto& [n, frame] : closed_) {
-        placed -= frame.packets;
-        early += frame.packets;
-      }
-      closed_.clear();
-      begin(raw);
-      number = newest_;
+    auto batch = batch_of(raw, now);
+    if (batch != held_.end() && batch->doubtful && !weigh(*batch, slot, gap)) {
+      retract(batch);
+      batch = batch_of(raw, now);
+      if (batch != held_.end() && batch->doubtful) weigh(*batch, slot, gap);
     }
-    next_ = std::min(next_, number);
-    if (number > newest_) {
-      while (next_ <= number - window_ && next_ <= newest_) end_next();
-      while (is_no_first() && next_ <= newest_) ++next_;
-      if (next_ > newest_ && !anchored_) next_ = number;
-      newest_ = number;
-      while (next_ <= newest_ - window_) end_next();
-      deliver();
-    }
-    if (closed_.contains(number)) return &late;
-    if (!open_.contains(number)) {
-      active_ = now;
-      if (begun_in_epoch_++ < window_ && before_.contains(raw)) doubtful_.insert(number);
-    }
-    open_.try_emplace(number);
-    if (doubtful_.contains(number) && !weigh(number, slot, gap)) {
-      retract(number);
-      return put(raw, slot, value, size, now, gap);
-    }
-    auto& batch = open_[number];
-    if (!batch.empty() && batch.begin()->second.second != size) return &malformed;
-    if (batch.contains(slot)) return &duplicate;
-    batch[slot] = {value, size};
+    if (batch == held_.end()) return &late;
+    if (!batch->slots.empty() && batch->slots.begin()->second.second != size) return &malformed;
+    if (!batch->slots.try_emplace(slot, value, size).second) return &duplicate;
     active_ = now;
     latest_.reset();
-    if (!doubtful_.contains(number)) latest_ = raw;
-    if (batch.size() == slots_) {
-      latest_.reset();
-      close(number);
+    if (batch->slots.size() < slots_) {
+      if (!batch->doubtful) latest_ = raw;
+    } else {
       deliver();
     }
     return &placed;
   }
-  static std::set<std::uint32_t> slots_in(const Seen& frame) {
-    std::set<std::uint32_t> there;
-    for (std::uint32_t slot = 0; slot < frame.valid.size(); ++slot)
-      if (frame.valid[slot]) there.insert(slot);
-    return there;
+  /// Returns the end if a packet with this number is late.
+  std::list<Batch>::iterator batch_of(std::uint32_t raw, std::uint64_t now) {
+    if (const auto known = find(raw); known != held_.end())
+      return known->slots.size() < slots_ ? known : held_.end();
+    if ((!held_.empty() || anchored_) && !is_after(raw, newest_)) {
+      const bool before_all = !held_.empty() && !is_after(raw, held_.front().raw);
+      if (fresh_ && is_far_back(raw) && (before_all || held_.empty())) {
+        while (!held_.empty()) retract(held_.begin());
+        begin(raw);
+      } else if ((anchored_ && !is_after(raw, last_)) || (before_all && is_full())) {
+        return held_.end();
+      }
+    }
+    while (is_full()) end_first();
+    while (!held_.empty() && is_after(raw, newest_) && !is_after(raw, held_.front().raw))
+      end_first();
+    auto later = held_.end();
+    while (later != held_.begin() && is_after(std::prev(later)->raw, raw)) --later;
+    if (later == held_.end()) newest_ = raw;
+    active_ = now;
+    const bool doubtful = begun_in_epoch_++ < window_ && before_.contains(raw);
+    const auto batch = held_.insert(later, {raw, doubtful});
+    while (past_.size() > window_ - held_.size()) past_.pop_front();
+    deliver();
+    return batch;
+  }
+  [[nodiscard]] bool is_stale(std::uint32_t raw) const {
+    const bool past = anchored_        ? !is_after(raw, last_)
+                      : !held_.empty() ? is_after(held_.front().raw, raw)
+                                       : is_after(newest_, raw);
+    return (past || is_after(raw, newest_ + 1)) && before_.contains(raw);
   }
   [[nodiscard]] std::size_t again(std::uint32_t raw) {
     return static_cast<std::size_t>(std::ranges::count_if(
@@ -159,8 +175,8 @@ class Model {
            again(raw) > std::max(before / 4, before == 1 ? 0UL : 1UL);
   }
   /// Whether the packets of a doubtful frame remain.
-  [[nodiscard]] bool weigh(std::int64_t number, std::uint32_t slot, bool gap) {
-    const std::uint32_t raw = raw_of(number);
+  bool weigh(Batch& batch, std::uint32_t slot, bool gap) {
+    const std::uint32_t raw = batch.raw;
     if (came_[raw].empty()) {
       after_gap_[raw] = rested_;
     } else if (gap && again(raw) == 0 && !after_gap_[raw]) {
@@ -168,10 +184,16 @@ class Model {
       came_[raw].clear();
       return false;
     }
-    if (!are_new(raw, slot)) return true;
+    if (!are_new(raw, slot)) {
+      std::set<std::uint32_t> all = before_.at(raw);
+      all.merge(std::set(came_.at(raw)));
+      batch.rest = all.size() == slots_;
+      return true;
+    }
     const bool mixed = came_[raw].size() > again(raw) && !after_gap_[raw];
     before_.erase(raw);
-    doubtful_.erase(number);
+    came_.erase(raw);
+    batch.doubtful = false;
     if (mixed) return false;
     deliver();
     return true;
@@ -179,90 +201,75 @@ class Model {
   void begin(std::uint32_t raw) {
     begun_ = fresh_ = true;
     anchored_ = false;
-    newest_ = next_ = raw;
+    newest_ = raw;
     passed_ = 0;
-    delivered_.clear();
+    past_.clear();
   }
-  void retract(std::int64_t number) {
-    if (latest_ == raw_of(number)) latest_.reset();
-    placed -= open_[number].size();
-    early += open_[number].size();
-    open_.erase(number);
-    doubtful_.erase(number);
+  void retract(std::list<Batch>::iterator batch) {
+    if (latest_ == batch->raw) latest_.reset();
+    placed -= batch->slots.size();
+    early += batch->slots.size();
+    if (batch == held_.begin()) past_.emplace_back();
+    held_.erase(batch);
+  }
+  /// Numbers before the first one that is held of which no packet came.
+  [[nodiscard]] std::uint64_t absent() const {
+    return anchored_ ? ahead(held_.front().raw, last_) - 1 : 0;
   }
   void deliver() {
-    while (next_ <= newest_ &&
-           (closed_.contains(next_) || is_rest(next_) || (is_no_first() && next_ < newest_))) {
-      if (next_ == newest_ && open_.contains(next_)) return retract(next_);
-      end_next();
-    }
+    while (!held_.empty() && has_ended(held_.front()) && (is_full() || absent() == 0)) end_first();
   }
-  [[nodiscard]] bool is_no_first() const {
-    return !anchored_ && !open_.contains(next_) && !closed_.contains(next_);
+  [[nodiscard]] bool has_ended(const Batch& batch) const {
+    return batch.doubtful ? batch.rest : batch.slots.size() == slots_;
   }
-  /// Whether a frame from before the acquisition has all its packets now.
-  [[nodiscard]] bool is_rest(std::int64_t number) const {
-    if (!doubtful_.contains(number)) return false;
-    std::set<std::uint32_t> all = before_.at(raw_of(number));
-    all.merge(std::set(came_.at(raw_of(number))));
-    return all.size() == slots_;
-  }
-  void end_next() {
-    if (open_.contains(next_)) close(next_);
-    if (const auto found = closed_.find(next_); found == closed_.end()) {
-      if (anchored_) ++passed_;
-    } else {
-      delivered_[next_] = slots_in(found->second);
-      frames.push_back(std::move(found->second));
-      closed_.erase(found);
-      indices.push_back(index_ + passed_);
-      index_ = indices.back() + 1;
-      skipped += std::exchange(passed_, 0);
-      fresh_ = false;
-      anchored_ = true;
-    }
-    ++next_;
-  }
-  void close(std::int64_t number) {
-    const auto& batch = open_.at(number);
-    if (doubtful_.contains(number) && batch.size() < slots_) return retract(number);
-    doubtful_.erase(number);
-    const std::uint32_t size = batch.begin()->second.second;
-    Seen frame{raw_of(number), {}, {}, static_cast<std::uint32_t>(batch.size()), false, 0};
+  void end_first() {
+    const auto batch = held_.begin();
+    if (batch->doubtful && batch->slots.size() < slots_) return retract(batch);
+    if (latest_ == batch->raw) latest_.reset();
+    passed_ += absent();
+    last_ = batch->raw;
+    Seen frame{batch->raw, {}, {}, static_cast<std::uint32_t>(batch->slots.size()), false, 0};
+    const std::uint32_t size = batch->slots.begin()->second.second;
     for (std::uint32_t slot = 0; slot < slots_; ++slot) {
-      const auto found = batch.find(slot);
-      frame.valid.push_back(found != batch.end());
-      frame.bytes.insert(frame.bytes.end(), size, found != batch.end() ? found->second.first : 0);
+      const auto found = batch->slots.find(slot);
+      frame.valid.push_back(found != batch->slots.end());
+      frame.bytes.insert(frame.bytes.end(), size,
+                         found != batch->slots.end() ? found->second.first : 0);
     }
-    if (latest_ == raw_of(number)) latest_.reset();
-    closed_.emplace(number, std::move(frame));
-    open_.erase(number);
+    frames.push_back(std::move(frame));
+    indices.push_back(index_ + passed_);
+    index_ = indices.back() + 1;
+    skipped += std::exchange(passed_, 0);
+    anchored_ = true;
+    fresh_ = false;
+    past_.emplace_back(*batch);
+    held_.erase(batch);
   }
 
   std::uint32_t slots_;
-  std::int64_t numbers_;
-  std::int64_t window_;
-  std::map<std::int64_t, std::map<std::uint32_t, std::pair<std::uint8_t, std::uint32_t>>> open_;
-  std::map<std::int64_t, Seen> closed_;
+  std::uint64_t mask_;
+  std::size_t window_;
+  /// In the order of their numbers.
+  std::list<Batch> held_;
+  /// Delivered, the latest last; null: forgotten.
+  std::deque<std::optional<Batch>> past_;
   std::map<std::uint32_t, std::set<std::uint32_t>> before_;
   std::map<std::uint32_t, std::set<std::uint32_t>> came_;
-  std::set<std::int64_t> doubtful_;
   std::map<std::uint32_t, bool> after_gap_;
   bool rested_{false};
   /// Number of the frame of the latest packet, if it was placed.
   std::optional<std::uint32_t> latest_;
-  std::map<std::int64_t, std::set<std::uint32_t>> delivered_;
-  std::uint64_t epoch_at_{0};
+  std::uint64_t epoch_until_{0};
   bool acquiring_{false};
   bool anchored_{false};
   bool begun_{false};
   bool fresh_{false};
-  std::int64_t newest_{0};
-  std::int64_t next_{0};
+  std::uint64_t newest_{0};
+  std::uint64_t last_{0};
   std::uint64_t passed_{0};
   std::uint64_t index_{0};
   std::uint64_t active_{0};
-  std::int64_t begun_in_epoch_{0};
+  std::size_t begun_in_epoch_{0};
 };
 
 }  // namespace
@@ -275,7 +282,7 @@ TEST_CASE("any sequence of packets does what the rules say", "[reorder]") {
     config.window_ = 1 + below(below(2) == 0 ? 3 : 64);
     // Use the storage of small frames and of large frames.
     Bench bench(config, 80, 4096, seed % 2 == 0 ? 0 : std::uint64_t{1} << 40U);
-    Model model(bench.plan.units(), bench.plan.batch_numbers(), bench.plan.window());
+    Model model(bench.plan.units(), bench.plan.batch_mask(), bench.plan.window());
     std::uint32_t batch = below(65536);
     std::uint64_t sent = 0;
     for (int frame = 0; frame < 40; ++frame) {
@@ -290,7 +297,7 @@ TEST_CASE("any sequence of packets does what the rules say", "[reorder]") {
       for (std::uint32_t i = 0; i < bench.plan.units() + below(3); ++i) {
         if (below(20) == 0) continue;
         const std::uint32_t number = batch - below(below(2) == 0 ? 1 : 4);
-        const auto raw = static_cast<std::uint32_t>(number % bench.plan.batch_numbers());
+        const auto raw = static_cast<std::uint32_t>(number & bench.plan.batch_mask());
         const std::uint32_t slot = below(10) == 0 ? below(bench.plan.units() + 2) : i;
         const auto value = static_cast<std::uint8_t>(1 + below(255));
         const std::uint32_t size = below(50) == 0 ? 3 : 4;

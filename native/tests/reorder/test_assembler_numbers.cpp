@@ -335,3 +335,130 @@ TEST_CASE("a frame waits for skipped numbers no longer than for packets", "[reor
   CHECK(bench.frames[1].timed_out);
   CHECK_FALSE(bench.frames[2].timed_out);
 }
+
+TEST_CASE("a window is a number of frames, whatever their numbers", "[reorder]") {
+  // Of a detector that deals its frames to 64 receivers, four of which are open here.
+  ReorderConfig config = by_packet_number(2);
+  config.window_ = 4;
+  const std::uint64_t step = GENERATE(1U, 64U);
+  config.batch_packet_number_.batch_number_.step_ = step;
+  Bench bench(config);
+  std::vector<std::uint32_t> sent;
+  for (std::uint32_t first = 0; first < 40 * 64; first += 4 * 64) {
+    for (const std::uint32_t slot : {1U, 0U})
+      for (std::uint32_t i = 0; i < 4; ++i) bench.send(first + 64 * i, slot, 7);
+    for (std::uint32_t i = 0; i < 4; ++i) sent.push_back(first + 64 * i);
+  }
+  bench.assembler->finish();
+  CHECK(bench.batches() == sent);
+  const ReorderSnapshot& tally = bench.assembler->tally();
+  CHECK(tally.complete == 40);
+  CHECK(tally.late == 0);
+  CHECK(tally.skipped == (step == 1 ? 39 * 63 : 0));
+}
+
+TEST_CASE("frames in steps lack those between", "[reorder]") {
+  ReorderConfig config = by_packet_number(1);
+  config.batch_packet_number_.batch_number_.step_ = 8;
+  Bench bench(config);
+  for (const std::uint32_t batch : {65520U, 65528U, 8U, 16U, 40U}) bench.send(batch, 0, 7);
+  bench.assembler->finish();
+  CHECK(bench.batches() == std::vector<std::uint32_t>{65520, 65528, 8, 16, 40});
+  CHECK(bench.indices == std::vector<std::uint64_t>{0, 1, 3, 4, 7});
+  CHECK(bench.assembler->tally().skipped == 3);
+}
+
+TEST_CASE("numbers that grow irregularly skip none", "[reorder]") {
+  ReorderConfig config = by_packet_number(2);
+  config.batch_packet_number_.batch_number_.step_ = 0;
+  Bench bench(config);
+  bench.send(10, 0, 1);
+  bench.send(13, 0, 2);
+  bench.send(10, 1, 1);
+  bench.send(13, 1, 2);
+  bench.whole(999);
+  // Delivered at once: nothing can be known to lack before it.
+  CHECK(bench.batches() == std::vector<std::uint32_t>{10, 13, 999});
+  CHECK(bench.indices == std::vector<std::uint64_t>{0, 1, 2});
+  bench.whole(998);
+  CHECK(bench.assembler->tally().late == 2);
+  CHECK(bench.assembler->tally().skipped == 0);
+}
+
+TEST_CASE("numbers of 64 bits are kept whole, and wrap", "[reorder]") {
+  ReorderConfig config = by_packet_number(1);
+  config.batch_packet_number_ = {{0, 64}, {64, 8}, 1};
+  config.payload_byte_offset_ = 9;
+  Bench bench(config);
+  struct : FrameSink {
+    bool begin(std::uint32_t /*buffer*/) noexcept override { return true; }
+    void take(const Frame& frame) noexcept override {
+      numbers.push_back(frame.info.batch_id);
+      indices.push_back(frame.index);
+      region->give(&frame.buffer, 1);
+    }
+    void discard(std::uint32_t buffer) noexcept override { region->give(&buffer, 1); }
+    memory::MemoryRegion* region{nullptr};
+    std::vector<std::uint64_t> numbers;
+    std::vector<std::uint64_t> indices;
+  } sink;
+  sink.region = bench.region.get();
+  Assembler assembler(bench.plan, *bench.region, bench.valid, sink);
+  const std::vector<std::uint64_t> sent{UINT64_MAX - 2, UINT64_MAX - 1, UINT64_MAX, 0, 2};
+  for (const std::uint64_t number : sent) {
+    std::vector<std::uint8_t> bytes(12, 0);
+    for (std::size_t i = 0; i < 8; ++i)
+      bytes[i] = static_cast<std::uint8_t>(number >> (56 - 8 * i));
+    const Packet packet{bytes.data(), 12, 0, 0};
+    assembler.take({&packet, 1}, 1);
+  }
+  assembler.finish();
+  CHECK(sink.numbers == sent);
+  CHECK(sink.indices == std::vector<std::uint64_t>{0, 1, 2, 3, 5});
+}
+
+TEST_CASE("a part that ends with a short packet is followed by the next one", "[reorder]") {
+  ReorderConfig config = by_packet_number(4);
+  config.flow_ids_ = {1, 2};
+  config.flow_stride_ = 2;
+  config.payload_bytes_ = 4;
+  config.frame_.shape_ = {12};
+  config.fill_ = 9;
+  Bench bench(config);
+  bench.send(1, 1, 2, 2, 0);
+  bench.send(1, 0, 3, 7, 1);
+  bench.send(1, 0, 1, 3, 0);
+  bench.assembler->finish();
+  REQUIRE(bench.frames.size() == 1);
+  CHECK(bench.frames[0].bytes == std::vector<std::uint8_t>{9, 9, 9, 9, 2, 2, 3, 3, 3, 3, 9, 9});
+  CHECK(bench.frames[0].valid == std::vector<bool>{false, true, true, false});
+  CHECK(bench.assembler->tally().malformed == 1);
+}
+
+TEST_CASE("a buffer may be as long as a frame with a short last packet", "[reorder]") {
+  ReorderConfig config = by_packet_number(3);
+  config.payload_bytes_ = 4;
+  config.frame_.shape_ = {9};
+  Bench bench(config, 80, 9);
+  for (std::uint32_t i = 0; i < 3; ++i) bench.send(1, i, static_cast<std::uint8_t>(i + 1));
+  REQUIRE(bench.frames.size() == 1);
+  CHECK(bench.frames[0].bytes == std::vector<std::uint8_t>{1, 1, 1, 1, 2, 2, 2, 2, 3});
+  CHECK(bench.assembler->tally().malformed == 0);
+}
+
+TEST_CASE("packets of other kinds are counted, and in no frame", "[reorder]") {
+  ReorderConfig config = by_packet_number(2);
+  ReorderConditionConfig data;
+  data.field_ = {48, 8};
+  data.at_least_ = data.at_most_ = 3;
+  config.conditions_ = {data};
+  Bench bench(config);
+  bench.whole(5);
+  CHECK(bench.frames.empty());
+  bench.send(5, 0, 3);
+  bench.send(6, 0, 4);
+  bench.send(5, 1, 3);
+  CHECK(bench.batches() == std::vector<std::uint32_t>{5});
+  CHECK(bench.assembler->tally().left_out == 3);
+  CHECK(bench.balanced());
+}

@@ -19,13 +19,20 @@ using Type = ReorderDataType;
 
 namespace {
 
-constexpr Type INPUTS[] = {Type::INT4,  Type::INT8,   Type::INT16, Type::INT32,
-                           Type::UINT8, Type::UINT16, Type::UINT32};
-constexpr Type OUTPUTS[] = {Type::FP16,  Type::BF16,  Type::FP32,   Type::FP64,  Type::INT8,
-                            Type::UINT8, Type::INT16, Type::UINT16, Type::INT32, Type::UINT32};
+constexpr Type INPUTS[] = {Type::INT4,   Type::INT8,   Type::INT10,  Type::INT12,  Type::INT14,
+                           Type::INT16,  Type::INT24,  Type::INT32,  Type::INT64,  Type::UINT4,
+                           Type::UINT8,  Type::UINT10, Type::UINT12, Type::UINT14, Type::UINT16,
+                           Type::UINT24, Type::UINT32, Type::UINT64};
+constexpr Type OUTPUTS[] = {Type::FP16,  Type::BF16,   Type::FP32,  Type::FP64,
+                            Type::INT8,  Type::UINT8,  Type::INT16, Type::UINT16,
+                            Type::INT32, Type::UINT32, Type::INT64, Type::UINT64};
+/// Holds every integer of 64 bits.
+using Number = long double;
+static_assert(std::numeric_limits<Number>::digits >= 64);
 
 std::vector<MoveSet> sets() {
   std::vector<MoveSet> found{MoveSet::PORTABLE};
+  if (best_move_set() == MoveSet::NEON) found.push_back(MoveSet::NEON);
   if (best_move_set() >= MoveSet::AVX2) found.push_back(MoveSet::AVX2);
   if (best_move_set() >= MoveSet::AVX512) found.push_back(MoveSet::AVX512);
   return found;
@@ -40,20 +47,22 @@ std::vector<std::pair<MoveSet, Stores>> codes() {
   return found;
 }
 
-/// Element `i` of `bytes`.
-std::int64_t input(const std::vector<std::uint8_t>& bytes, std::size_t i, Type type, bool network) {
-  if (type == Type::INT4) {
-    const int nibble = i % 2 == 0 ? bytes[i / 2] / 16 : bytes[i / 2] % 16;
-    return nibble >= 8 ? nibble - 16 : nibble;
+/// Element `i` of `bytes`, bit by bit.
+Number input(const std::vector<std::uint8_t>& bytes, std::size_t i,
+             const ReorderDataTypesConfig& types) {
+  const std::size_t bits = bits_of(types.input_type_);
+  const bool msb_first = bits % 8 != 0 ? types.packing_ == ReorderPacking::MSB
+                                       : types.endianness_ == ReorderEndianness::NETWORK;
+  const bool is_signed = reorder_data_type_to_string(types.input_type_).front() == 'i';
+  Number value = 0;
+  for (std::size_t k = 0; k < bits; ++k) {
+    // Bit k of the element, counted from the least significant one, in the packet.
+    const std::size_t at = i * bits + (msb_first ? bits - 1 - k : k);
+    const bool set = bytes[at / 8] >> (msb_first ? 7 - at % 8 : at % 8) & 1;
+    const Number worth = std::ldexp(Number{1}, static_cast<int>(k));
+    if (set) value += is_signed && k == bits - 1 ? -worth : worth;
   }
-  const std::size_t size = bits_of(type) / 8;
-  std::uint64_t value = 0;
-  for (std::size_t k = 0; k < size; ++k)
-    value += std::uint64_t{bytes[i * size + (network ? size - 1 - k : k)]} << (8 * k);
-  const bool is_signed = type == Type::INT8 || type == Type::INT16 || type == Type::INT32;
-  const std::int64_t range = std::int64_t{1} << (8 * size);
-  const auto number = static_cast<std::int64_t>(value);
-  return is_signed && number >= range / 2 ? number - range : number;
+  return value;
 }
 
 /// The number with these bits: a sign, `exponent` bits and `fraction` bits.
@@ -72,9 +81,9 @@ double small(std::uint16_t bits, int exponent, int fraction) {
 }
 
 /// Rounds to nearest, ties to even, by comparing the neighbours.
-std::uint16_t nearest(double value, int exponent, int fraction) {
+std::uint16_t nearest(Number value, int exponent, int fraction) {
   const auto infinite = static_cast<std::uint16_t>(((1 << exponent) - 1) << fraction);
-  const double magnitude = std::fabs(value);
+  const Number magnitude = std::fabs(value);
   std::uint16_t low = 0;
   for (std::uint16_t step = 0x4000; step > 0; step /= 2) {
     const auto next = static_cast<std::uint16_t>(low + step);
@@ -85,30 +94,30 @@ std::uint16_t nearest(double value, int exponent, int fraction) {
   const double below = small(low, exponent, fraction);
   const double above =
       high == infinite ? std::ldexp(1, 1 << (exponent - 1)) : small(high, exponent, fraction);
-  const double down = magnitude - below;
-  const double up = above - magnitude;
+  const Number down = magnitude - below;
+  const Number up = above - magnitude;
   const std::uint16_t chosen = down < up || (down == up && low % 2 == 0) ? low : high;
   return static_cast<std::uint16_t>(chosen | (std::signbit(value) ? 0x8000 : 0));
 }
 
 template <typename T>
-bool holds(const std::byte* at, std::int64_t value) {
+bool holds(const std::byte* at, Number value) {
   T element;
   std::memcpy(&element, at, sizeof element);
-  return element == static_cast<T>(value) && static_cast<std::int64_t>(element) == value;
+  return static_cast<Number>(element) == value;
 }
 
-bool right(const std::byte* at, Type type, std::int64_t value) {
+bool right(const std::byte* at, Type type, Number value) {
   std::uint16_t bits = 0;
   float single = 0;
   double twice = 0;
   switch (type) {
     case Type::FP16:
       std::memcpy(&bits, at, 2);
-      return bits == nearest(static_cast<double>(value), 5, 10);
+      return bits == nearest(value, 5, 10);
     case Type::BF16:
       std::memcpy(&bits, at, 2);
-      return bits == nearest(static_cast<double>(value), 8, 7);
+      return bits == nearest(value, 8, 7);
     case Type::FP32:
       std::memcpy(&single, at, 4);
       return single == static_cast<float>(value);
@@ -127,38 +136,53 @@ bool right(const std::byte* at, Type type, std::int64_t value) {
       return holds<std::int32_t>(at, value);
     case Type::UINT32:
       return holds<std::uint32_t>(at, value);
+    case Type::INT64:
+      return holds<std::int64_t>(at, value);
+    case Type::UINT64:
+      return holds<std::uint64_t>(at, value);
     default:
       return false;
   }
 }
 
-/// All values of a small type; otherwise values near changes of rounding and sign, and random ones.
+/// All values of a small type, or all bytes of packed ones at each place; otherwise values near
+/// changes of rounding and sign, and random ones.
 std::vector<std::uint8_t> inputs(Type type) {
   std::vector<std::uint8_t> bytes;
-  const std::uint32_t size = std::max(bits_of(type) / 8, 1U);
-  const auto add = [&](std::uint32_t value) {
+  std::mt19937_64 random(1);
+  const std::uint32_t bits = bits_of(type);
+  const std::uint32_t size = bits < 8 ? 1 : bits / 8;
+  const auto add = [&](std::uint64_t value) {
     for (std::uint32_t k = 0; k < size; ++k)
       bytes.push_back(static_cast<std::uint8_t>(value >> (8 * k)));
   };
-  if (size < 4) {
+  if (is_packed(type) && bits > 8) {
+    for (std::uint32_t i = 0; i < 40000 * group_bytes(type); ++i)
+      bytes.push_back(static_cast<std::uint8_t>(random()));
+    return bytes;
+  }
+  if (bits <= 16) {
     for (std::uint32_t value = 0; value < 1U << (8 * size); ++value) add(value);
     return bytes;
   }
-  std::mt19937 random(1);
-  for (std::uint32_t bit = 0; bit < 32; ++bit) {
+  for (std::uint32_t bit = 0; bit < bits; ++bit) {
     for (int step = -9; step <= 9; ++step) {
-      add((1U << bit) + static_cast<std::uint32_t>(step));
-      add(0U - (1U << bit) + static_cast<std::uint32_t>(step));
-      // Values halfway between two numbers of fp16 and bf16, and their neighbours.
-      for (const int digits : {8, 11}) {
+      const auto more = static_cast<std::uint64_t>(std::int64_t{step});
+      const std::uint64_t one = std::uint64_t{1} << bit;
+      add(one + more);
+      add(0U - one + more);
+      // Values halfway between two numbers of smaller types, and their neighbours.
+      for (const int digits : {8, 11, 24, 53}) {
         const auto last = static_cast<int>(bit) - digits;
         if (last < 0) continue;
-        add((1U << bit) + (1U << last) + static_cast<std::uint32_t>(step));
-        add((1U << bit) + (3U << last) + static_cast<std::uint32_t>(step));
+        for (const std::uint64_t part : {1U, 3U}) {
+          add(one + (part << last) + more);
+          add(0U - one - (part << last) + more);
+        }
       }
     }
   }
-  for (int i = 0; i < 5000; ++i) add(static_cast<std::uint32_t>(random()) >> (random() % 32));
+  for (int i = 0; i < 5000; ++i) add(random() >> (random() % 64));
   return bytes;
 }
 
@@ -168,13 +192,19 @@ TEST_CASE("every element is converted as its types say", "[reorder]") {
   for (const Type from : INPUTS) {
     const std::vector<std::uint8_t> bytes = inputs(from);
     for (const Type to : OUTPUTS) {
-      for (const auto order : {ReorderEndianness::HOST, ReorderEndianness::NETWORK}) {
-        const ReorderDataTypesConfig types{from, to, order};
+      for (int order = 0; order < 2; ++order) {
+        ReorderDataTypesConfig types{from, to};
+        if (is_packed(from))
+          types.packing_ = order == 0 ? ReorderPacking::MSB : ReorderPacking::LSB;
+        else
+          types.endianness_ = order == 0 ? ReorderEndianness::HOST : ReorderEndianness::NETWORK;
+        const std::size_t n = bytes.size() * 8 / bits_of(from);
+        std::vector<Number> values(n);
+        for (std::size_t i = 0; i < n; ++i) values[i] = input(bytes, i, types);
         for (const auto& [set, stores] : codes()) {
           const Move move = move_for(types, set, stores);
           REQUIRE((move != nullptr) == convertible(from, to));
           if (move == nullptr) continue;
-          const std::size_t n = bytes.size() * 8 / bits_of(from);
           const std::size_t each = bits_of(to) / 8;
           // Unaligned; nothing is written after the end.
           std::vector<std::byte> out(n * each + 2, std::byte{0xA5});
@@ -183,12 +213,11 @@ TEST_CASE("every element is converted as its types say", "[reorder]") {
           move(out.data() + 1, in.data() + 1, bytes.size());
           memory::settle_stores();
           std::size_t wrong = 0;
-          const bool network = order == ReorderEndianness::NETWORK;
           for (std::size_t i = 0; i < n; ++i)
-            wrong += right(out.data() + 1 + i * each, to, input(bytes, i, from, network)) ? 0 : 1;
+            wrong += right(out.data() + 1 + i * each, to, values[i]) ? 0 : 1;
           INFO(reorder_data_type_to_string(from)
-               << " to " << reorder_data_type_to_string(to) << ", set " << static_cast<int>(set)
-               << ", stores " << static_cast<int>(stores));
+               << " to " << reorder_data_type_to_string(to) << ", order " << order << ", set "
+               << static_cast<int>(set) << ", stores " << static_cast<int>(stores));
           CHECK(wrong == 0);
           CHECK(out.front() == std::byte{0xA5});
           CHECK(out.back() == std::byte{0xA5});
@@ -207,7 +236,23 @@ TEST_CASE("integers are never narrowed, and never change their sign", "[reorder]
   CHECK_FALSE(convertible(Type::UINT16, Type::INT16));
   CHECK(convertible(Type::UINT16, Type::INT32));
   CHECK(convertible(Type::INT4, Type::INT8));
-  CHECK_FALSE(convertible(Type::FP32, Type::FP64));
+  CHECK(convertible(Type::UINT12, Type::UINT16));
+  CHECK(convertible(Type::UINT14, Type::INT16));
+  CHECK_FALSE(convertible(Type::INT12, Type::UINT16));
+  CHECK_FALSE(convertible(Type::UINT10, Type::UINT8));
+  CHECK_FALSE(convertible(Type::UINT24, Type::UINT24));
+  CHECK_FALSE(convertible(Type::UINT64, Type::INT64));
+  CHECK_FALSE(convertible(Type::INT4, Type::UINT4));
+}
+
+TEST_CASE("floats become wider floats only", "[reorder]") {
+  CHECK(convertible(Type::FP16, Type::FP16));
+  CHECK(convertible(Type::FP16, Type::FP32));
+  CHECK(convertible(Type::FP32, Type::FP64));
+  CHECK_FALSE(convertible(Type::FP64, Type::FP32));
+  CHECK_FALSE(convertible(Type::FP16, Type::BF16));
+  CHECK_FALSE(convertible(Type::BF16, Type::FP32));
+  CHECK_FALSE(convertible(Type::FP64, Type::INT64));
 }
 
 TEST_CASE("bytes of any number are copied as they are, to anywhere", "[reorder]") {
@@ -268,4 +313,12 @@ TEST_CASE("a fill value is written in the type of the output", "[reorder]") {
   CHECK_FALSE(encode(std::nan(""), Type::INT32, at));
   CHECK_FALSE(encode(256, Type::SAME, at));
   CHECK(encode(4294967295.0, Type::UINT32, at));
+  CHECK_FALSE(encode(4294967296.0, Type::UINT32, at));
+  CHECK(encode(-0x1p63, Type::INT64, at));
+  CHECK_FALSE(encode(0x1p63, Type::INT64, at));
+  CHECK_FALSE(encode(0x1p64, Type::UINT64, at));
+  REQUIRE(encode(0x1p64 - 0x1p11, Type::UINT64, at));
+  std::uint64_t wide = 0;
+  std::memcpy(&wide, at, 8);
+  CHECK(wide == 0xFFFF'FFFF'FFFF'F800U);
 }

@@ -32,7 +32,9 @@ class SlowMover final : public Mover {
     full.wait(true);
   }
   void move(std::span<const Transfer> /*copies*/) noexcept override {}
-  void fill(std::uint32_t /*frame*/, std::byte* /*to*/, std::size_t /*bytes*/) noexcept override {}
+  void fill(std::uint32_t /*frame*/, std::byte* /*to*/, std::uint64_t /*at*/,
+            std::size_t /*bytes*/) noexcept override {}
+  void fill_gaps(std::uint32_t /*frame*/, std::byte* /*to*/) noexcept override {}
   Copies close(std::uint32_t frame) noexcept override {
     closed_.push_back(frame);
     return Copies::PENDING;
@@ -63,7 +65,8 @@ std::unique_ptr<Mover> make_slow(const Plan& /*plan*/, const ReorderConfig& /*co
 
 /// Frames of two packets. The first byte is the number of the frame, the second the slot.
 struct SlowPlan {
-  /// With a slow mover, or with pollers on these cores that copy.
+  /// With a slow mover, or with pollers on these cores that copy. Frames of mode "long" have four
+  /// packets.
   explicit SlowPlan(const std::vector<std::string>& cores = {}) {
     const RegisteredGpuMover slow(make_slow);
     for (const char* name : {"rx", "output"}) {
@@ -92,6 +95,10 @@ struct SlowPlan {
     reorder.flow_ids_ = {1};
     reorder.method_ = ReorderMethod::BATCH_PACKET_NUMBER;
     reorder.batch_packet_number_ = {{0, 8}, {8, 8}, 2};
+    if (!cores.empty()) {
+      reorder.modes_.push_back({"long", reorder});
+      reorder.modes_[0].plan_.batch_packet_number_.packets_per_batch_ = 4;
+    }
     plan = std::make_unique<RunningPlan>(reorder, PacketKind::FRAMES, feeding, output(), memory,
                                          false);
   }
@@ -372,4 +379,69 @@ TEST_CASE("a frame for displays costs no frame of a receiver a buffer", "[reorde
   for (Burst* const frame : frames) frame->release();
   CHECK(slow.output().available() == SlowPlan::BUFFERS);
   CHECK(slow.plan->counters().lost == 0);
+}
+
+TEST_CASE("a mode takes the place of a plan between receivers", "[reorder]") {
+  const SlowPlan slow({"0", "1"});
+  RunningPlan& plan = *slow.plan;
+  CHECK(plan.mode_name().empty());
+  plan.attach("a test");
+  CHECK_THROWS_WITH(plan.set_mode("long"), Catch::Contains("its frames go to a test"));
+  plan.set_mode("");
+  plan.detach();
+  CHECK_THROWS_WITH(plan.set_mode("short"),
+                    Catch::Contains("no mode 'short'; accepted are 'long'"));
+  slow.send(1);
+  plan.set_mode("long");
+  CHECK(plan.mode_name() == "long");
+  CHECK(plan.config().batch_packet_number_.packets_per_batch_ == 4);
+  CHECK(plan.pop() == nullptr);
+  CHECK(plan.counters().untaken == 1);
+  slow.send(2);  // half of a long frame
+  CHECK(plan.pop() == nullptr);
+  plan.set_mode("");
+  CHECK(plan.counters().untaken == 2);
+  slow.send(3);
+  plan.attach("a test");
+  const RunningPlan::Epoch epoch = plan.begin_epoch(0, std::nullopt);
+  CHECK(epoch.absent == plan.counters().absent());
+  slow.send(4);
+  const auto found = slow.receive();
+  REQUIRE(found.size() == 2);
+  CHECK(found.back() == std::pair<std::uint64_t, std::uint64_t>(4, epoch.absent));
+  CHECK(plan.counters().packets == 8);
+  CHECK(plan.counters().placed == 8);
+  CHECK(slow.output().available() == SlowPlan::BUFFERS);
+}
+
+TEST_CASE("modes change while pollers copy", "[reorder]") {
+  constexpr int FRAMES = 3000;
+  const SlowPlan slow({"0", "1"});
+  RunningPlan& plan = *slow.plan;
+  {
+    std::vector<std::jthread> pollers;
+    for (const int first : {0, 1}) {
+      pollers.emplace_back([&, first] {
+        for (int i = first; i < 2 * FRAMES; i += 2) slow.send(static_cast<std::uint8_t>(i));
+      });
+    }
+    for (int i = 0; i < FRAMES; ++i) {
+      const bool is_long = i % 2 == 1;
+      plan.set_mode(is_long ? "long" : "");
+      plan.attach("a test");
+      for (int taken = 0; taken < 2; ++taken) {
+        Burst* const frame = plan.pop();
+        if (frame == nullptr) continue;
+        if (frame->units != (is_long ? 4U : 2U)) FAIL("a frame of another mode");
+        frame->release();
+      }
+      plan.detach();
+    }
+  }
+  plan.discard();
+  CHECK(slow.output().available() == SlowPlan::BUFFERS);
+  const ReorderSnapshot all = plan.counters();
+  CHECK(all.packets == 4 * FRAMES);
+  CHECK(all.packets == all.placed + all.duplicate + all.late + all.early + all.malformed +
+                           all.left_out + all.no_buffer);
 }

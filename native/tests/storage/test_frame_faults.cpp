@@ -189,10 +189,10 @@ TEST_CASE("A disk error while rows are written costs no row that a file says it 
     CHECK(kept >= 1020);
     salvaged = salvaged || kept == 1030;
     const StoredFrames stored(path);
-    std::vector<std::uint32_t> numbers(kept);
+    std::vector<std::uint64_t> numbers(kept);
     std::iota(numbers.begin(), numbers.end(), 1U);
-    const std::vector<std::uint64_t> times(numbers.begin(), numbers.end());
-    CHECK(stored.read<std::uint32_t>(FrameColumn::BATCH) == numbers);
+    const std::vector<std::uint64_t>& times = numbers;
+    CHECK(stored.read<std::uint64_t>(FrameColumn::BATCH) == numbers);
     CHECK(stored.read<std::uint64_t>(FrameColumn::TIMESTAMP) == times);
     CHECK(stored.read<std::uint64_t>(FrameColumn::LAST_TIMESTAMP) == times);
     CHECK(stored.read<std::uint32_t>(FrameColumn::PACKETS) == std::vector<std::uint32_t>(kept, 1));
@@ -204,7 +204,7 @@ TEST_CASE("A disk error while rows are written costs no row that a file says it 
           std::vector<std::uint8_t>(8 * kept, 255));
     // All bytes of a frame are its number.
     std::vector<std::uint16_t> pixels;
-    for (const std::uint32_t number : numbers)
+    for (const std::uint64_t number : numbers)
       pixels.insert(pixels.end(), FRAME_BYTES / 2,
                     static_cast<std::uint16_t>((number & 255U) * 257U));
     CHECK(stored.read<std::uint16_t>("data") == pixels);
@@ -237,7 +237,7 @@ TEST_CASE("A file of frames that cannot be cut after an error has those that it 
     INFO(turn << ": " << writer->error());
     CHECK(writer->failed());
     CHECK(writer->records() == (interrupted ? 5 : 10));
-    CHECK(StoredFrames(path).read<std::uint32_t>(FrameColumn::BATCH).size() == writer->records());
+    CHECK(StoredFrames(path).read<std::uint64_t>(FrameColumn::BATCH).size() == writer->records());
   }
   CHECK(!interrupted);
   CHECK(turn > 1);

@@ -126,6 +126,44 @@ TEST_CASE("A burst that does not fit the disk is cut to whole records", "[storag
   CHECK(disk.dir().names().size() == 1 + raw->counts().completed_packets);
 }
 
+TEST_CASE("A recorder that is refused loses packets by name until it may write again",
+          "[storage][recorder]") {
+  const TempDir dir;
+  const auto session = Session::open(silent());
+  RxQueue& rx = session->rx_queue(0, 0);
+  TxQueue& tx = session->tx_queue(0, 0);
+  RecorderOptions options = into(dir.path());
+  options.on_error = GENERATE(OnError::STOP, OnError::RESUME);
+  Recorder recorder(session, rx, options);
+  const auto taken = [&](std::uint64_t packets) {
+    return within_limit([&] {
+      const RecorderSnapshot s = recorder.snapshot();
+      return s.packets + s.dropped == packets;
+    });
+  };
+  REQUIRE(send_frames(tx, 5000, 0, 100));
+  REQUIRE(taken(100));
+  recorder.refuse("1.5 GB are not in the store");
+  REQUIRE(within_limit([&] { return recorder.snapshot().failing; }));
+  REQUIRE(send_frames(tx, 5000, 100, 100));
+  REQUIRE(taken(200));
+  recorder.refuse("");
+  const bool resumes = options.on_error == OnError::RESUME;
+  if (resumes) {
+    REQUIRE(within_limit([&] { return !recorder.snapshot().failing; }));
+    REQUIRE(send_frames(tx, 5000, 200, 50));
+    REQUIRE(taken(250));
+  }
+  recorder.stop();
+  CHECK(recorder.snapshot().error == "1.5 GB are not in the store");
+  CHECK(recorder.snapshot().packets == (resumes ? 150 : 100));
+  CHECK(recorder.snapshot().dropped == 100);
+  const auto files = recorder.files();
+  REQUIRE(files.size() == (resumes ? 2 : 1));
+  CHECK(files[0].packets == 100);
+  CHECK(files[0].dropped == 100);
+}
+
 TEST_CASE("A directory that is removed ends the recording, not the reception",
           "[storage][recorder][disk]") {
   const TempDir dir;

@@ -15,7 +15,7 @@ constexpr std::size_t PAYLOAD = 128 - 42;
 NetworkConfig framed() {
   NetworkConfig config = reordering();
   config.log_level_ = LogLevel::OFF;
-  config.ifs_[0].rx_.reorder_configs_[0].frame_ = {{FRAME_PACKETS, PAYLOAD}, "uint8"};
+  config.ifs_[0].rx_.reorder_configs_[0].frame_ = {{FRAME_PACKETS, PAYLOAD}, "uint8", {}};
   return config;
 }
 

@@ -17,6 +17,7 @@ from ophyd.sim import SynAxis
 from waiting import wait_for
 
 from daqiri_ophyd.devices import Capture, EngineSignal, FrameDetector, make_daq
+from daqiri_ophyd.documents import is_master
 from daqiri_ophyd.engine import ethernet
 
 PACKETS, SIZE = 4, 64  # of a trigger, bytes of a packet
@@ -269,7 +270,8 @@ class Bench:
     def data_files(self) -> Iterator[Path]:
         """All data files below the directory of captures."""
         for pattern in ("*.pcap", "*.h5"):
-            yield from self.directory.rglob(pattern)
+            found = self.directory.rglob(pattern)
+            yield from (path for path in found if not is_master(path))
 
     def send_packets(self, packets: NDArray[np.uint8]) -> None:
         """Send packets to the capture."""

@@ -1,11 +1,11 @@
-// Upload received packets to S3 objects. Usage: s3 CONFIG ENDPOINT
+// Upload received packets to S3 objects. Usage: s3 CONFIG ENDPOINT BUCKET
 #include "program.h"
 
 int main(int argc, char** argv) {
-  if (argc != 3) return 2;
+  if (argc != 4) return 2;
   check(daqiri::daqiri_init(argv[1]), "daqiri_init");
   daqiri::S3WriterConfig config;
-  config.bucket = "captures";
+  config.bucket = argv[3];
   config.region = "us-east-1";
   config.endpoint_override = argv[2];
   config.path_style = true;
@@ -21,6 +21,10 @@ int main(int argc, char** argv) {
   check(daqiri::daqiri_write_raw_to_s3_objects_async(writer, burst, "run/packet",
                                                      sizeof(daqiri::UDPIPV4Pkt), &handle),
         "daqiri_write_raw_to_s3_objects_async");
+  daqiri::S3WriteHandle* whole = nullptr;
+  check(daqiri::daqiri_write_burst_to_s3_object_async(writer, burst, "run/burst",
+                                                      sizeof(daqiri::UDPIPV4Pkt), &whole),
+        "daqiri_write_burst_to_s3_object_async");
   daqiri::free_all_packets_and_burst_rx(burst);
   daqiri::S3WriteStatus status{};
   auto st = daqiri::daqiri_s3_write_poll(handle, &status);
@@ -28,6 +32,9 @@ int main(int argc, char** argv) {
   check(st, "daqiri_s3_write_wait");
   expect(status.completed_objects == 8 && status.bytes_uploaded == 32, "objects");
   check(daqiri::daqiri_s3_write_destroy(handle), "daqiri_s3_write_destroy");
+  check(daqiri::daqiri_s3_write_wait(whole, &status), "daqiri_s3_write_wait");
+  expect(status.completed_objects == 2 && status.bytes_uploaded == 32, "burst");
+  check(daqiri::daqiri_s3_write_destroy(whole), "daqiri_s3_write_destroy");
   check(daqiri::daqiri_s3_writer_destroy(writer), "daqiri_s3_writer_destroy");
   daqiri::shutdown();
   std::puts("done");

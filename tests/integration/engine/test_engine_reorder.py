@@ -85,6 +85,7 @@ def counted(sent: int, frames: int) -> ReorderCounters:
         late=0,
         early=0,
         malformed=0,
+        left_out=0,
         no_buffer=0,
         complete=frames - 1,
         incomplete=1,

@@ -2,6 +2,7 @@
 send, it takes. UDP and multicast over IPv4 and IPv6, and TCP."""
 
 import socket
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,9 +11,11 @@ import pytest
 import spead2
 import spead2.recv
 import spead2.send
+import yaml
 from free_ports import free_port
 from numpy.typing import NDArray
 
+from daqiri_ophyd import profiles
 from daqiri_ophyd.engine import Engine, RxQueue
 
 Build = Callable[..., dict[str, Any]]
@@ -121,6 +124,51 @@ def test_multicast(udp: Build, networks: Callable[[], Any], address: str, group:
     network = networks()
     network.run("ip -6 route add local ff00::/8 dev lo table local")
     network.call(udp_both_ways, udp, address, group)
+
+
+def test_heaps_of_a_sender_in_default_settings_become_frames() -> None:
+    # Interleaved, with descriptors and the end of the stream as heaps of their own. Only the first
+    # packet of a heap has all items, so that its header is longer.
+    config = yaml.safe_load(profiles.path("spead").read_text())["daqiri"]["cfg"]
+    receiver = config["interfaces"][0]
+    port = free_port("udp", "127.0.0.1")
+    receiver["socket_config"]["local_addr"] = f"udp://127.0.0.1:{port}"
+    receiver["rx"]["reorder_configs"][0]["window"] = 4
+    random = np.random.default_rng(2)
+    sent = random.integers(-128, 128, (12, 64, 512, 2), dtype=np.int8)
+    with Engine.open(config | {"interfaces": [receiver]}) as engine:
+        plan = engine.ports[0].reorder["heaps"]
+        stream = spead2.send.UdpStream(
+            spead2.ThreadPool(),
+            [("127.0.0.1", port)],
+            spead2.send.StreamConfig(max_packet_size=1472, max_heaps=8, rate=100e6),
+        )
+        group = spead2.send.ItemGroup()
+        group.add_item(0x1000, "voltages", "of channels", shape=sent[0].shape, dtype=np.int8)
+        group.add_item(0x1001, "time", "of the heap", shape=(), format=[("u", 40)])
+        with plan.frames(timeout=TIMEOUT) as frames:
+            stream.send_heap(group.get_heap(descriptors="all", data="none"))
+            for first in range(0, len(sent), 4):
+                heaps = []
+                for number in range(first, first + 4):
+                    group["voltages"].value, group["time"].value = sent[number], number
+                    heaps.append(group.get_heap(descriptors="none", data="all"))
+                stream.send_heaps(
+                    [spead2.send.HeapReference(heap) for heap in heaps],
+                    spead2.send.GroupMode.ROUND_ROBIN,
+                )
+            stream.send_heap(group.get_end())
+            got = [next(frames) for _ in sent]
+            for frame, heap in zip(got, sent, strict=True):
+                np.testing.assert_array_equal(frame.data, heap)
+            assert [frame.batch for frame in got] == list(range(2, 14))
+            end = time.monotonic() + TIMEOUT
+            while plan.counters().left_out < 2 and time.monotonic() < end:
+                time.sleep(0.001)
+        counters = plan.counters()
+    assert (counters.complete, counters.incomplete, counters.skipped) == (12, 0, 0)
+    assert counters.packets == counters.placed + counters.left_out
+    assert counters.left_out == 2
 
 
 @pytest.mark.parametrize("host", HOSTS)

@@ -91,7 +91,7 @@ def record_and_look(
             lambda: plan.counters().packets + port.rx[0].counters().dropped_total == lossy.sent
         )
         snapshot, counters, queue = recorder.snapshot(), plan.counters(), port.rx[0].counters()
-    ends = ("placed", "duplicate", "late", "early", "malformed", "no_buffer")
+    ends = ("placed", "duplicate", "late", "early", "malformed", "left_out", "no_buffer")
     assert counters.packets == sum(getattr(counters, name) for name in ends)
     assert counters.malformed == 0
 

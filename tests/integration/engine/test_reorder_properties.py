@@ -16,7 +16,15 @@ from numpy.typing import NDArray
 
 from daqiri_ophyd.engine import Engine, ethernet
 
-from .reorder_reference import Made, Reference, bits_of, converted, write
+from .reorder_reference import (
+    Made,
+    Reference,
+    bits_of,
+    converted,
+    group_of,
+    orders,
+    write,
+)
 
 Config = dict[str, Any]
 Build = Callable[..., Config]
@@ -26,13 +34,18 @@ HEADERS = 42
 PORT = 5000
 ROOM = 20
 """Bytes of a packet for its fields."""
+KIND, UNITS = ROOM, ROOM + 1
+"""Bytes with the kind of a packet, and the number of units before its payload."""
 
 FLOATS = ["fp16", "bf16", "fp32", "fp64"]
-SIGNED, UNSIGNED = ["int4", "int8", "int16", "int32"], ["uint8", "uint16", "uint32"]
-WIDER = [(a, b) for a in SIGNED for b in SIGNED[1:] if bits_of(a) <= bits_of(b)]
-WIDER += [(a, b) for a in UNSIGNED for b in UNSIGNED if bits_of(a) <= bits_of(b)]
-WIDER += [(a, b) for a in UNSIGNED for b in SIGNED if bits_of(a) < bits_of(b)]
+SIGNED = [f"int{bits}" for bits in (4, 8, 10, 12, 14, 16, 24, 32, 64)]
+UNSIGNED = [f"u{name}" for name in SIGNED]
+WHOLE = (8, 16, 32, 64)
+WIDER = [(a, b) for a in SIGNED for b in SIGNED if bits_of(a) <= bits_of(b) in WHOLE]
+WIDER += [(a, b) for a in UNSIGNED for b in UNSIGNED if bits_of(a) <= bits_of(b) in WHOLE]
+WIDER += [(a, b) for a in UNSIGNED for b in SIGNED if bits_of(a) < bits_of(b) in WHOLE]
 CONVERSIONS = WIDER + [(a, b) for a in SIGNED + UNSIGNED for b in FLOATS]
+CONVERSIONS += [(a, b) for a in FLOATS for b in FLOATS if a[0] == b[0] == "f" and a <= b]
 
 few = settings(max_examples=250, suppress_health_check=[HealthCheck.function_scoped_fixture])
 fewer = settings(few, max_examples=60)
@@ -48,13 +61,15 @@ def fields(draw: st.DrawFn, *least: int) -> list[Config]:
     for i, bits in enumerate(least):
         # The bits that remain for this field and the following ones.
         room = ROOM * 8 * (i + 1) // len(least) - at
-        width = draw(integers(bits, 32) | integers(bits, min(bits + 4, 32)))
+        width = draw(integers(bits, 64) | integers(bits, min(bits + 4, 64)))
         little = draw(st.booleans())
         if little:
             width = -(-width // 8) * 8
             at = -(-at // 8) * 8
         gap = draw(integers(0, (room - 8 - width) // 8)) * 8 if little else 0
         gap = gap if little else draw(integers(0, room - 8 - width))
+        # A field is within 8 bytes.
+        width = min(width, 64 - (at + gap) % 8)
         made.append(
             {
                 "bit_offset": at + gap,
@@ -77,26 +92,39 @@ def methods(draw: st.DrawFn, flows: int, element: int, apart: bool) -> tuple[Con
         )
     )
     elements = draw(integers(1, 40))
+    exponent = draw(st.sampled_from([0, 0, 1, 3]))
+    step = 1 << exponent
+    first = draw(st.sampled_from([0, 1, 5]))
+    more: Config = {"first_packet": first} if first else {}
+    if apart and draw(st.booleans()):
+        more["first_packet"] = [first, draw(integers(0, 7))]
+    most = int(np.max(more.get("first_packet", 0)))
     if name == "batch_byte_offset":
         size = draw(integers(2, 120)) * element
-        batch, offset = draw(fields(1, size.bit_length()))
+        batch, offset = draw(fields(1, (size + most).bit_length()))
+        offset["unit"] = draw(st.sampled_from([1, element]))
         keys = {"batch_number": batch, "byte_offset": offset, "batch_bytes": size}
-        return {name: keys}, draw(integers(2, 6)), 0
+        return {name: {**keys, **more}}, draw(integers(2, 6)), 0
     if name == "batch_packet_number":
-        each, first = draw(integers(1, 9)), draw(st.sampled_from([0, 1, 5]))
-        batch, packet = draw(fields(1, (each + first).bit_length()))
+        each = draw(integers(1, 9))
+        batch, packet = draw(fields(1, (each * step + most).bit_length()))
+        packet["step"] = step
         packets = each * (flows if apart else 1)
         keys = {"batch_number": batch, "packet_number": packet, "packets_per_batch": packets}
-        return {name: {**keys, "first_packet": first}}, packets, elements
-    exponent = draw(integers(0, 4))
+        if draw(st.booleans()) and (each & each - 1 == 0 or packet["bit_width"] >= 48):
+            keys["running"] = True
+        return {name: {**keys, **more}}, packets, elements
+    power = draw(integers(0, 4))
     if name == "seq_packets_per_batch":
-        each = draw(st.just(1 << exponent) | integers(1, 16))
-        (sequence,) = draw(fields(exponent + 1 if each == 1 << exponent else 32))
+        each = draw(st.just(1 << power) | integers(1, 16))
+        least = power + 1 if each == 1 << power else 32
+        (sequence,) = draw(fields(max(least + exponent, most.bit_length())))
+        sequence["step"] = step
         packets = each * (flows if apart else 1)
         keys = {"sequence_number": sequence, "packets_per_batch": packets}
-        return {name: keys}, packets, elements
-    sequence, batch = draw(fields(exponent + 1, 1))
-    width = sequence["bit_width"] - exponent
+        return {name: {**keys, **more}}, packets, elements
+    sequence, batch = draw(fields(max(power + exponent + 1, most.bit_length()), 1))
+    width = sequence["bit_width"] - power - exponent
     if draw(st.booleans()):
         # The batch number is the upper part of the sequence number.
         sequence["byte_order"] = "big"
@@ -104,8 +132,41 @@ def methods(draw: st.DrawFn, flows: int, element: int, apart: bool) -> tuple[Con
     else:
         batch = {**batch, "bit_width": width, "byte_order": "big"}
         batch["bit_offset"] = min(batch["bit_offset"], ROOM * 8 - width)
+        batch["bit_offset"] -= batch["bit_offset"] % 8 if width > 56 else 0
+    sequence["step"] = step
     keys = {"sequence_number": sequence, "batch_number": batch}
-    return {name: keys}, (1 << exponent), elements
+    return {name: {**keys, **more}}, (1 << power), elements
+
+
+@st.composite
+def images(draw: st.DrawFn, pixels: int, group: int) -> Config:
+    """Draw an image whose modules have so many pixels, in rows of whole groups."""
+
+    def part(of: int, unit: int = 1) -> int:
+        return draw(st.sampled_from([n for n in range(unit, of + 1, unit) if of % n == 0]))
+
+    count = draw(st.sampled_from([n for n in range(1, 5) if pixels % (n * group) == 0]))
+    columns = part(pixels // count, group)
+    rows = pixels // count // columns
+    modules: Config = {"shape": [rows, columns], "positions": []}
+    if draw(st.booleans()):
+        modules["tile"] = [part(rows), part(columns, group)]
+    extent = [rows, columns]
+    if draw(st.booleans()):
+        modules["chip"] = chip = [part(rows), part(columns, group)]
+        modules["chip_gap"] = gap = [draw(integers(0, 2)), draw(integers(0, 2))]
+        extent = [n + (n // c - 1) * g for n, c, g in zip(extent, chip, gap, strict=True)]
+    end = [0, 0]
+    for _ in range(count):
+        turn = draw(st.sampled_from([0, 90, 180, 270]))
+        size = extent[::-1] if turn % 180 else extent
+        # One below the other.
+        origin = [end[0] + draw(integers(0, 2)), draw(integers(0, 3))]
+        flip = draw(st.sampled_from(["none", "rows", "columns", "both"]))
+        modules["positions"].append({"origin": origin, "flip": flip, "rotate": turn})
+        end = [origin[0] + size[0], max(end[1], origin[1] + size[1])]
+    modules["positions"] = draw(st.permutations(modules["positions"]))
+    return {"shape": [end[0] + draw(integers(0, 1)), end[1]], "modules": modules}
 
 
 @st.composite
@@ -113,9 +174,12 @@ def plans(draw: st.DrawFn, udp_at: int) -> tuple[Config, int, int, int]:
     """Draw a plan; packets of a batch, elements of a packet (0: they vary), flows."""
     flows = draw(integers(1, 2)) if udp_at else 1
     types = draw(st.none() | st.sampled_from(CONVERSIONS))
-    element = max(bits_of(types[0]) // 8, 1) if types else 1
+    element = group_of(types[0]) if types else 1
     method, packets, elements = draw(methods(flows, element, flows > 1))
     ((name, keys),) = method.items()
+    batch = keys.get("batch_number", {})
+    if name != "seq_batch_number" and batch.get("bit_width", 0) > 8:
+        batch["step"] = draw(st.sampled_from([1, 1, 4, "any"]))
     for key in ("sequence_number", "batch_number", "packet_number", "byte_offset"):
         if key in keys and keys[key]["base"] == "packet":
             keys[key]["bit_offset"] += udp_at * 8
@@ -126,16 +190,45 @@ def plans(draw: st.DrawFn, udp_at: int) -> tuple[Config, int, int, int]:
         "memory_region": "frames",
         "flow_ids": [7 + i for i in range(flows)],
         "payload_base": base,
-        "payload_byte_offset": ROOM + (udp_at if base == "packet" else 0),
+        "payload_byte_offset": ROOM + 2 + (udp_at if base == "packet" else 0),
         "timeout_us": 0,
         "method": method,
     }
     if flows > 1 and name != "seq_batch_number":
         plan["flow_stride"] = packets // flows
     if types:
-        order = draw(st.sampled_from(["host", "network"]))
-        plan["data_types"] = {"input_type": types[0], "output_type": types[1], "endianness": order}
-    numbers = Reference(plan, udp_at).numbers
+        order = draw(st.sampled_from(orders(types[0])))
+        plan["data_types"] = {"input_type": types[0], "output_type": types[1], **order}
+    if draw(st.booleans()):
+        kind = {"bit_offset": KIND * 8 + 1, "bit_width": 7, "base": "udp_payload", "mask": 0x7E}
+        plan["conditions"] = [{**kind, **draw(st.sampled_from(CONDITIONS))}]
+    if draw(st.booleans()):
+        where = {"bit_offset": UNITS * 8, "bit_width": 8, "base": "udp_payload", "unit": 3}
+        plan["payload_offset_field"] = where
+    if draw(st.booleans()):
+        plan["columns"] = {}
+        for name, where in zip(draw(st.sampled_from(NAMES)), draw(fields(1, 1)), strict=False):
+            # Some end behind the shortest packets, or are where the numbers are.
+            where["bit_offset"] += draw(st.sampled_from([0, 0, 0, 32]))
+            plan["columns"][name] = where | {"from": draw(st.sampled_from(["first", "sum"]))}
+    if draw(st.booleans()):
+        size = elements or -(-keys["batch_bytes"] // element // packets)
+        plan["payload_bytes"] = size * element
+        lacking = draw(integers(0, elements - 1)) if elements else 0
+        if lacking:
+            parts = packets // plan.get("flow_stride", packets)
+            total = (packets * elements - parts * lacking) * element
+            given, output = (bits_of(each) for each in types or ("same", "same"))
+            plan["frame"] = {"shape": [total * 8 // given * output // max(output, 8)]}
+    if (elements or "payload_bytes" in plan) and draw(st.booleans()):
+        per_byte = 8 * element // bits_of(types[0]) if types else 1
+        if elements:
+            total = plan.get("frame", {"shape": [packets * elements * per_byte]})["shape"][0]
+        else:
+            total = keys["batch_bytes"] // element * per_byte
+        plan["frame"] = draw(images(total, per_byte))
+    step = 4 if batch.get("step") == 4 else 1
+    numbers = Reference(plan, udp_at).numbers // step
     if draw(st.booleans()):
         plan["window"] = draw(integers(1, max(1, min(5, numbers // 2))))
     output = types[1] if types else "same"
@@ -148,6 +241,10 @@ def plans(draw: st.DrawFn, udp_at: int) -> tuple[Config, int, int, int]:
     return plan, packets, elements, flows
 
 
+CONDITIONS: list[Config] = [{"equal": 0x24}, {"at_least": 0x20}, {"at_least": 2, "at_most": 0x30}]
+
+NAMES = [("pulse_id",), ("pulse_id", "Energy_2")]
+
 disturbances = st.fixed_dictionaries(
     {
         "seed": integers(0, 2**32),
@@ -158,6 +255,7 @@ disturbances = st.fixed_dictionaries(
         "malformed": st.sampled_from([0.0, 0.1]),
         "shuffle": st.sampled_from([0.0, 1.0, 3.0]),
         "restarts": integers(0, 2),
+        "others": st.sampled_from([0.0, 0.2]),
     }
 )
 
@@ -183,7 +281,7 @@ class Maker:
         self.udp_at = udp_at
         self.reference = Reference(self.plan, udp_at)
         empty = ethernet.udp_frames(
-            np.zeros((1, ROOM), np.uint8),
+            np.zeros((1, ROOM + 2), np.uint8),
             src_mac="02:00:00:00:00:01",
             dst_mac="02:00:00:00:00:02",
             src_ip="192.0.2.1",
@@ -206,7 +304,9 @@ class Maker:
         keys, element = self.reference.keys, self.reference.element
         stride = self.plan.get("flow_stride", 0)
         flow = slot // stride if stride else int(rng.integers(0, self.flows))
-        numbers = {"batch_number": batch}
+        step = keys.get("batch_number", {}).get("step", 1)
+        # Numbers that grow irregularly grow by 3 and 5 in turn.
+        numbers = {"batch_number": batch * 4 + batch % 2 if step == "any" else batch * step}
         if self.reference.method == "batch_byte_offset":
             # Parts of a batch, sometimes cut at another place.
             count = keys["batch_bytes"] // element
@@ -216,15 +316,26 @@ class Maker:
                 end = int(rng.integers(begin, count)) + 1
             end = max(end, begin + 1) if begin < count else count
             begin = min(begin, end - 1)
-            numbers["byte_offset"] = begin * element
+            first = self.first_of(flow)
+            numbers["byte_offset"] = first + begin * element // keys["byte_offset"].get("unit", 1)
             size = (end - begin) * element
         else:
             at = slot % stride if stride else slot
             of_flow = self.reference.of_flow
-            numbers["sequence_number"] = batch * of_flow + at
-            numbers["packet_number"] = at + keys.get("first_packet", 0)
+            step, first = self.reference.step, self.first_of(flow)
+            numbers["sequence_number"] = (batch * of_flow + at) * step + first
+            at += batch * of_flow if keys.get("running") else 0
+            numbers["packet_number"] = at * step + first
             size = self.elements * element
-        header = rng.integers(0, 256, ROOM, dtype=np.uint8)
+        if "payload_bytes" in self.plan:
+            # What is behind is cut off; what lacks is not sent.
+            last = self.elements and (slot + 1) % self.reference.of_flow == 0
+            size -= self.reference.lack if last and rng.random() < 0.5 else 0
+            size += int(rng.integers(0, 4))
+        units = int(rng.integers(0, 4)) if "payload_offset_field" in self.plan else 0
+        header = rng.integers(0, 256, ROOM + 2 + 3 * units, dtype=np.uint8)
+        header[KIND] = 0x24 | rng.integers(0, 2) | rng.integers(0, 2) << 7
+        header[UNITS] = units
         data = np.concatenate([header, np.frombuffer(payload(rng, size), np.uint8)])
         packet = self.framed(data, flow)
         for key, number in numbers.items():
@@ -233,12 +344,16 @@ class Maker:
                 write(packet[at:], keys[key], number)
         return packet, flow
 
+    def first_of(self, flow: int) -> int:
+        firsts = np.atleast_1d(self.reference.keys.get("first_packet", 0))
+        return int(firsts[flow if len(firsts) > 1 else 0])
+
     def all(self, how: Config) -> list[list[tuple[Bytes, int]]]:
         """Return packets as they arrive; there are pauses between the lists."""
         rng = np.random.default_rng(how["seed"])
         runs = []
         # Where sequence numbers go on after the last one, that is in a batch.
-        last = 2**32 // self.reference.of_flow if self.reference.goes_on else 0
+        last = self.reference.lap // self.reference.of_flow if self.reference.goes_on else 0
         for begin in how["first"][: how["restarts"] + 1]:
             made: list[tuple[Bytes, int]] = []
             first = {"zero": 0, "end": last - 3, "random": int(rng.integers(0, 2**32))}[begin]
@@ -254,6 +369,8 @@ class Maker:
                     size = int(rng.integers(1, len(packet) - self.udp_at + 8))
                     data = np.resize(packet[self.udp_at :], size)
                     packet = self.framed(data, flow)
+                if rng.random() < how["others"]:
+                    packet[min(self.udp_at + KIND, len(packet) - 1)] ^= 0x20
                 made.append((packet, flow))
             runs.append(made)
         return runs
@@ -271,8 +388,8 @@ def configured(config: Config, plan: Config, udp_at: int) -> Config:
         for i, flow in enumerate(plan["flow_ids"])
     ]
     for region in config["memory_regions"]:
-        region["buf_size"] = 512
-    frame = {"name": "frames", "kind": "host", "num_bufs": 64, "buf_size": 32 * 512 * 16}
+        region["buf_size"] = 1024
+    frame = {"name": "frames", "kind": "host", "num_bufs": 64, "buf_size": 32 * 1024 * 16}
     config["memory_regions"].append(frame)
     config["interfaces"][0]["rx"] |= {"flows": flows, "reorder_configs": [plan]}
     return config
@@ -331,7 +448,10 @@ def made_once(config: Config, runs: list[list[Bytes]]) -> tuple[list[Made], dict
 def made(frame: Any) -> Made:
     assert not frame.timed_out
     data = frame.data if isinstance(frame.data, np.ndarray) else frame.data.get()
-    return Made(frame.batch, data.tobytes(), frame.valid.tolist(), frame.packets, frame.missing)
+    valid = frame.valid.tolist()
+    return Made(
+        frame.batch, data.tobytes(), valid, frame.packets, frame.missing, dict(frame.columns)
+    )
 
 
 def example(drawn: tuple[Config, int, int, int], how: Config, build: Build, udp_at: int) -> None:
@@ -388,37 +508,3 @@ def test_the_reference_rounds_and_overflows_as_ieee_754_says() -> None:
     assert words([257, 259, 2**24 + 2**16 + 1, 2**32 - 1], "uint32", "bf16") == [
         *(0x4380, 0x4382, 0x4B81, 0x4F80)
     ]
-
-
-@pytest.mark.parametrize(
-    ("kind", "output", "payload", "wanted"),
-    [
-        ("int4", "int8", b"\x78\x0f\x81", np.array([7, -8, 0, -1, -8, 1], "i1")),
-        ("int4", "fp16", b"\x78\xf0", np.array([7, -8, -1, 0], "f2")),
-        ("int8", "int16", b"\x7f\x80\xff\x00", np.array([127, -128, -1, 0], "i2")),
-        ("int8", "fp32", b"\x7f\x80\xff\x00", np.array([127, -128, -1, 0], "f4")),
-    ],
-)
-def test_extremes_of_small_integers(
-    kind: str, output: str, payload: bytes, wanted: NDArray[Any], loopback: Build
-) -> None:
-    number = {"bit_offset": 0, "bit_width": 8, "byte_order": "big", "base": "udp_payload"}
-    plan = {
-        "name": "images",
-        "reorder_type": "cpu",
-        "memory_region": "frames",
-        "flow_ids": [7],
-        "payload_base": "udp_payload",
-        "payload_byte_offset": ROOM,
-        "data_types": {"input_type": kind, "output_type": output},
-        "method": {"seq_packets_per_batch": {"sequence_number": number, "packets_per_batch": 1}},
-    }
-    packet = Maker((plan, 1, 0, 1), HEADERS).framed(
-        np.frombuffer(bytes(ROOM) + payload, np.uint8), 0
-    )
-    with Engine.open(configured(loopback(), plan, HEADERS)) as engine:
-        with engine.ports[0].reorder["images"].frames(timeout=20.0) as taken:
-            engine.ports[0].tx[0].send([packet])
-            frame = next(taken)
-            assert frame.data.dtype == wanted.dtype
-            assert frame.data.tolist() == wanted.tolist()

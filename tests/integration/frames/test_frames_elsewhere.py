@@ -71,7 +71,7 @@ def test_a_stock_server_stores_and_reads_images(
         read = {key: np.load(folder / f"read{key}.npy") for key in ("", "_batch", "_timestamp")}
         of_row = (num_frames,) if num_frames > 1 else ()
         assert read[""].shape == (3, *of_row, *SHAPE)
-        assert (read[""].dtype, read["_batch"].dtype) == (np.uint16, np.uint32)
+        assert (read[""].dtype, read["_batch"].dtype) == (np.uint16, np.uint64)
         np.testing.assert_array_equal(read[""], images(read["_batch"]))
 
 

@@ -161,6 +161,15 @@ def test_frames_of_a_process_that_was_killed_are_in_its_run(
         assert stored == len(batches)
         if not roll:
             assert run.validate(raise_on_error=True) is True
+    masters = sorted((tmp_path / "captures").rglob("*_master.h5"))
+    assert len(masters) == (roll > 0)
+    for master in masters:
+        assert f"{master}: written, the master of {len(files)} files" in found["mended"]
+        with h5py.File(master) as file:
+            assert file["entry/data/batch"][:].tolist() == recorded
+            np.testing.assert_array_equal(file["entry/data/data"][()], images(recorded))
+            assert file["entry/entry_identifier"].asstr()[()] == uid
+            assert file["entry/run/plan_type"].asstr()[()] == "generator"
     assert _main._run(["frames", "check", *map(str, files)]) == 0
     capsys.readouterr()
     assert _main._run(["catalog", "recover", "--data", str(tmp_path), "--json"]) == 0

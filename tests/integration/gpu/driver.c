@@ -12,6 +12,7 @@
 
 typedef struct {
   unsigned long long to, from, bytes;
+  long long step;
 } Copy;
 
 static int note(const char* what, int result) {

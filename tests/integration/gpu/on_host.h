@@ -38,14 +38,18 @@ static unsigned short half_of(float value) {
   const unsigned half = ((bits & 0x7FFFFFFF) + 0xFFF + (bits >> 13 & 1) - (112 << 23)) >> 13;
   return sign | (half > 0x7C00 ? 0x7C00 : half);
 }
-static float to_zero(double exact) {
+static float to_zero(long double exact) {
   const float near = (float)exact;
-  return fabs((double)near) > fabs(exact) ? nextafterf(near, 0) : near;
+  return fabsl((long double)near) > fabsl(exact) ? nextafterf(near, 0) : near;
 }
 static float __int2float_rz(int value) { return to_zero(value); }
 static float __uint2float_rz(unsigned value) { return to_zero(value); }
 static int __float2int_rz(float value) { return (int)value; }
 static unsigned __float2uint_rz(float value) { return (unsigned)value; }
+static float __ll2float_rz(long long value) { return to_zero(value); }
+static float __ull2float_rz(unsigned long long value) { return to_zero(value); }
+static long long __float2ll_rz(float value) { return (long long)value; }
+static unsigned long long __float2ull_rz(float value) { return (unsigned long long)value; }
 static unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
   return ((unsigned long long)high << 32 | low) >> (shift & 31);
 }
@@ -98,7 +102,7 @@ extern "C" void run_block(const Copy* copies, unsigned count, unsigned block, un
   for (threadIdx.x = 0; threadIdx.x < threads; ++threadIdx.x) {
     const unsigned number = block * packets + threadIdx.x / THREADS;
     if (number < count) {
-      const unsigned long long* copy = (const unsigned long long*)copies + 3 * number;
+      const unsigned long long* copy = (const unsigned long long*)copies + 4 * number;
       first_byte = copy[1];
       end_byte = copy[1] + copy[2];
     }

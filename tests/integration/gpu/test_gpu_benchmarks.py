@@ -56,4 +56,5 @@ def test_packets_of_udp_become_frames(with_driver: Run, tmp_path: Path, payload:
     for name in ("ours, gpu", "ours, cpu"):
         assert len(case["contenders"][name]) == 2
     (ratios,) = (want["ratios"] for want in case["wants"] if want["text"].endswith("/ ours, cpu"))
-    assert len(ratios) == 2
+    # On a busy machine, no rate may be without loss: there is no ratio to 0.
+    assert len(ratios) == sum(each["value"] > 0 for each in case["contenders"]["ours, cpu"])

@@ -112,6 +112,8 @@ def test_prometheus_reads_what_engines_of_other_processes_count(config: Config, 
         missing = {each.name.replace(".", "_") for each in INSTRUMENTS} - {
             name.removesuffix("_seconds") for name in names
         }
+        # Uploads have tests of their own; another process may have some.
+        missing = {name for name in missing if not name.startswith("daqiri_ship")}
         assert missing == {"daqiri_engine_unreadable"}
 
 
@@ -229,7 +231,7 @@ def test_every_query_of_the_dashboard_and_every_rule_has_data(
             for query in queries:
                 wait_for(lambda query=query: _value(api, query) is not None)
             names = json.loads(fetch(f"{api}/rules"))["data"]["groups"][0]["rules"]
-            assert len(names) == 6
+            assert len(names) == 7
             wait_for(
                 lambda: all(
                     rule["health"] == "ok"

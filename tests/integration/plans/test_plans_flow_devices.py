@@ -26,7 +26,6 @@ from .conftest import prepare
 BURST = {"count": 50, "size": 100}
 FRAME = 142
 """Bytes of a packet of `BURST`, headers included."""
-FLEX = {"name": "magic", "id": 1, "offset": 4, "udp_dst_port": 9000}
 
 
 def transmit(daq, **packets):
@@ -288,7 +287,6 @@ def test_an_engine_that_cannot_be_opened_is_opened_as_it_was(captures, run_engin
     configuration = yaml.safe_load(profiles.path("udp").read_text().replace("47100", port))
     rx = configuration["daqiri"]["cfg"]["interfaces"][0]["rx"]
     # Sockets reject flows with this match.
-    rx["flex_items"] = [FLEX]
     rx["flows"] = [
         {
             "name": "images",
@@ -298,7 +296,7 @@ def test_an_engine_that_cannot_be_opened_is_opened_as_it_was(captures, run_engin
         }
     ]
     daq = make_daq(configuration, directory=captures)
-    match = {"flex_item_id": 1, "val": 5}
+    match = {"ecpri": {"msg_type": 0, "pc_id": 8}}
     with daq:
         with pytest.raises(NotSupportedError, match="flow 'images'"):
             run_engine(plans.configure_flows(daq, {"receiver": {"images": {"match": match}}}))

@@ -5,6 +5,7 @@ from bluesky import plan_stubs as bps
 from bluesky import plans as bp
 from bluesky import preprocessors as bpp
 from ophyd.sim import SynAxis, det
+from waiting import wait_for
 
 from daqiri_ophyd import plans
 from daqiri_ophyd.devices import CaptureError
@@ -126,6 +127,7 @@ def test_limits_are_restored_after_a_failure(daq, run_engine, documents):
 
     def fail():
         yield from send(tx)
+        wait_for(lambda: capture.progress.packets == 50)  # sent, and maybe in transit
         raise ValueError("the motor is stuck")
 
     @bpp.stage_decorator([capture, tx])

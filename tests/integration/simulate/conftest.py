@@ -6,20 +6,25 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from free_ports import free_port
+from free_ports import free_ports
+from instrument_profiles import framed, plan_in
 from numpy.typing import NDArray
 
 from daqiri_ophyd import profiles
-from daqiri_ophyd.engine import Port, ReorderCounters, ethernet
+from daqiri_ophyd.engine import Port, ReorderCounters
 from daqiri_ophyd.simulate import INSTRUMENTS, Chunk, Instrument
 
 Config = dict[str, Any]
 
+# Longer than the time without packets after which numbers may begin anew.
+PAUSE_NS = 400_000_000
+# Elements in a packet of those instruments whose packets differ.
+ELEMENTS = {"gige-vision": 1464, "gige-vision-mono12p": 5968}
+
 
 def patient(config: Config) -> Config:
     """For busy machines: only later packets close a frame."""
-    (plan,) = config["interfaces"][0]["rx"]["reorder_configs"]
-    plan["timeout_us"] = 0
+    plan_in(config)["timeout_us"] = 0
     return config
 
 
@@ -30,18 +35,35 @@ def instrument(request: pytest.FixtureRequest) -> Instrument:
 
 @pytest.fixture
 def udp_config(instrument: Instrument) -> tuple[Config, int]:
-    """The profile on a free port of 127.0.0.1, and the port."""
-    port = free_port("udp")
+    """The profile on free ports of 127.0.0.1, and the first of them."""
+    count = instrument.streams if instrument.needs_own_ports else 1
+    port = free_ports("udp", count)
     text = profiles.path(instrument.name).read_text()
-    text = text.replace(f"127.0.0.1:{instrument.port}", f"127.0.0.1:{port}")
+    for stream in reversed(range(count)):
+        old, new = (f"127.0.0.1:{first + stream}\n" for first in (instrument.port, port))
+        text = text.replace(old, new)
     return patient(yaml.safe_load(text)["daqiri"]["cfg"]), port
 
 
 @pytest.fixture
 def loopback_config(instrument: Instrument) -> Config:
-    """The queue, the flows and the plan of the profile, in memory."""
+    """The queue, the flows and the plan of the profile, in memory.
+
+    The interfaces of several ports become one, whose flows match these ports.
+    """
     config = yaml.safe_load(profiles.path(instrument.name).read_text())["daqiri"]["cfg"]
     receiver = config["interfaces"][0]
+    if "reorder_configs" in config:
+        plan = plan_in(config)
+        ports = {each["name"]: each for each in config["interfaces"]}
+        flows = []
+        for i, path in enumerate(plan.pop("flows")):
+            name, flow = path.split("/")
+            port = int(ports[name]["socket_config"]["local_addr"].rpartition(":")[2])
+            (found,) = [each for each in ports[name]["rx"]["flows"] if each["name"] == flow]
+            flows.append({**found, "name": f"port{i}", "id": i + 1, "match": {"udp_dst": port}})
+        plan["flow_ids"] = [flow["id"] for flow in flows]
+        receiver["rx"] |= {"flows": flows, "reorder_configs": config.pop("reorder_configs")}
     del receiver["socket_config"]
     if not any(region["name"] == "tx_buffers" for region in config["memory_regions"]):
         rx = config["memory_regions"][0]
@@ -56,19 +78,15 @@ def loopback_config(instrument: Instrument) -> Config:
 
 @pytest.fixture
 def send(instrument: Instrument) -> Callable[[Port, Chunk], None]:
-    """Send packets as Ethernet frames."""
+    """Send packets as Ethernet frames; where numbers begin anew, after a pause."""
 
     def send(port: Port, chunk: Chunk) -> None:
-        made = ethernet.udp_frames(
-            chunk.packets,
-            src_mac="02:00:00:00:00:01",
-            dst_mac="02:00:00:00:00:02",
-            src_ip="192.0.2.1",
-            dst_ip="192.0.2.2",
-            src_port=50101 + chunk.streams,
-            dst_port=instrument.port,
-        )
-        assert port.tx[0].send(made, timeout=60.0) == len(made)
+        to = instrument.port + np.arange(instrument.streams) * instrument.needs_own_ports
+        made = framed(chunk, 50101, to)
+        times = None
+        if chunk.begins_anew:
+            times = [port.now() + PAUSE_NS] * len(made)
+        assert port.tx[0].send(made, launch_times=times, timeout=60.0) == len(made)
 
     return send
 
@@ -78,22 +96,26 @@ class Expected:
 
     def __init__(self, instrument: Instrument, chunks: list[Chunk], fill: int = 0) -> None:
         each = instrument.packets_per_frame
+        data = range(instrument.leaders, each - instrument.trailers)
         self.frames = np.concatenate([chunk.frames for chunk in chunks])
         first = np.cumsum([0, *(len(chunk.frames) for chunk in chunks)])
         order = np.concatenate(
             [c.order + at * each for c, at in zip(chunks, first[:-1], strict=True)]
         )
-        self.valid = np.zeros(len(self.frames) * each, bool)
-        self.late = self.duplicate = 0
-        for packet in order.tolist():
-            frame = packet // each
-            if self.valid[frame * each : (frame + 1) * each].all():
+        self.valid = np.zeros((len(self.frames), len(data)), bool)
+        self.late = self.duplicate = self.left_out = 0
+        for frame, packet in zip(*np.divmod(order, each), strict=True):
+            if packet not in data:
+                self.left_out += 1
+                continue
+            there, place = self.valid[frame], packet - data.start
+            if there.all():
                 self.late += 1
-            elif self.valid[packet]:
+            elif there[place]:
                 self.duplicate += 1
-            self.valid[packet] = True
-        self.valid = self.valid.reshape(-1, each)
+            there[place] = True
         self.sent = len(order)
+        self._instrument = instrument
 
     def counters(self, elements_per_packet: int = 1) -> ReorderCounters:
         complete = int(self.valid.all(axis=1).sum())
@@ -104,6 +126,7 @@ class Expected:
             late=self.late,
             early=0,
             malformed=0,
+            left_out=self.left_out,
             no_buffer=0,
             complete=complete,
             incomplete=len(self.valid) - complete,
@@ -114,14 +137,20 @@ class Expected:
             restarts=0,
         )
 
-    def filled(self, instrument: Instrument, fill: NDArray[Any]) -> NDArray[Any]:
+    @property
+    def slots(self) -> NDArray[np.bool_]:
+        """Whether the packet of each slot is there: those of a stream follow one another."""
+        count, streams = len(self.valid), self._instrument.streams
+        return self.valid.reshape(count, -1, streams).transpose(0, 2, 1).reshape(count, -1)
+
+    def filled(self, fill: NDArray[Any]) -> NDArray[Any]:
         """Return the frames with ``fill`` where packets are missing."""
-        made = self.frames.reshape(len(self.frames), instrument.streams, -1)
-        packets = instrument.packets_per_frame // instrument.streams
-        parts = made.reshape(len(made), instrument.streams, packets, -1).copy()
-        there = self.valid.reshape(len(made), packets, instrument.streams).transpose(0, 2, 1)
-        parts[~there] = fill
-        return parts.reshape(self.frames.shape)
+        made = self.frames.reshape(len(self.frames), -1).copy()
+        elements = made.shape[1] // self.valid.shape[1]
+        elements = ELEMENTS.get(self._instrument.name, elements)
+        there = np.repeat(self.slots, elements, axis=1)[:, : made.shape[1]]
+        made[~there] = fill
+        return made.reshape(self.frames.shape)
 
 
 @pytest.fixture

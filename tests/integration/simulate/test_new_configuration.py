@@ -22,7 +22,13 @@ from daqiri_ophyd.cli._format_config import configuration_text
 from daqiri_ophyd.cli._new_config import write_all
 from daqiri_ophyd.cli._simulate_senders import Destination, SocketSender
 from daqiri_ophyd.engine import Engine, check_config
-from daqiri_ophyd.simulate import DescribedDetector, PacketFormat, PacketFormatError, Traffic
+from daqiri_ophyd.simulate import (
+    DescribedDetector,
+    PacketFormat,
+    PacketFormatError,
+    Traffic,
+    pixel_bits,
+)
 
 CAMERA = """
 name: camera
@@ -97,6 +103,59 @@ def test_any_name_of_a_network_interface_is_a_text(address: str) -> None:
     assert report.ok, report.text()
 
 
+@pytest.mark.parametrize(
+    ("keys", "types"),
+    [
+        ({"pixels": "uint12"}, "input_type: uint12, output_type: uint16, packing: msb"),
+        (
+            {"pixels": "int10", "packing": "lsb", "byte_order": "little"},
+            "input_type: int10, output_type: int16, packing: lsb",
+        ),
+        ({"pixels": "uint24"}, "input_type: uint24, output_type: uint32, endianness: network"),
+        ({"pixels": "int24", "byte_order": "little"}, "input_type: int24, output_type: int32"),
+        ({"pixels": "float32"}, "input_type: fp32, output_type: fp32, endianness: network"),
+        ({"pixels": "uint64"}, "input_type: uint64, output_type: uint64, endianness: network"),
+    ],
+)
+def test_pixels_are_converted_as_the_format_says(keys: dict[str, Any], types: str) -> None:
+    size = 128 * pixel_bits(keys["pixels"]) // 8
+    form = PacketFormat.from_document(changed(**keys, frame=[64, 64], payload_bytes=size))
+    text = configuration_text(form, "any")
+    assert f"data_types: {{{types}}}" in text
+    assert check_config(text).ok
+
+
+def test_required_values_tell_data_from_leaders() -> None:
+    header = [
+        {"name": "kind", "bits": 4, "value": 3, "required": True},
+        {"name": "packet", "bits": 12, "role": "packet_number"},
+        {"name": "mark", "bytes": 2, "byte_order": "little", "value": 0xCAFE, "required": True},
+        {"name": "frame", "bytes": 4, "role": "frame_number"},
+    ]
+    text = configuration_text(PacketFormat.from_document(changed(header=header)), "any")
+    assert check_config(text).ok
+    (interface,) = yaml.safe_load(text)["daqiri"]["cfg"]["interfaces"]
+    (plan,) = interface["rx"]["reorder_configs"]
+    assert plan["conditions"] == [
+        {"bit_offset": 0, "bit_width": 4, "base": "udp_payload", "equal": 3},
+        {
+            **{"bit_offset": 16, "bit_width": 16, "byte_order": "little"},
+            **{"base": "udp_payload", "equal": 0xCAFE},
+        },
+    ]
+
+
+def test_the_last_packet_of_a_module_may_be_shorter() -> None:
+    form = PacketFormat.from_document(changed(payload_bytes=500))
+    assert (form.packets, form.last_bytes) == (25, 288)
+    sizes = DescribedDetector(form).sizes()
+    assert sizes.tolist() == [512] * 24 + [300]
+    text = configuration_text(form, "any")
+    assert "payload_bytes: 500  # the last packet in a frame has 288\n" in text
+    assert check_config(text).ok
+    assert "payload_bytes" not in configuration_text(PacketFormat.from_document(changed()), "any")
+
+
 def test_packets_of_ipv6_with_two_tags_fit_into_buffers() -> None:
     form = PacketFormat.from_document(changed(engine="packet", payload_bytes=6144))
     text = configuration_text(form, "any")
@@ -157,12 +216,12 @@ def test_all_files_are_written_or_none(tmp_path: Path, force: bool) -> None:
 def test_a_description_with_mistakes_writes_nothing(
     camera: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    camera.write_text(CAMERA.replace("uint16", "uint12").replace("bytes: 2, value", "value"))
+    camera.write_text(CAMERA.replace("uint16", "uint18").replace("bytes: 2, value", "value"))
     for command in (("config", "new", tmp_path / "a", "--format"), ("simulate",)):
         more = ["h:1"] if command == ("simulate",) else []
         assert run(*command, camera, *more) == 2
         text = capsys.readouterr().err
-        assert f"{camera}: pixels: found 'uint12'; no plan unpacks pixels of 12 bits" in text
+        assert f"{camera}: pixels: found 'uint18'; no plan unpacks pixels of 18 bits" in text
         assert f"{camera}: header[0]: accepts one of bytes and bits" in text
     assert run("config", "new", tmp_path / "a", "--format", tmp_path / "absent.yaml") == 1
     assert list(tmp_path.iterdir()) == [camera]
@@ -271,7 +330,7 @@ def test_wrong_answers_are_asked_again(tmp_path: Path) -> None:
     answers = [
         *("rdma", "socket", "here", "", "0", "4", "70000", "6000"),
         *("none", "50101-50103", ""),
-        *("768 by 250", "768 x 250", "uint12", "uint16", "middle", "little", "1024", "1000"),
+        *("768 by 250", "768 x 250", "uint18", "uint16", "middle", "little", "1023", "1000"),
         *("1024", "mark 2 =BEEF", "mark 2 =0xBEEF", "frame 8 frame_number first=one"),
         *("frame 8 frame_number first=1", "number 8 frame_number"),
         *("flags 3bits", "end"),
@@ -288,9 +347,9 @@ def test_wrong_answers_are_asked_again(tmp_path: Path) -> None:
         "modules: found 4, which nothing in packets distinguishes",
         "source_ports: found 3 ports for modules: 4",
         "frame: found '768 by 250'; accepts a list of integers",
-        "pixels: found 'uint12'; no plan unpacks pixels of 12 bits",
+        "pixels: found 'uint18'; no plan unpacks pixels of 18 bits",
         "byte_order: found 'middle'; accepts big, little",
-        "payload_bytes: found 1024, but a module sends 96000 bytes of a frame",
+        "payload_bytes: found 1023, which splits a pixel of 2 bytes",
         "found '1024'; accepts NAME BYTES",
         "found '=BEEF'; accepts = and a number, such as 7 or 0x1F",
         "found 'first=one'; accepts first= and a number, such as 7 or 0x1F",
@@ -337,7 +396,7 @@ def test_any_value_of_a_key_is_accepted_or_named(data: st.DataObject) -> None:
     key = data.draw(st.sampled_from([*keys, "byte_order", "payload_bytes", "header", "field"]))
     value = data.draw(ANY)
     if key == "field":
-        keys = ("name", "bytes", "bits", "role", "value", "first", "byte_order")
+        keys = ("name", "bytes", "bits", "role", "value", "required", "first", "byte_order")
         document["header"][1][data.draw(st.sampled_from(keys))] = value
     else:
         document[key] = value
@@ -372,10 +431,26 @@ MODULE = {"name": "m", "role": "module"}
         (changed(port="6000-5000"), "port: found '6000-5000'; accepts a UDP port"),
         (changed(engine="packet", address="a b"), "address: found 'a b'; accepts the name of"),
         (changed(pixels="rgb"), "pixels: found 'rgb'; accepts int4, int8"),
-        (changed(pixels="float32", byte_order="big"), "no plan swaps the bytes of this type"),
+        (changed(pixels="uint18"), "found 'uint18'; no plan unpacks pixels of 18 bits. Use uint8"),
+        (
+            changed(packing="lsb"),
+            "packing: found 'lsb' with pixels: uint16; accepts it with pixels",
+        ),
+        (changed(pixels="uint12", packing="big"), "packing: found 'big'; accepts msb, lsb"),
+        (
+            changed(pixels="uint12", payload_bytes=64),
+            "payload_bytes: found 64, which splits 2 pixels of 3 bytes; accepts a multiple of 3",
+        ),
         (changed(payload_bytes=383), "payload_bytes: found 383, which splits a pixel of 2 bytes"),
         (changed(modules=7), "frame: found 12288 bytes for 7 modules; accepts a frame of which"),
-        (changed(payload_bytes=500), "not a short last one. If packets have a byte offset, write"),
+        (
+            changed(payload_bytes=12290),
+            "payload_bytes: found 12290, but a module sends 12288 bytes of a frame; accepts up to",
+        ),
+        (
+            changed(pixels="uint12", frame=[4, 4], payload_bytes=3, modules=3),
+            "frame: found 8 bytes of uint12 for a module; accepts a multiple of 3",
+        ),
         (changed(pixels="int4", frame=[3]), "frame: found 12 bits of int4; accepts whole bytes"),
         (
             changed(pixels="int4", frame=[65536, 65536]),
@@ -383,6 +458,15 @@ MODULE = {"name": "m", "role": "module"}
         ),
         (changed(payload_bytes=65500, frame=[32750]), "found a packet of 65512 bytes; accepts up"),
         (changed(header=[]), "header: found []; accepts a list of fields"),
+        (changed(header=[{**FRAME, "bytes": 4, "required": True}]), "required: needs a value"),
+        (
+            changed(header=[{"name": "a", "bits": 4, "value": 1, "required": 1}]),
+            "header[0].required: found 1; accepts true, false",
+        ),
+        (
+            changed(header=[{"name": "a", "bytes": 9, "value": 1, "required": True}]),
+            "field 'a' is required, and has 72 bits in more than eight bytes",
+        ),
         (changed(header=[{"name": "a", "bytes": 1}]), "header: no field has a role"),
         (changed(header=[{**FRAME, "bits": 12}]), "accepts whole bytes: add a field of 4 bits"),
         (changed(header=[{**FRAME, "bytes": 4}]), "found frame_number alone, with 32 packets"),
@@ -401,7 +485,10 @@ MODULE = {"name": "m", "role": "module"}
             changed(header=[{**PACKET, "bytes": 4}, {**OFFSET, "bytes": 4}]),
             "found roles packet_number and byte_offset; accepts one of them",
         ),
-        (changed(header=[{**SEQUENCE, "bytes": 4, "first": 1}]), "begins with sequence number 0"),
+        (
+            changed(header=[{**SEQUENCE, "bytes": 4, "first": 1}, {**FRAME, "bytes": 4}]),
+            "field 's' has first: 1; with a frame_number, accepts sequence numbers that begin with",
+        ),
         (
             changed(frame=[60, 96], header=[{**SEQUENCE, "bytes": 2}]),
             "has 16 bits, and a module sends 30 packets per frame; accepts a power of two",

@@ -8,12 +8,13 @@ import pytest
 import yaml
 from free_ports import free_port
 from hypothesis import HealthCheck, given, settings
+from instrument_profiles import framed
 from packet_formats import accepted
 
 from daqiri_ophyd.cli._format_config import configuration_text
 from daqiri_ophyd.cli._simulate_senders import Destination, SocketSender
-from daqiri_ophyd.engine import Engine, check_config, ethernet
-from daqiri_ophyd.simulate import DescribedDetector, PacketFormat, Traffic
+from daqiri_ophyd.engine import Engine, check_config
+from daqiri_ophyd.simulate import INSTRUMENTS, DescribedDetector, PacketFormat, Traffic
 
 Document = dict[str, Any]
 EVERY = settings(
@@ -56,21 +57,62 @@ def test_frames_of_any_format_are_those_that_were_sent(document: Document) -> No
         assert (plan.shape, plan.dtype) == (detector.shape, detector.dtype)
         with plan.frames(timeout=60.0) as frames:
             for chunk in Traffic(detector, 3):
-                made = ethernet.udp_frames(
-                    chunk.packets,
-                    src_mac="02:00:00:00:00:01",
-                    dst_mac="02:00:00:00:00:02",
-                    src_ip="192.0.2.1",
-                    dst_ip="192.0.2.2",
-                    src_port=detector.source_port + chunk.streams,
-                    dst_port=ports[chunk.streams],
-                )
+                made = framed(chunk, detector.source_port, ports)
                 assert port.tx[0].send(made, timeout=60.0) == len(made)
                 for sent, frame in zip(chunk.frames, frames, strict=False):
                     assert frame.missing == 0
                     np.testing.assert_array_equal(frame.data, sent)
                     del frame
         assert plan.counters().complete == 3
+
+
+def test_packets_without_a_required_value_are_in_no_frame() -> None:
+    # A GigE Vision camera.
+    header = [
+        {"name": "status", "bytes": 2},
+        {"name": "block", "bytes": 2, "role": "frame_number", "first": 1},
+        {"name": "flags", "bits": 4},
+        {"name": "format", "bits": 4, "value": 3, "required": True},
+        {"name": "packet", "bytes": 3, "role": "packet_number", "first": 1},
+    ]
+    document = {"name": "camera", "engine": "packet", "port": 50030, "header": header}
+    document |= {"frame": [480, 640], "pixels": "uint8", "payload_bytes": 1464}
+    camera = INSTRUMENTS["gige-vision"]
+    (chunk,) = Traffic(camera, 2)
+    form = PacketFormat.from_document(document)
+    with Engine.open(in_memory(configuration_of(form))) as engine:
+        (port,) = engine.ports
+        plan = port.reorder["images"]
+        with plan.frames(timeout=60.0) as frames:
+            sent = framed(chunk, 1, np.array(form.ports))
+            assert port.tx[0].send(sent, timeout=60.0) == 424
+            for image in chunk.frames:
+                np.testing.assert_array_equal(next(frames).data, image)
+        assert plan.counters().malformed == 0
+
+
+def test_numbers_of_64_bits_are_whole() -> None:
+    header = [
+        {"name": "part", "bits": 3},
+        {"name": "frame", "bytes": 8, "role": "frame_number", "first": 1},
+        {"name": "packet", "bits": 13, "role": "packet_number"},
+    ]
+    form = PacketFormat.from_document(
+        {
+            **{"name": "any", "engine": "packet", "port": 5005, "header": header},
+            **{"frame": [8, 8], "pixels": "uint8", "payload_bytes": 16},
+        }
+    )
+    # Of a number that begins and ends within a byte, a plan reads what is in eight bytes.
+    field, end = form.field("frame_number"), 2**59
+    assert field is not None and field.most_bits == 59
+    detector = DescribedDetector(form)
+    (chunk,) = Traffic(detector, 2, first=end - 3)
+    with Engine.open(in_memory(configuration_of(form))) as engine:
+        (port,) = engine.ports
+        with port.reorder["images"].frames(timeout=60.0) as frames:
+            assert port.tx[0].send(framed(chunk, 1, np.array(form.ports)), timeout=60.0) == 8
+            assert [next(frames).batch for _ in range(2)] == [end - 2, end - 1]
 
 
 @pytest.fixture(scope="module")

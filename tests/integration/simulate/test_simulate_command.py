@@ -4,6 +4,7 @@ import errno
 import json
 import resource
 import socket
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ def run(*arguments: str | Path) -> int:
 
 
 @pytest.mark.parametrize(
-    "instrument", [INSTRUMENTS[name] for name in ("ecpri", "jungfrau", "spead", "vita49")]
+    "instrument",
+    [INSTRUMENTS[name] for name in ("ecpri", "gige-vision", "jungfrau", "spead", "vita49")],
 )
 def test_a_socket_of_an_engine_sends_to_the_profile(
     instrument: Instrument,
@@ -68,7 +70,7 @@ def test_it_tells_what_was_sent_lost_and_duplicated(
     assert said == {
         "frames": 2,
         "sent": sum(len(chunk.packets) for chunk in chunks),
-        "bytes": sum(chunk.packets.size for chunk in chunks),
+        "bytes": sum(int(chunk.sizes.sum()) for chunk in chunks),
         "lost": sum(chunk.lost for chunk in chunks),
         "duplicated": sum(chunk.duplicated for chunk in chunks),
         "dropped": 0,
@@ -80,10 +82,37 @@ def test_it_tells_what_was_sent_lost_and_duplicated(
     assert words[words.index("duplicated") + 1] == f"{said['duplicated']:,}"
 
 
+@pytest.mark.parametrize("engine", [False, True])
+@pytest.mark.parametrize("instrument", [INSTRUMENTS["gige-vision"]])
+def test_after_a_restart_frames_are_numbered_from_the_beginning(
+    instrument: Instrument,
+    udp_config: tuple[Config, int],
+    engine: bool,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    config, port = udp_config
+    file = tmp_path / "both.yaml"
+    file.write_text(json.dumps(config))
+    to = ["--config", file, "--queue", "sender/tx_q0"] if engine else [f"127.0.0.1:{port}"]
+    with Engine.open({**config, "interfaces": config["interfaces"][:1]}) as receiver:
+        plan = receiver.ports[0].reorder["images"]
+        with plan.frames(timeout=60.0) as frames:
+            options = ["--frames", "4", "--restart", "2", "--rate", "20", "--json"]
+            assert run("simulate", instrument.name, *to, *options) == 0
+            got = [(frame.batch, frame.data.copy()) for frame in islice(frames, 4)]
+    assert json.loads(capsys.readouterr().out)["frames"] == 4
+    assert [batch for batch, _ in got] == [1, 2, 1, 2]
+    assert plan.counters().restarts == 1
+    traffic = Traffic(instrument, 4, restart=2)
+    for number, (_, data) in enumerate(got):
+        np.testing.assert_array_equal(data, traffic.frame(number))
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["camera", "h:1"], "no instrument 'camera'; accepted are ecpri, jungfrau,"),
+        (["camera", "h:1"], "no instrument 'camera'; accepted are ecpri, eiger-12bit,"),
         (["spead"], "no destination; give HOST:PORT, or --config"),
         (["spead", "7148"], "destination is '7148'; accepted is HOST:PORT"),
         (["spead", "h:70000"], "destination is 'h:70000'; accepted is HOST:PORT"),

@@ -26,6 +26,7 @@ NUMBERS = {
     "missing": "u4",
     "timed_out": "u1",
     "lossy": "?",
+    "pulse_id": "u8",
 }
 
 
@@ -56,7 +57,9 @@ class Run:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.images = FrameStream("images", "daqiri://port0/reorder/a", SHAPE, np.dtype("<u2"))
+        self.images = FrameStream(
+            "images", "daqiri://port0/reorder/a", SHAPE, np.dtype("<u2"), columns=["pulse_id"]
+        )
         self.documents: Documents = [("start", {"uid": "run", "time": 1.0})]
 
     def declare(self, name: str, *, per_row: int = 1, **scalars: list[str]) -> None:
@@ -166,7 +169,10 @@ def test_files_follow_in_the_only_stream_that_has_their_device(run: Run, streams
     run.rows("a", 5)
     done = run.complete()
     assert (done.rows, done.unlisted) == ((4, []) if streams == 1 else (1, [beside]))
-    assert done.mended == []
+    master = run.folder / "images_000000_master.h5"
+    written = [f"{master}: written, the master of 2 files"] if streams == 1 else []
+    assert done.mended == written
+    assert [path.name for path in run.folder.glob("*master.h5")] == [master.name] * len(written)
 
 
 def test_files_of_a_part_of_the_documents_are_repaired_and_listed(run: Run) -> None:

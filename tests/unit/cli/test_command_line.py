@@ -116,21 +116,20 @@ def test_ten_mistakes_are_ten_errors_with_line_and_key(
 def test_what_the_engine_does_not_have_is_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = tmp_path / "flex.yaml"
+    file = tmp_path / "ecpri.yaml"
     file.write_text(
         profiles.path("udp").read_text().replace(
             "        queues:\n        - name: rx_q0",
-            "        flex_items: [{name: module, id: 1, udp_dst_port: 47100, offset: 8}]\n"
             "        flows:\n"
             "        - name: one\n"
             "          id: 1\n"
-            "          match: {flex_item_id: 1, val: 3}\n"
+            "          match: {ecpri: {msg_type: 0}}\n"
             "          action: {type: queue, id: 0}\n"
             "        queues:\n        - name: rx_q0",
         )
     )  # fmt: skip
     assert run("config", "check", str(file)) == 2
-    message = "interface 'receiver': flow 'one': match by flex item 1, which engine 'socket' does"
+    message = "interface 'receiver': flow 'one': match by eCPRI, which engine 'socket' does"
     assert f"{file}: error: {message} not have" in capsys.readouterr().err
     assert run("config", "check", "igx") == 0
     assert "warning: engine 'dpdk' is not part of this build" in capsys.readouterr().err

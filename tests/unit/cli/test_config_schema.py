@@ -20,6 +20,7 @@ DEFINITIONS = SCHEMA["definitions"]
 VALIDATOR = jsonschema.Draft7Validator(SCHEMA)
 # What the parser says that it accepts, of values with a form.
 FORMS = {
+    "batch_step": "an integer from 1 to 4294967295, or 'any' for numbers that grow irregularly",
     "core": "a core number from 0 to 8191, or 'any' for a thread that is not pinned",
     "endpoint": "tcp://ip:port, udp://ip:port or roce://ip[:port] with a numeric address",
     "ip": "a numeric IPv4 or IPv6 address",
@@ -27,6 +28,7 @@ FORMS = {
     "mac": "an Ethernet address such as 02:00:00:00:00:01",
     "ports": "a UDP port from 0 (any) to 65535, or a range such as 1000-1010",
     "real": "a number, or nan",
+    "store": "the address of an object store: s3://bucket/prefix, gs:// or az://",
 }
 TUNNELS = [{"type": kind} for kind in ("vxlan", "gre", "nvgre")]
 # Where a definition is used: path of the map, and maps that have all of its keys together, if
@@ -68,6 +70,7 @@ PLACES: dict[str, tuple[str, list[dict[str, Any]]]] = {
     "vlan": (f"{TX}.flows.0.actions.0.vlan", [{}]),
     "tunnel": (f"{RX}.flows.0.actions.0.tunnel", TUNNELS),
     "reorder_config": (PLAN, [{}]),
+    "joint_reorder_config": ("reorder_configs.0", [{}]),
     "data_types": (f"{PLAN}.data_types", [{}, {"input": 0, "output": 0, "input_endianness": 0}]),
     "method": (f"{PLAN}.method", [{}]),
     **{
@@ -75,8 +78,14 @@ PLACES: dict[str, tuple[str, list[dict[str, Any]]]] = {
         for name in ("seq_batch_number", "seq_packets_per_batch")
         + ("batch_packet_number", "batch_byte_offset")
     },
-    "bit_field": (f"{PLAN}.method.batch_byte_offset.batch_number", [{}]),
+    "batch_number": (f"{PLAN}.method.batch_byte_offset.batch_number", [{}]),
+    "packet_number": (f"{PLAN}.method.batch_packet_number.packet_number", [{}]),
+    "byte_offset": (f"{PLAN}.method.batch_byte_offset.byte_offset", [{}]),
+    "condition": (f"{PLAN}.conditions.0", [{"equal": 0}, {"at_least": 0, "mask": 1}]),
+    "column": (f"{PLAN}.columns.pulse_id", [{}]),
     "frame": (f"{PLAN}.frame", [{}]),
+    "modules": (f"{PLAN}.frame.modules", [{}]),
+    "position": (f"{PLAN}.frame.modules.positions.0", [{}]),
 }
 AROUND = {
     "vlan": {"type": "vlan_push"},
@@ -123,7 +132,8 @@ def expected(leaf: dict[str, Any]) -> str:
     if "$ref" in leaf:
         return FORMS.get(leaf["$ref"].rpartition("/")[2], "a map")
     if "anyOf" in leaf:
-        return f"a list of: {FORMS['core']}"
+        one, _ = leaf["anyOf"]
+        return "a list of integers" if "type" in one else f"a list of: {FORMS['core']}"
     if "enum" in leaf:
         # Log levels are accepted in upper case, too.
         words = [

@@ -197,19 +197,43 @@ interfaces:
       method:
         batch_packet_number:
           batch_number: {bit_offset: 0, bit_width: 32, byte_order: little, base: udp_payload}
-          packet_number: {bit_offset: 96, bit_width: 32, byte_order: little, base: udp_payload}
+          packet_number:
+            {bit_offset: 96, bit_width: 32, byte_order: little, base: udp_payload, step: 2}
           packets_per_batch: 256
-          first_packet: 1
+          first_packet: [1, 5]
+          running: true
     - name: heaps
       reorder_type: cpu
       memory_region: frames
       payload_byte_offset: 64
+      payload_offset_field: {bit_offset: 48, bit_width: 16, base: udp_payload, unit: 8}
+      payload_bytes: 1024
       flow_ids: [42]
+      conditions:
+      - {bit_offset: 64, bit_width: 16, mask: 0xff, equal: 3}
+      - {bit_offset: 64, bit_width: 64, at_least: 1}
+      frame:
+        shape: [1034, 1026]
+        modules:
+          shape: [512, 1024]
+          tile: [4, 1024]
+          chip: [256, 512]
+          chip_gap: [2, 2]
+          positions:
+          - {origin: [0, 0]}
+          - {origin: [520, 0], flip: rows, rotate: 180}
+      columns:
+        pulse_id: {bit_offset: 128, bit_width: 64, byte_order: little, base: udp_payload}
+        triggers: {bit_offset: 60, bit_width: 4, from: sum}
       method:
         batch_byte_offset:
-          batch_number: {bit_offset: 512, bit_width: 16}
-          byte_offset: {bit_offset: 576, bit_width: 32}
+          batch_number: {bit_offset: 512, bit_width: 16, step: any}
+          byte_offset: {bit_offset: 576, bit_width: 32, unit: 4}
           batch_bytes: 1048576
+          first_packet: 7
+      modes:
+        short: {payload_bytes: 512, fill: 7}
+        all: {conditions: []}
 """
 ROCE = """
 version: 1
@@ -250,7 +274,9 @@ def test_every_key_of_a_file_has_a_member() -> None:
     members = {field.name for each in classes for field in dataclasses.fields(each)}
     # Keys that are called otherwise, or stand for an object.
     members |= {"daqiri", "cfg", "socket_config", "roce_config", "ecpri", "pc_id", "rtc_id"}
-    members |= {"endianness"}
+    members |= {"endianness", "equal", "from"}
+    members |= {"pulse_id", "triggers"}  # names of columns
+    members |= {"short", "all"}  # names of modes
     found = set().union(*(names(load_config(text).to_dict()) for text in TEXTS.values()))
     assert found <= members
 
@@ -305,8 +331,47 @@ def test_members_have_the_values_of_the_file() -> None:
     )
     assert modules.cpu_cores == ["2", "any"]
     assert modules.frame == compat.ReorderFrameConfig([1024, 1024], "uint16")
+    assert heaps.frame.modules == compat.ReorderModulesConfig(
+        [512, 1024],
+        [4, 1024],
+        [256, 512],
+        [2, 2],
+        [
+            compat.ReorderPositionConfig([0, 0]),
+            compat.ReorderPositionConfig([520, 0], compat.ReorderFlip.ROWS, 180),
+        ],
+    )
     assert heaps.method == compat.ReorderMethod.BATCH_BYTE_OFFSET
     assert (heaps.window, heaps.timeout_us) == (0, -1)
+    assert (modules.first_packet, heaps.first_packet) == ([1, 5], [7])
+    assert modules.batch_packet_number.running
+    assert modules.batch_packet_number.packet_number.step == 2
+    assert modules.payload_offset_field == compat.ReorderBitFieldConfig()
+    assert heaps.payload_offset_field == compat.ReorderBitFieldConfig(
+        48, 16, base=compat.ReorderBase.UDP_PAYLOAD, unit=8
+    )
+    assert heaps.payload_bytes == 1024
+    assert heaps.batch_byte_offset.batch_number.step == 0
+    assert heaps.batch_byte_offset.byte_offset.unit == 4
+    kind, size = heaps.conditions
+    assert kind == compat.ReorderConditionConfig(
+        compat.ReorderBitFieldConfig(64, 16), 0xFF, at_least=3, at_most=3
+    )
+    assert (size.field.bit_width, size.mask, size.at_least) == (64, 2**64 - 1, 1)
+    assert modules.columns == {}
+    little, payload = compat.ReorderByteOrder.LITTLE, compat.ReorderBase.UDP_PAYLOAD
+    assert heaps.columns == {
+        "pulse_id": compat.ReorderColumnConfig(
+            compat.ReorderBitFieldConfig(128, 64, little, payload)
+        ),
+        "triggers": compat.ReorderColumnConfig(
+            compat.ReorderBitFieldConfig(60, 4), compat.ReorderColumnSource.SUM
+        ),
+    }
+    short, every = heaps.modes["short"], heaps.modes["all"]
+    assert (short.name, short.payload_bytes, short.fill, short.modes) == ("heaps", 512, 7, {})
+    assert (short.conditions, every.conditions) == (heaps.conditions, [])
+    assert (every.payload_bytes, every.fill) == (1024, 0)
 
 
 def test_endpoints_are_there_in_both_forms() -> None:

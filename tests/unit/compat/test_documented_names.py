@@ -25,7 +25,14 @@ OURS = {
     "ReorderBatchByteOffsetConfig",
     "ReorderBatchPacketNumberConfig",
     "ReorderByteOrder",
+    "ReorderColumnConfig",
+    "ReorderColumnSource",
+    "ReorderConditionConfig",
+    "ReorderFlip",
+    "ReorderModulesConfig",
+    "ReorderPositionConfig",
     "ReorderFrameConfig",
+    "ReorderPacking",
     "last_error",
 }
 
@@ -170,10 +177,10 @@ def test_flows_are_flows(running: compat.BurstParams | None) -> None:
             compat.add_rx_flows_async(0, [wrong])  # type: ignore[list-item]
 
 
-def test_s3_is_missing(running: compat.BurstParams | None) -> None:
+def test_s3_needs_a_region(running: compat.BurstParams | None) -> None:
     config = compat.S3WriterConfig()
     config.bucket = "frames"
-    with pytest.raises(RuntimeError, match=r"no S3 client.* \(NOT_SUPPORTED\)"):
+    with pytest.raises(RuntimeError, match=r"region is ''.* \(INVALID_PARAMETER\)"):
         compat.S3Writer(config)
     for wrong in (None, "frames"):
         with pytest.raises((TypeError, RuntimeError)):

@@ -15,6 +15,8 @@ class DetectorTrigger(Enum):
 
     INTERNAL = "INTERNAL"
     EXTERNAL_EDGE = "EXTERNAL_EDGE"
+    CONSTANT_GATE = "CONSTANT_GATE"
+    SOFTWARE = "SOFTWARE"
 
 
 class TriggerInfo(BaseModel):
@@ -67,6 +69,8 @@ def test_numbers_are_those_of_all_files() -> None:
         ({"deadtime": None}, TypeError, "deadtime is None; accepted is a time in s"),
         ({"deadtime": 10**400}, TypeError, "deadtime is 1000.*; accepted is a time in s"),
         ({"deadtime": b"5"}, TypeError, "deadtime is b'5'; accepted is a time in s"),
+        ({"livetime": -1}, ValueError, "livetime is -1 s; accepted is 0 or more"),
+        ({"external": 1}, TypeError, "external is 1; accepted are True and False"),
         ({"timeout": 0}, ValueError, "timeout is 0; accepted are more than 0 s, and None"),
         ({"timeout": "1"}, TypeError, "timeout is '1'; accepted is a time in s"),
     ],
@@ -86,18 +90,39 @@ def test_a_trigger_info_of_ophyd_async_is_understood() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"trigger": DetectorTrigger.EXTERNAL_EDGE}, r"EXTERNAL_EDGE; .*CaptureTrigger\(start=<f"),
-        ({"livetime": 0.1}, "livetime is 0.1; a capture has no exposure time"),
+        (
+            {"trigger": DetectorTrigger.SOFTWARE},
+            r"trigger is DetectorTrigger.SOFTWARE; accepted are INTERNAL, EXTERNAL_EDGE, EXT",
+        ),
+        (
+            {"livetime": 0.1},
+            "livetime is 0.1 and trigger is INTERNAL; a capture receives what.* EXT",
+        ),
         ({"exposures_per_event": 2}, "exposures_per_event is 2; accepted is 1: a row has one file"),
-        ({"collections_per_event": 3}, "collections_per_event is 3; accepted is 1"),
-        ({"number_of_events": [1, 2]}, r"number_of_events is \[1, 2\]; accepted is one number"),
-        ({"number_of_events": 0}, "number_of_events is 0; accepted is one number, 1 or more"),
+        ({"collections_per_event": 3}, "collections_per_event is 3; accepted is 1.*as many events"),
+        (
+            {"number_of_events": [1, 2]},
+            r"number_of_events is \[1, 2\]; accepted is one number, 0 .*prepare again for another",
+        ),
+        ({"number_of_events": 0}, "number_of_events is 0; accepted is 1 or more: each kickoff"),
         ({"gain": "low"}, "gain: a capture has no such field"),
     ],
 )
 def test_what_a_capture_cannot_do_is_refused_by_name(values: dict[str, Any], message: str) -> None:
     with pytest.raises(CaptureError, match=message):
         CaptureTrigger.of(TriggerInfo(**values), packets_per_file=50)
+
+
+@pytest.mark.parametrize(
+    "trigger", [DetectorTrigger.EXTERNAL_EDGE, DetectorTrigger.CONSTANT_GATE, "EXTERNAL_LEVEL"]
+)
+def test_the_times_of_an_external_trigger_are_how_long_packets_take(trigger: Any) -> None:
+    given = TriggerInfo.model_construct(
+        number_of_events=[4], trigger=trigger, livetime=2.0, deadtime=0.5
+    )
+    assert CaptureTrigger.of(given, packets_per_file=50) == CaptureTrigger(
+        number_of_files=4, packets_per_file=50, external=True, livetime=2.5
+    )
 
 
 def test_defaults_of_a_real_trigger_info_ask_for_nothing() -> None:

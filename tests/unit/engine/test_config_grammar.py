@@ -133,6 +133,7 @@ def common(stream: str, engines: list[str], resolved: str) -> Keys:
         "debug": optional(flag(), False),
         "loopback": optional(fixed("", "cable", 7), ""),
         "loopback_drops": optional(fixed(False, "maybe", 2, None), False),
+        "ship_to": optional(fixed("s3://b/a", "s3:/b", "http://a/b", "s3://b/../c", 5), ABSENT),
         "tx_meta_buffers": optional(integer(1, 1048576), 256),
         "rx_meta_buffers": optional(integer(1, 1048576), 256),
     }

@@ -1,7 +1,7 @@
 import logging
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -126,6 +126,23 @@ def test_close_ends_the_thread_from_anywhere(eventfd: int) -> None:
     with pytest.raises(RuntimeError, match="closed"):
         pump.add(eventfd, lambda: None)
     assert not any(t.name == "closing-pump" for t in threading.enumerate())
+
+
+def test_a_thread_that_wakes_while_its_pump_is_closed_leaves_the_descriptors_open(
+    eventfd: int,
+) -> None:
+    pump = EventPump("closing-pump")
+    (thread,) = [t for t in threading.enumerate() if t.name == "closing-pump"]
+
+    class Callbacks(dict[int, Callable[[], object]]):
+        def clear(self) -> None:  # called while the pump is closed
+            os.eventfd_write(eventfd, 1)
+            thread.join(0.2)
+
+    pump.add(eventfd, lambda: None)
+    pump._callbacks = Callbacks(pump._callbacks)
+    pump.close()
+    assert not thread.is_alive()
 
 
 def test_the_default_pump_is_shared() -> None:

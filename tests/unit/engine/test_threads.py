@@ -222,6 +222,8 @@ def test_many_send_on_one_queue(engine: Engine) -> None:
             got += len(rows)
 
     together(drain, *[send(number) for number in range(THREADS)])
+    # A burst arrives a moment before it counts as sent.
+    assert tx.wait_sent(30)
     sent = tx.counters()
     assert sent.submitted == sent.sent == THREADS * 50 * BATCH
 

@@ -1,9 +1,14 @@
 """Packets of instruments have the bytes that their formats prescribe, written out by hand."""
 
+import subprocess
+from pathlib import Path
+
 import numpy as np
+import pytest
 import spead2
 import spead2.recv
 
+from daqiri_ophyd.engine import ethernet
 from daqiri_ophyd.simulate import INSTRUMENTS
 
 
@@ -13,7 +18,7 @@ def packet(name: str, frame: int, number: int) -> bytes:
     elements = np.arange(np.prod(instrument.shape)).astype(instrument.dtype)
     packets = instrument.packets(elements.reshape(1, *instrument.shape), frame)
     assert packets.shape == (instrument.packets_per_frame, instrument.packet_size)
-    return packets[number].tobytes()
+    return packets[number, : instrument.sizes()[number]].tobytes()
 
 
 def test_a_jungfrau_packet() -> None:
@@ -43,6 +48,70 @@ def test_modules_of_a_stack_take_turns() -> None:
     assert made[32:36] == bytes([2, 0, 2, 0])
     pixels = np.arange(2 * 512 * 1024 + 9 * 4096, 2 * 512 * 1024 + 10 * 4096).astype("<u2")
     assert made[48:] == pixels.tobytes()
+
+
+def test_halves_of_modules_number_their_packets_apart() -> None:
+    # Packet 9 of the lower half of module 5: in the second column, and in its fourth row of halves.
+    made = packet("jungfrau-4m", 0, 16 * 9 + 11)
+    assert made[12:16] == bytes([9, 0, 0, 0])
+    assert made[32:38] == bytes([5, 0, 3, 0, 1, 0])
+    first = 5 * 512 * 1024 + 256 * 1024 + 9 * 4096
+    assert made[48:] == np.arange(first, first + 4096).astype("<u2").tobytes()
+
+
+@pytest.mark.parametrize(
+    ("bits", "pixels"),
+    [
+        # The first pixels of packet 2 of the lower right part, which count up modulo 2^bits.
+        (4, "10 32 54 76"),
+        (8, "00 01 02 03"),
+        (12, "00 10 00 02 30 00"),
+        (16, "0010 0110 0210"),
+        (32, "00080600 01080600"),
+    ],
+)
+def test_eiger_packets(bits: int, pixels: str) -> None:
+    name = f"eiger-{bits}bit"
+    eiger = INSTRUMENTS[name]
+    size = 3072 if bits == 12 else 4096
+    counted = np.arange(4 * 256 * 512) % 2**bits
+    packets = eiger.packets(counted.astype(eiger.dtype).reshape(1, 4, 256, 512), 6)
+    made = packets[4 * 2 + 3].tobytes()
+    assert made[:8] == bytes([7, *[0] * 7])
+    assert made[12:16] == bytes([2, 0, 0, 0])
+    assert made[32:38] == bytes([1, 0, 1, 0, 1, 0])
+    assert made[46:48] == bytes([1, 2])
+    assert len(made) == 48 + size
+    assert made[48:].startswith(bytes.fromhex(pixels))
+
+
+def test_a_mythen_packet() -> None:
+    made = packet("mythen", 258, 3)
+    assert made[:8] == bytes([3, 1, *[0] * 6])
+    assert made[12:16] == bytes([3, 0, 0, 0])
+    assert made[46:48] == bytes([6, 2])
+    # 256 counters a packet: 0x300, 0x301.
+    assert made[48:54] == bytes.fromhex("000300 010300")
+    assert len(made) == 48 + 768
+
+
+def test_images_have_the_modules_where_they_are() -> None:
+    eiger, jungfrau = INSTRUMENTS["eiger-8bit"], INSTRUMENTS["jungfrau-4m"]
+    parts = np.zeros(eiger.shape, np.uint8)
+    parts[:, 0, 0] = [1, 2, 3, 4]
+    image = eiger.image(parts)
+    # The last row of the image is the first one that the lower half sends.
+    assert [image[0, 0], image[0, 512], image[511, 0], image[511, 512]] == [1, 2, 3, 4]
+    modules = np.arange(8, dtype=np.uint16)[:, None, None] * np.ones((1, 512, 1024), np.uint16)
+    places = jungfrau.image(modules)[::512, ::1024]
+    np.testing.assert_array_equal(places, [[0, 4], [1, 5], [2, 6], [3, 7]])
+    for name in ("eiger-8bit", "jungfrau-2m", "jungfrau-4m"):
+        instrument = INSTRUMENTS[name]
+        (frame,) = instrument.frames(0, 1, np.random.default_rng(1))
+        image = instrument.image(frame).astype(float)
+        # Rings go on over the edges of modules.
+        assert np.abs(np.diff(image, axis=0)).mean(axis=1).max() < 0.2 * image.max()
+        assert np.abs(np.diff(image, axis=1)).mean(axis=0).max() < 0.2 * image.max()
 
 
 def test_a_spead_packet() -> None:
@@ -97,3 +166,73 @@ def test_an_ecpri_packet() -> None:
     made = packet("ecpri", 4097, 5)
     assert made[:8] == header
     assert made[8:] == np.arange(5 * 2048, 6 * 2048).astype(">i2").tobytes()
+
+
+def test_gige_vision_packets() -> None:
+    leader = bytes.fromhex(
+        "0000 0003"  # no error; block 3, from 1 on
+        "01 000000"  # leader; packet 0
+        "0000 0001"  # an image
+        "00000000001e8480"  # 2 ms, in ns: 1000 frames per second
+        "01080001"  # Mono8
+        "00000280 000001e0"  # 640 x 480
+        "00000000 00000000 0000 0000"  # from its first pixel on; no padding
+    )
+    assert packet("gige-vision", 2, 0) == leader
+    full = packet("gige-vision", 2, 17)
+    assert full[:8] == bytes.fromhex("0000 0003 03 000011")  # payload; packet 17
+    assert full[8:] == (np.arange(16 * 1464, 17 * 1464) % 256).astype(np.uint8).tobytes()
+    short = packet("gige-vision", 65535, 210)
+    # 65535 is followed by 1: 0 is no block.
+    assert short[:8] == bytes.fromhex("0000 0001 03 0000d2")
+    assert short[8:] == (np.arange(209 * 1464, 640 * 480) % 256).astype(np.uint8).tobytes()
+    trailer = bytes.fromhex("0000 0003 02 0000d3 0000 0001 000001e0")
+    assert packet("gige-vision", 2, 211) == trailer
+
+
+def test_gige_vision_packets_with_extended_ids() -> None:
+    made = packet("gige-vision-mono12p", 2**40, 2)
+    assert made[:20] == bytes.fromhex(
+        "0000 0000"  # no error; no flags
+        "83 000000"  # extended IDs, payload
+        "0000010000000001"  # block 2^40 + 1
+        "00000002"  # packet 2
+    )
+    # The first two pixels of packet 2, 5968 and 5969 of the image: 0x750 and 0x751.
+    assert made[20:23] == bytes.fromhex("50 17 75")
+    assert len(made) == 20 + 8952
+    assert len(packet("gige-vision-mono12p", 0, 220)) == 20 + 5592
+
+
+@pytest.mark.parametrize("name", ["gige-vision", "gige-vision-mono12p"])
+def test_wireshark_dissects_gige_vision(name: str, tmp_path: Path) -> None:
+    camera = INSTRUMENTS[name]
+    packets = camera.packets(camera.frames(0, 2, np.random.default_rng(1)), 6)
+    lines = []
+    for row, size in zip(packets, np.tile(camera.sizes(), 2).tolist(), strict=True):
+        (frame,) = ethernet.udp_frames(
+            row[None, :size],
+            src_mac="02:00:00:00:00:01",
+            dst_mac="02:00:00:00:00:02",
+            src_ip="192.0.2.1",
+            dst_ip="192.0.2.2",
+            src_port=50101,
+            dst_port=camera.port,
+        )
+        lines.append("000000 " + frame.tobytes().hex(" "))
+    text, capture = tmp_path / "packets.txt", tmp_path / "packets.pcap"
+    text.write_text("\n".join(lines) + "\n")
+    subprocess.run(["text2pcap", "-q", text, capture], check=True, capture_output=True)
+    block, number = ("16", "24") if name == "gige-vision" else ("64", "32")
+    fields = ["format", f"blockid{block}", f"packetid{number}", "pixel", "sizex", "sizey"]
+    command = ["tshark", "-r", capture, "--enable-heuristic", "gvsp_udp", "-T", "fields"]
+    command += ["-E", "separator=,", *(f"-egvsp.{each}" for each in fields)]
+    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    # It takes a port for that of a camera after its first payload packet.
+    second = told[len(told) // 2 :]
+    last = camera.packets_per_frame - 1
+    flag = 0 if name == "gige-vision" else 0x80
+    pixels = "0x01080001,640,480" if name == "gige-vision" else "0x010c0047,1280,1024"
+    assert second[0] == f"0x{flag + 1:02x},8,0,{pixels}"
+    assert second[1:-1] == [f"0x{flag + 3:02x},8,{i},,," for i in range(1, last)]
+    assert second[-1] == f"0x{flag + 2:02x},8,{last},,,{pixels.rpartition(',')[2]}"

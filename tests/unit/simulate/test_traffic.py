@@ -53,6 +53,40 @@ def test_what_is_out_of_range_is_refused(keys: dict[str, float], text: str) -> N
         Disturbance(**keys)  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.parametrize("restart", [1, 3, 7])
+def test_numbers_begin_anew_after_so_many_frames(restart: int) -> None:
+    detector = INSTRUMENTS["jungfrau"]
+    # More frames than there are in a chunk.
+    traffic = Traffic(detector, 20, first=2, restart=restart)
+    chunks = list(traffic)
+    packets = np.concatenate([chunk.packets for chunk in chunks])
+    numbers = np.ascontiguousarray(packets[::128, :8]).view("<u8").ravel()
+    np.testing.assert_array_equal(numbers, 3 + np.arange(20) % restart)
+    begins = np.cumsum([0, *(len(chunk.frames) for chunk in chunks)])[:-1]
+    anew = [int(at) for at, chunk in zip(begins, chunks, strict=True) if chunk.begins_anew]
+    assert anew == list(range(restart, 20, restart))
+    frames = np.concatenate([chunk.frames for chunk in chunks])
+    assert len({frame.tobytes() for frame in frames}) == 20
+    for number in range(2, 22):
+        np.testing.assert_array_equal(traffic.frame(number), frames[number - 2])
+
+
+def test_a_negative_number_of_frames_is_refused() -> None:
+    with pytest.raises(ValueError, match="restart is -1; accepted is 0 and more"):
+        Traffic(INSTRUMENTS["spead"], 1, restart=-1)
+
+
+@pytest.mark.parametrize("name", sorted(INSTRUMENTS))
+def test_sizes_are_those_of_the_packets_of_a_frame(name: str) -> None:
+    instrument = INSTRUMENTS[name]
+    sizes = instrument.sizes()
+    assert len(sizes) == instrument.packets_per_frame
+    assert sizes.max() == instrument.packet_size
+    packets = instrument.packets(next(iter(Traffic(instrument, 1))).frames, 0)
+    for packet, size in zip(packets, sizes, strict=True):
+        assert not packet[size:].any()
+
+
 def test_a_frame_can_be_made_again() -> None:
     traffic = Traffic(INSTRUMENTS["jungfrau"], 10, first=3, disturbance=ALL, seed=2)
     frames = np.concatenate([chunk.frames for chunk in traffic])

@@ -126,6 +126,11 @@ class DetectorFiles:
         if self.flown:
             self.register(file.path, file.frames)
 
+    @property
+    def has_one(self) -> bool:
+        """Whether the recorder has one complete file."""
+        return self._seen == 1
+
     def is_current(self, files: int) -> bool:
         """Return whether all of this number of complete files are registered."""
         return files == self._seen

@@ -24,11 +24,14 @@ from .._losses import PortLossWatch
 from .._paths import PathInfo, make_directory
 from .._recorded import Recorded
 from .._recording import Recording
+from .._trigger_info import Triggers
 from .._work import Work
 from ._files import DetectorFiles, FrameRecording
+from ._masters import ENDINGS, Masters, Recordings
 from ._outcome import Acquisition
 from ._reading_streams import ReadingStreams
-from ._settings import FrameSettings, number_of_frames
+from ._reorder import plan_label
+from ._settings import FrameSettings, requested_flight
 
 __all__ = ["FrameDetector"]
 
@@ -43,7 +46,8 @@ class FrameDetector(FrameSettings, Recorded):
     ======================= ======================================================================
     hook                    what happens
     ======================= ======================================================================
-    ``stage``               opens the engine; files of this run go to a new directory
+    ``stage``               opens the engine and sets the plan's `mode`; files of this run go to a
+                            new directory
     ``prepare``             sets the number of frames of each fly scan, until ``unstage``
     ``trigger`` (step scan) records the next `num_frames` frames that begin: one row
     ``kickoff`` (fly scan)  starts recording; each frame is a row
@@ -57,7 +61,8 @@ class FrameDetector(FrameSettings, Recorded):
     The frames of a reading have the shape of the plan's ``frame``, with a leading dimension of
     `num_frames` if that is more than 1. Each row also has the arrival time of its frames, the
     number of their batch, and their missing packets: ``<name>_timestamp``, ``<name>_batch``,
-    ``<name>_missing``. All of them are datasets of one file, which any HDF5 reader can open.
+    ``<name>_missing``. So has each of the plan's ``columns``: ``<name>_<column>``. All of them are
+    datasets of one file, which any HDF5 reader can open.
 
     Readings of one stream are in one file, or in several, with `roll_frames`, `roll_bytes` or
     `roll_seconds`. If a run has several streams, that needs
@@ -92,9 +97,13 @@ class FrameDetector(FrameSettings, Recorded):
     lost_before_engine = reading(0, "packets", kind=Kind.normal)
 
     def __init__(self, prefix: str = "", **kwargs: Any) -> None:
-        self._flight: int | None = None  # frames of each fly scan, as prepared
+        self._flight: Triggers | None = None  # of each fly scan, as prepared
         self._rows: DetectorFiles | None = None  # of this stage
         self._paths: list[Path] = []  # of the last stage
+        self._masters: Masters | None = None  # of this stage
+        self._master_paths: list[Path] = []  # of the last stage
+        self._master_problem = ""
+        self._recordings: Recordings = {}  # of the last stage
         self._streams = ReadingStreams()
         self._file_begun = 0.0
         self._told: dict[str, Any] = {}  # what the file reports about its run
@@ -193,6 +202,16 @@ class FrameDetector(FrameSettings, Recorded):
         return self._paths if self._rows is None else self._rows.stream.paths
 
     @property
+    def masters(self) -> list[Path]:
+        """Master files of the last stage, once it is unstaged."""
+        return self._master_paths
+
+    def take_recordings(self) -> Recordings:
+        """Return files of the last stage by stream, once: for a master of several detectors."""
+        taken, self._recordings = self._recordings, {}
+        return {} if self.master.get() == "never" else taken
+
+    @property
     def progress(self) -> RecorderSnapshot | None:
         """Progress of the current recorder; None if there is none."""
         with self._state:
@@ -225,6 +244,7 @@ class FrameDetector(FrameSettings, Recorded):
         late, rows.late = rows.late, None
         if late is not None:
             raise late
+        self._disarm()
         if not self.num_frames.get():
             raise CaptureError(f"{self.name}: a reading needs frames. Set num_frames to 1 or more.")
         if self.acquire_time.get():
@@ -258,7 +278,8 @@ class FrameDetector(FrameSettings, Recorded):
         ----------
         value : int or TriggerInfo or None
             Number of frames, or a ``TriggerInfo`` of ophyd-async with it as `number_of_events`; 0:
-            no limit. None: `num_frames` applies again.
+            no limit. With an external trigger, recording begins now: frames that come before
+            ``kickoff`` are rows. None: `num_frames` applies again.
 
         Raises
         ------
@@ -269,6 +290,7 @@ class FrameDetector(FrameSettings, Recorded):
             If `value` is neither.
         """
         rows = self._begun_rows()
+        self._disarm()
         self._require_idle()
         self._require_told()
         if value is None:
@@ -279,21 +301,23 @@ class FrameDetector(FrameSettings, Recorded):
                 f"{self.name}: rows of {missing[0]} are in no document yet; collect them before "
                 "prepare()."
             )
-        self._flight = number_of_frames(self.name, value)
+        self._flight = requested_flight(self.name, value)
         rows.stream.restart_index()
+        if self._flight.external:
+            self._arm()
         return self._done("preparing")
 
     @property
     def prepared(self) -> int | None:
         """Frames of each fly scan, as set by `prepare`; None: not prepared."""
-        return self._flight
+        return None if self._flight is None else self._flight.events
 
     @property
     def limited(self) -> bool:
         """Whether a fly scan ends by itself: it is prepared, or has a limit."""
         if self._flight is None:
             return super().limited
-        return self._flight > 0 or self.acquire_time.get() > 0
+        return self._flight.events > 0 or self.acquire_time.get() > 0
 
     def stop(self, *, success: bool = False) -> None:
         """Stop recording; the file has whole rows."""
@@ -333,6 +357,9 @@ class FrameDetector(FrameSettings, Recorded):
         self._flight = None
         self._streams = ReadingStreams()
         self._numbers = {}
+        self._master_paths, self._master_problem, self._recordings = [], "", {}
+        self._use_mode()
+        self._masters = Masters(self)
         # The device may be staged without being used.
         self._rows = DetectorFiles(self.name, self._new_stream()) if self.has_form else None
 
@@ -341,15 +368,28 @@ class FrameDetector(FrameSettings, Recorded):
             self._rows.cut_torn()
             self._rows.cut_dropped(last=True)
             self._paths = self._rows.stream.paths
+            if self._masters is not None:
+                self._recordings = self._rows.stream.recordings
+                found = self._masters.write(self._recordings.values())
+                self._master_paths, self._master_problem = found
+        self._masters = None
 
     def _leave_out_rows(self) -> None:
         if self._rows is not None:
             with self._state:
+                if self._rows.flown:
+                    self._rows.stream.discard()
                 self._take_back(self._rows)
 
     def _forget_rows(self) -> CaptureError | None:
         rows, self._rows = self._rows, None
-        return None if rows is None else rows.late
+        if rows is not None and rows.late is not None:
+            return rows.late
+        # A plan that fails tells why; this is in the log.
+        has_failed = self._work is not None and self._work.failure is not None
+        if not self._master_problem or has_failed:
+            return None
+        return CaptureError(f"{self.name}: {self._master_problem}")
 
     def _lost_rows_text(self, files: list[Path]) -> str:
         return (
@@ -360,9 +400,21 @@ class FrameDetector(FrameSettings, Recorded):
     def _start_flight(self) -> EngineStatus:
         rows = self._begun_rows()
         rows.close()
-        wanted = self.num_frames.get() if self._flight is None else self._flight
+        wanted = self.num_frames.get() if self._flight is None else self._flight.events
         self._open(rows, self._begin_files(rows)[0], flown=True)
-        return self._acquire(rows, wanted, flown=True)
+        status = self._acquire(rows, wanted, flown=True)
+        if not self._armed:
+            self._begin_time()
+        return status
+
+    def _take_run(self) -> None:
+        place, rows = self._begun().place, self._begun_rows()
+        self._told = self._new_run_metadata()
+        if rows.recorder is not None:  # its last frame has not come yet
+            rows.recorder.describe(self._told)
+        if place is not None:
+            self._begun().use(place)
+        self._begin_time()
 
     # --- Files
 
@@ -378,13 +430,15 @@ class FrameDetector(FrameSettings, Recorded):
             self._source,
             shape,
             dtype,
+            columns=self.plan_columns,
             lossy=self.on_drop.get() == "flag",
             reductions={name: reduction.units for name, reduction in self.reductions.items()},
         )
 
     @property
     def _source(self) -> str:
-        return f"daqiri://{self.port_name}/reorder/{self.member_name}"
+        port = f"{self.port_name}/" if self.port_name else ""
+        return f"daqiri://{port}reorder/{self.member_name}"
 
     def _begun_rows(self) -> DetectorFiles:
         self.require_staged()
@@ -393,7 +447,14 @@ class FrameDetector(FrameSettings, Recorded):
         return self._rows
 
     def _engine_plan(self) -> EnginePlan:
-        return self.daq.port(self.port_name).reorder[self.member_name]
+        return self.daq.engine.reorder_plan(plan_label(self))
+
+    def _use_mode(self) -> EnginePlan:
+        """Return the engine's plan, in the mode that is set; an engine begins without one."""
+        plan = self._engine_plan()
+        if plan.modes:
+            plan.set_mode(self.mode.get())
+        return plan
 
     def _begin_files(self, rows: DetectorFiles) -> tuple[PathInfo, bool]:
         """Return where to write, and whether that is new."""
@@ -403,6 +464,7 @@ class FrameDetector(FrameSettings, Recorded):
             make_directory(Path(place.directory_path), [place.filename], self.name)
             rows.close()
             rows.next_number = 0
+        self._shipping.begin(place, [place.filename], ENDINGS)
         destination.use(place)
         return place, is_new
 
@@ -412,9 +474,9 @@ class FrameDetector(FrameSettings, Recorded):
         if flown:
             for name in ("on_error", "roll_frames", "roll_bytes", "roll_seconds"):
                 options[name] = getattr(self, name).get()
-        self._told = self._run_metadata()
+        self._told = self._new_run_metadata()
         reduced = FrameReductions({n: each.function for n, each in self.reductions.items()})
-        recorder = self._engine_plan().record(
+        recorder = self._use_mode().record(
             Path(place.directory_path),
             place.filename,
             first_number=rows.next_number,
@@ -472,13 +534,18 @@ class FrameDetector(FrameSettings, Recorded):
 
         A file that is empty and of no run becomes one of this run.
         """
-        told, self._told = self._told, self._run_metadata()
+        told, self._told = self._told, self._new_run_metadata()
         if told.get("uid") == self._told.get("uid"):
             return True
         if "uid" in told or rows.stream.documented:
             return False
         rows.recorder.describe(self._told)
         return True
+
+    def _new_run_metadata(self) -> dict[str, Any]:
+        if self._masters is not None:
+            self._masters.take_run(self.daq.runs.current)
+        return self._run_metadata()
 
     def _is_full(self, documented: int) -> bool:
         frames = documented * self._per_row
@@ -551,7 +618,7 @@ class FrameDetector(FrameSettings, Recorded):
             raise rows.late or CaptureError(f"{self.name}: the recorder has ended")
         with self._state:
             before = recorder.snapshot()
-            before_engine = PortLossWatch(self.daq.port(self.port_name))
+            before_engine = PortLossWatch(self.daq.port(self.port_name) if self.port_name else plan)
             self._reduced.begin(1 if flown else wanted)
             recorder.resume()
             first = self.first_number.get()
@@ -560,24 +627,42 @@ class FrameDetector(FrameSettings, Recorded):
             except InvalidParameterError as error:
                 recorder.pause()
                 raise CaptureError(f"{self.first_number.name}: {error}") from error
-            seconds = self.acquire_time.get() if flown else 0
-            status = EngineStatus(
-                self, action="recording frames", timeout=self.timeout.get() + seconds
-            )
+            longest = self._longest_wait if flown else self.timeout.get()
+            status = EngineStatus(self, action="recording frames", timeout=longest)
             acquisition = Acquisition(
                 wanted, flown, status, plan, before, lost, plan.counters(), before_engine
             )
             run = self.daq.runs.latest_uid
             self._work = Work(status, flown, acquisition, run, completing=not flown)
-            if seconds:
-                recorder.end_in(seconds)
         return status
+
+    @property
+    def _longest_wait(self) -> float:
+        """Longest time without a frame of a fly scan, s."""
+        flight, seconds = self._flight, self.acquire_time.get()
+        if flight is None:
+            return self.timeout.get() + seconds
+        if flight.timeout is not None:
+            return flight.timeout + seconds
+        return self.timeout.get() + flight.livetime + flight.deadtime + seconds
+
+    def _begin_time(self) -> None:
+        """Begin `acquire_time`, at the kickoff."""
+        seconds, rows = self.acquire_time.get(), self._begun_rows()
+        with self._state:
+            if seconds and rows.recorder is not None:  # it has not ended meanwhile
+                rows.recorder.end_in(seconds)
 
     # --- On the thread of the event pump
 
     def _on_files(self, rows: DetectorFiles, file: Any) -> None:
         with self._state:
             rows.take_complete(file)
+            # Those of readings may lose their last one until the device is unstaged; a master takes
+            # the form of frames from the first of a fly scan.
+            stays = rows.has_one and not self.keep_shipped.get()
+            if rows.flown and not stays:
+                self._shipping.add([file.path])
 
     def _on_progress(self, rows: DetectorFiles) -> None:
         """Report progress; finish a reading that is complete."""
@@ -590,10 +675,14 @@ class FrameDetector(FrameSettings, Recorded):
                 rows.register(snapshot.path, snapshot.flushed)
             acquisition: Acquisition = work.outcome
             complete = acquisition.wanted and snapshot.acquired >= acquisition.wanted
+            if self._armed:  # its file gets the run of the kickoff
+                complete = False
             if complete and not work.flown:
                 work.running = False
                 if snapshot.path is not None:
                     rows.register(snapshot.path, snapshot.flushed)
+        if recording is not None:
+            recording.refuse(self._shipping.full())
         acquisition.report(snapshot, self.start_flow.get())
         failure = self._failure(acquisition, snapshot, last=bool(complete))
         if failure is not None:
@@ -669,7 +758,7 @@ class FrameDetector(FrameSettings, Recorded):
                     f"({acquisition.unplaced()})"
                 )
             )
-        elif work.flown and self._flight is not None and snapshot.acquired < acquisition.wanted:
+        elif work.flown and self.prepared is not None and snapshot.acquired < acquisition.wanted:
             work.fail(CaptureError(f"{self.name} has {progress}, and is prepared for all of them"))
         elif work.flown:
             self._finish_collected(rows.stream, work)

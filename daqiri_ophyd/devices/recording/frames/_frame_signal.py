@@ -46,11 +46,13 @@ class FrameSignal(TypedSignal[NDArray[Any]]):
     def get(self, **_: Any) -> NDArray[Any]:
         """Return the latest copy; subscribers are not called."""
         self._look()
-        latest = self._latest
-        if latest is None or latest[0] != self.device.last_frame_binning.get():
-            shape, dtype = self.device.form
-            return np.zeros([max(0, size) for size in shape], dtype)
-        return latest[1]
+        latest, (shape, dtype) = self._latest, self.device.form
+        if latest is not None and latest[0] == self.device.last_frame_binning.get():
+            frame = latest[1]
+            # In another mode of the plan, frames have another form.
+            if frame.dtype == dtype and (-1 in shape or frame.shape == shape):
+                return frame
+        return np.zeros([max(0, size) for size in shape], dtype)
 
     def subscribe(
         self, callback: Callable[..., Any], event_type: str | None = None, run: bool = True

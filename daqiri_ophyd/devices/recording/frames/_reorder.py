@@ -15,20 +15,32 @@ from daqiri_ophyd.engine import (
     Engine,
     InvalidParameterError,
     NotSupportedError,
+    ReorderConfig,
     ReorderCounters,
     frame_form,
 )
 from daqiri_ophyd.engine import ReorderPlan as EnginePlan
 
 from ...daq._configuration import inner_configuration
-from ...parts._base import CounterDevice
+from ...parts._base import CounterDevice, EngineDevice
 from ...parts._signals import EngineSignal, counter, fact, setting
 from .._errors import CaptureError
 from .._paths import expand_user
 from ._frame_signal import FrameSignal
 from ._kernel_setting import apply_kernel, kernel_setting, load_arrays
 
-__all__ = ["ReorderPlan"]
+__all__ = ["ReorderPlan", "configured_plan", "plan_label"]
+
+
+def configured_plan(part: EngineDevice) -> ReorderConfig:
+    """Return the configuration of the plan of a part, which one port has, or the whole engine."""
+    plans = part.interface.rx.reorder_configs if part.port_name else part.daq.config.reorder_configs
+    return next(plan for plan in plans if plan.name == part.member_name)
+
+
+def plan_label(part: EngineDevice) -> str:
+    """Return the plan's name in the engine: ``port0/images``, or ``images`` of several ports."""
+    return f"{part.port_name}/{part.member_name}" if part.port_name else part.member_name
 
 
 def _setting(name: str) -> Any:
@@ -36,13 +48,13 @@ def _setting(name: str) -> Any:
 
 
 class ReorderPlan(CounterDevice):
-    """A reorder plan of a port: packets of its flows become frames.
+    """A reorder plan of a port, or of several: packets of its flows become frames.
 
     The counters are those of `daqiri_ophyd.engine.ReorderCounters`. Counters of frames have
     ``_frames`` in their names, because ophyd uses ``complete`` for flyers. They begin at 0 whenever
-    the engine is opened. The receive queue that the flows lead to delivers the frames, or
-    ``daq.<port>.frames.<plan>`` records them. `last_frame` is a copy of a recent frame for
-    displays.
+    the engine is opened. The receive queues that the flows lead to deliver the frames, or
+    ``daq.<port>.frames.<plan>`` (``daq.frames.<plan>``) records them. `last_frame` is a copy of a
+    recent frame for displays.
 
     `kernel` is the path of a CUDA C++ file. Its kernel ``frame`` processes each frame on the GPU
     before it is delivered or recorded. `kernel_arrays` has the paths of the ``.npy`` files with the
@@ -68,6 +80,7 @@ class ReorderPlan(CounterDevice):
     late = counter("packets")
     early = counter("packets")
     malformed = counter("packets")
+    left_out = counter("packets")
     no_buffer = counter("packets")
     restarts = counter("restarts")
     frame_rate = counter("frames/s", dtype="number")
@@ -81,7 +94,7 @@ class ReorderPlan(CounterDevice):
     reorder_type = fact(_setting("reorder_type"), "string")
     memory_region = fact(_setting("memory_region"), "string")
     payload_byte_offset = fact(_setting("payload_byte_offset"), "integer", "byte")
-    flow_ids = fact(_setting("flow_ids"), "array")
+    flow_ids = fact(lambda plan: list(configured_plan(plan).flow_ids), "array")
     method = fact(lambda plan: json.dumps(plan.configured["method"]), "string")
 
     def __init__(self, prefix: str = "", **kwargs: Any) -> None:
@@ -95,8 +108,11 @@ class ReorderPlan(CounterDevice):
     def configured(self) -> dict[str, Any]:
         """The plan as configured, with all defaults."""
         inner = inner_configuration(self.daq.configuration_dict)
-        port = next(i for i in inner["interfaces"] if i["name"] == self.port_name)
-        return next(p for p in port["rx"]["reorder_configs"] if p["name"] == self.member_name)
+        plans = inner.get("reorder_configs", ())
+        if self.port_name:
+            port = next(i for i in inner["interfaces"] if i["name"] == self.port_name)
+            plans = port["rx"]["reorder_configs"]
+        return next(plan for plan in plans if plan["name"] == self.member_name)
 
     @property
     def form(self) -> "tuple[tuple[int, ...], np.dtype[Any]]":
@@ -104,8 +120,8 @@ class ReorderPlan(CounterDevice):
         return self._form_with(self.last_frame_binning.get())
 
     def _form_with(self, binning: int) -> "tuple[tuple[int, ...], np.dtype[Any]]":
-        plans = self.interface.rx.reorder_configs
-        return frame_form(next(plan for plan in plans if plan.name == self.member_name), binning)
+        plan = self.engine_plan.config if self.daq.is_open else configured_plan(self)
+        return frame_form(plan, binning)
 
     def _accept_binning(self, binning: int) -> int:
         try:
@@ -117,11 +133,11 @@ class ReorderPlan(CounterDevice):
     @property
     def engine_plan(self) -> EnginePlan:
         """The plan of the open engine."""
-        return self.daq.port(self.port_name).reorder[self.member_name]
+        return self.daq.engine.reorder_plan(plan_label(self))
 
     def refuse_change(self, signal: EngineSignal[Any]) -> None:
         """Raise if a setting is changed that frames or descriptors of a run depend on."""
-        frames = self.daq.port_device(self.port_name).frames.members
+        frames = self.parent.parent.frames.members
         busy = [each for each in frames if each.member_name == self.member_name]
         if signal is self.last_frame_binning:
             busy.append(self)
@@ -166,8 +182,7 @@ class ReorderPlan(CounterDevice):
             If the engine does not accept them.
         """
         if self._source:
-            plan = engine.port(self.port_name).reorder[self.member_name]
-            apply_kernel(plan, self._source, self._arrays)
+            apply_kernel(engine.reorder_plan(plan_label(self)), self._source, self._arrays)
 
     def monitor(self) -> None:
         """Update subscribed signals for as long as the engine is open."""
@@ -181,7 +196,8 @@ class ReorderPlan(CounterDevice):
 
     def take_copied(self, counters: NDArray[np.void]) -> dict[str, Any]:
         """Return the same values from the engine's periodic copy."""
-        row = counters["reorder"][self.port_name][self.member_name]
+        plans = counters["reorder"][self.port_name] if self.port_name else counters["plans"]
+        row = plans[self.member_name]
         return self._values(ReorderCounters.of_row(row))
 
     def _values(self, counters: ReorderCounters) -> dict[str, Any]:

@@ -12,11 +12,12 @@ from ...parts._signals import Readings, fact, setting
 from ...reductions import Reduction
 from ...tree._naming import require_column
 from .._errors import CaptureError
-from .._paths import PathTemplate
+from .._paths import PathTemplate, expand_user
 from .._settings import LONGEST_S, RecordingSettings
-from ._reorder import ReorderPlan
+from .._trigger_info import Triggers
+from ._reorder import ReorderPlan, configured_plan
 
-__all__ = ["FrameSettings", "number_of_frames"]
+__all__ = ["FrameSettings", "requested_flight"]
 
 _CHUNKED = "files of frames are always chunked, one chunk per frame: leave layout out."
 
@@ -24,10 +25,22 @@ _CHUNKED = "files of frames are always chunked, one chunk per frame: leave layou
 class FrameSettings(RecordingSettings):
     """Settings of a frame detector: its frames, its limits, and its files.
 
-    Files go to ``<directory>/<path>/<file_prefix>_000000.h5``; see `RecordingSettings`.
+    Files go to ``<directory>/<path>/<file_prefix>_000000.h5``; see `RecordingSettings`. When the
+    device is unstaged, several files of one stream get a master file,
+    ``<file_prefix>_000000_master.h5``: the frames of all of them in virtual datasets. `master`:
+    ``always`` writes it for single files, too, ``never`` leaves it out.
+
+    `pixel_mask`, `dark` and `flatfield` are reference data, which go to master files and are not
+    applied: ``mask.npy``, or a dataset of an HDF5 file, ``mask.h5:/entry/mask``. They have the
+    shape of a frame, and are read when the device is staged.
+
+    `mode` selects a mode of the plan (``modes`` of its configuration) when the device is staged;
+    empty: the plan as it is written. Shape and type of frames are those of the mode.
 
     Parameters are those of `EngineDevice`; ``member`` is the name of the reorder plan.
     """
+
+    mode = setting("")
 
     num_frames = setting(1, "frames", minimum=0)
     acquire_time = setting(0.0, "s", minimum=0.0, maximum=LONGEST_S)
@@ -35,21 +48,29 @@ class FrameSettings(RecordingSettings):
     roll_bytes = setting(0, "byte", minimum=0)
     roll_seconds = setting(0.0, "s", minimum=0.0, maximum=LONGEST_S)
     start_flow = setting("")
-    first_number = setting(-1, minimum=-1, maximum=2**32 - 1)
+    first_number = setting(-1, minimum=-1, maximum=2**63 - 1)
     require_complete = setting(False)
     writer = setting("buffered", choices=("buffered", "direct", "auto", "cufile"))
     compression = setting("none", choices=("none", "bitshuffle-lz4"))
     compression_threads = setting(1, "threads", minimum=1)
+    master = setting("auto", choices=("auto", "always", "never"))
+    pixel_mask = setting("", accept=expand_user)
+    dark = setting("", accept=expand_user)
+    flatfield = setting("", accept=expand_user)
 
     kernel = fact(lambda detector: detector.plan_device.kernel.get(), "string")
     kernel_arrays = fact(lambda detector: detector.plan_device.kernel_arrays.get(), "string")
 
-    FIXED = ("num_frames", "roll_frames", "roll_bytes", "roll_seconds", *RecordingSettings.FIXED)
+    FIXED = (
+        *("mode", "num_frames", "roll_frames", "roll_bytes", "roll_seconds"),
+        *("master", "pixel_mask", "dark", "flatfield"),
+        *RecordingSettings.FIXED,
+    )
     REDUCED = "frames"
     # Datasets of the files.
     COLUMNS = (
         *("data", "batch", "timestamp", "last_timestamp", "packets", "missing", "timed_out"),
-        *("lossy", "valid"),
+        *("lossy", "valid", "sequence_number"),
     )
 
     if not TYPE_CHECKING:
@@ -80,6 +101,7 @@ class FrameSettings(RecordingSettings):
     def __init__(self, prefix: str = "", **kwargs: Any) -> None:
         super().__init__(prefix, **kwargs)
         self.file_prefix.put("{plan}")
+        self.mode.offer(("", *configured_plan(self).modes))
 
     @property
     def form(self) -> tuple[tuple[int, ...], "np.dtype[Any]"]:
@@ -100,7 +122,8 @@ class FrameSettings(RecordingSettings):
     @property
     def plan_device(self) -> ReorderPlan:
         """The device of the plan that makes the frames."""
-        plans: list[ReorderPlan] = self.daq.port_device(self.port_name).reorder.members
+        # Of the port, or of the whole engine.
+        plans: list[ReorderPlan] = self.parent.parent.reorder.members
         return next(plan for plan in plans if plan.member_name == self.member_name)
 
     @property
@@ -110,8 +133,8 @@ class FrameSettings(RecordingSettings):
 
     @property
     def _configured(self) -> ReorderConfig:
-        plans = self.interface.rx.reorder_configs
-        return next(plan for plan in plans if plan.name == self.member_name)
+        plan, mode = configured_plan(self), self.mode.get()
+        return plan.modes[mode] if mode else plan
 
     @property
     def frame_bytes(self) -> int:
@@ -132,16 +155,47 @@ class FrameSettings(RecordingSettings):
         sizes = [self.roll_frames.get(), -(-self.roll_bytes.get() // self.frame_bytes)]
         return min((frames for frames in sizes if frames), default=None)
 
-    def _require_reductions(self, reductions: Mapping[str, Reduction]) -> None:
-        for name, reduction in reductions.items():
-            key = f"{self.name}_{name}"
-            require_column(key, self.name, "Give the reduction a shorter name.")
-            others = (part.name for part in self.parent.members if part is not self)
-            if other := next((o for o in others if f"{key}_".startswith(f"{o}_")), None):
+    @property
+    def plan_columns(self) -> tuple[str, ...]:
+        """Names of the numbers from packets that each frame has: the plan's ``columns``.
+
+        Raises
+        ------
+        ValueError
+            If a name is that of a setting, or makes a column that is too long or like those of
+            another detector.
+        """
+        names = tuple(column.name for column in self._configured.columns)
+        own = {name.casefold() for name in self.component_names}
+        for name in names:
+            if name.casefold() in own:
                 raise ValueError(
-                    f"{self.name}: reduction {name!r} would have a column {key!r}, like those of "
-                    f"{other}; give it another name."
+                    f"{self.name}: column {name!r} of reorder plan {self.member_name!r} has the "
+                    "name of a setting; accepted is one that no other column or setting has, in "
+                    "small or capital letters. Rename it in the plan's columns."
                 )
+            self._require_key(name, f"column {name!r} of its plan")
+        return names
+
+    def _require_key(self, name: str, what: str) -> None:
+        key = f"{self.name}_{name}"
+        require_column(key, self.name, f"Give {what} a shorter name.")
+        others = (part.name for part in self.parent.members if part is not self)
+        if other := next((o for o in others if f"{key}_".startswith(f"{o}_")), None):
+            raise ValueError(
+                f"{self.name}: {what} would have a column {key!r}, like those of {other}; give it "
+                "another name."
+            )
+
+    def _require_reductions(self, reductions: Mapping[str, Reduction]) -> None:
+        of_plan = {name.casefold() for name in self.plan_columns} if reductions else set[str]()
+        for name, reduction in reductions.items():
+            if name.casefold() in of_plan:
+                raise ValueError(
+                    f"{self.name}: a reduction cannot be named {name!r}, like one of the plan's "
+                    f"columns: {', '.join(self.plan_columns)}; give it another name."
+                )
+            self._require_key(name, f"reduction {name!r}")
             if reduction.require is None:
                 continue
             try:
@@ -165,30 +219,40 @@ class FrameSettings(RecordingSettings):
         name = self.start_flow.get()
         return self.find_start_flow(name)["id"] if name else None
 
+    def _start_flows(self) -> tuple[list[dict[str, Any]], str]:
+        if self.port_name:
+            return super()._start_flows()
+        flows = [
+            flow | {"name": f"{port}/{flow['name']}"}
+            for port, listed in self.daq.flows.items()
+            for flow in listed
+        ]
+        return flows, "the engine"
+
     def path_template(self) -> PathTemplate:
         """Return the values of templates for a stage that begins now."""
         return PathTemplate(device=self.name, port=self.port_name, plan=self.member_name)
 
 
-def number_of_frames(device: str, value: Any) -> int:
-    """Return the number of frames of a fly scan from its description."""
-    number = getattr(value, "number_of_events", value)
-    if isinstance(number, bool) or not isinstance(number, int):
+def requested_flight(device: str, value: Any) -> Triggers:
+    """Return how many frames a fly scan has, and when they come, from its description."""
+    if hasattr(value, "number_of_events"):
+        try:
+            triggers = Triggers.of(value, what="a frame detector", row="frame")
+        except CaptureError as error:
+            raise CaptureError(f"{device}: {error}") from None
+        if triggers.deadtime and not triggers.external:
+            raise CaptureError(
+                f"{device}: deadtime is {triggers.deadtime:g} and trigger is INTERNAL; the time "
+                "between exposures is set at the detector. Leave it out here; if something else "
+                "triggers the detector, trigger is EXTERNAL_EDGE or EXTERNAL_LEVEL."
+            )
+        return triggers
+    if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(
             f"{device} cannot be prepared with {value!r}; accepted are a number of frames, and a "
             "TriggerInfo of ophyd-async with one number_of_events."
         )
-    if number < 0:
-        raise ValueError(f"{device}: {number} frames; accepted is 0 (no limit) or more.")
-    if value is number:
-        return number
-    trigger = getattr(value, "trigger", None)
-    if getattr(trigger, "name", "INTERNAL") != "INTERNAL":
-        raise CaptureError(
-            f"{device}: trigger is {trigger}; accepted is INTERNAL. To begin with a packet, set "
-            "start_flow to the flow that it matches."
-        )
-    for name in ("exposures_per_event", "exposures_per_collection", "collections_per_event"):
-        if (found := getattr(value, name, 1)) != 1:
-            raise CaptureError(f"{device}: {name} is {found}; accepted is 1: each frame is a row.")
-    return number
+    if value < 0:
+        raise ValueError(f"{device}: {value} frames; accepted is 0 (no limit) or more.")
+    return Triggers(events=value)

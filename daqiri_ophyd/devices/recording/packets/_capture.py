@@ -99,6 +99,7 @@ class Capture(CaptureSettings, Recorded):
         self._declared_prepared: bool | None = None  # at stream declaration; None: none yet
         self._flown = False  # whether the latest work is, or was, a fly scan
         self._adopted: QueueRecording | None = None
+        self._recording: QueueRecording | None = None  # of the latest work
         super().__init__(prefix, **kwargs)
         self._rows = self._new_rows()
 
@@ -186,6 +187,7 @@ class Capture(CaptureSettings, Recorded):
         """
         self.require_staged()
         self._require_documented()
+        self._disarm()
         # After a pause the RunEngine triggers the interrupted reading again. The file of the
         # interrupted attempt is not part of the run.
         interrupted = self._work is not None and self._work.held
@@ -206,7 +208,8 @@ class Capture(CaptureSettings, Recorded):
         ----------
         value : CaptureTrigger
             Number of files and their packets. A ``TriggerInfo`` of ophyd-async is accepted too,
-            with `roll_packets` as the packets in a file.
+            with `roll_packets` as the packets in a file. With an external trigger, recording begins
+            now: packets that come before ``kickoff`` are in the first file.
 
         Raises
         ------
@@ -218,6 +221,7 @@ class Capture(CaptureSettings, Recorded):
             If `value` is neither.
         """
         self.require_staged()
+        self._disarm()
         self._require_idle()
         self._require_told()
         if missing := self.uncollected:
@@ -233,6 +237,8 @@ class Capture(CaptureSettings, Recorded):
         # The RunEngine treats a device that has this method as one that can share a stream, and
         # collects no events from it.
         self.get_index = self._get_index
+        if self._prepared.trigger.external:
+            self._arm()
         return self._done("preparing")
 
     @property
@@ -291,6 +297,7 @@ class Capture(CaptureSettings, Recorded):
 
     def _end_stage(self) -> None:
         self._rows.close()
+        self._recording = None
         if self._adopted is not None:
             unused, self._adopted = self._adopted.directory, None
             _log.warning("%s: the recording in %s was not continued", self.name, unused)
@@ -322,6 +329,13 @@ class Capture(CaptureSettings, Recorded):
     def _start_flight(self) -> EngineStatus:
         self._require_as_prepared()
         return self._start(flown=True)
+
+    def _take_run(self) -> None:
+        self._require_as_prepared()
+        place = self._begun().place
+        if self._recording is not None and place is not None:
+            self._add_run(self._recording, self._run_metadata())
+            self._begun().use(place)
 
     # --- Implementation
 
@@ -365,6 +379,9 @@ class Capture(CaptureSettings, Recorded):
         place, is_new = destination.find()
         if is_new:
             self._rows.begin(place, self.format.get())
+        self._shipping.begin(
+            place, self._columns.prefixes(place.filename), [f".{self.format.get()}"]
+        )
         destination.use(place)
         return place
 
@@ -393,9 +410,12 @@ class Capture(CaptureSettings, Recorded):
                 options=options,
                 metadata=metadata,
             )
+        self._recording = recording
         if flown:
             self._rows.stream.announce()
         seconds = limits["max_seconds"] + self.timeout.get()
+        if self._prepared is not None:
+            seconds += self._prepared.trigger.livetime
         timeout, awaited = seconds, "progress"
         if self.file_timeout.get():
             timeout, awaited = self.file_timeout.get(), "complete file"
@@ -445,12 +465,15 @@ class Capture(CaptureSettings, Recorded):
         self._require_same(recording, settings)
         place = PathInfo(recording.directory, recording.prefix)
         self._rows.begin(place, self.format.get(), is_new=False)
+        self._shipping.begin(
+            place, self._columns.prefixes(place.filename), [f".{self.format.get()}"]
+        )
         self._begun().use(place)
         self._adopted = None
         return recording
 
     def _add_run(self, recording: QueueRecording, metadata: dict[str, Any]) -> None:
-        """Let all files of an adopted recording report the run, also those from before it."""
+        """Let all files of a recording report the run, also those from before it."""
         recording.describe(metadata)
         for file in recording.files():
             try:
@@ -514,6 +537,7 @@ class Capture(CaptureSettings, Recorded):
             if not rows.claim(files):
                 return  # it was abandoned, and has a row without reductions
             row = self._append(rows, files, reduced)
+            self._shipping.add(file.path for file in files)
             failure = failure or work.outcome.gap_error(row)
         except CaptureError as error:
             failure = error
@@ -528,6 +552,7 @@ class Capture(CaptureSettings, Recorded):
         if recording is None or not work.running:
             return
         self._report(work, snapshot)
+        recording.refuse(self._shipping.full())
         loss = work.outcome.loss()
         if loss is not None:
             self._fail_work(work, loss)

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from .._errors import CaptureError
+from .._trigger_info import Triggers
 from ._settings import CaptureSettings
 
 __all__ = ["CaptureTrigger", "Preparation", "put"]
 
-# Fields of ophyd-async's TriggerInfo that would make a row of several exposures.
-_PER_EVENT = ("exposures_per_event", "exposures_per_collection", "collections_per_event")
 _MOST_PACKETS = 2**63 - 1  # documents have integers of 64 bits
-_UNDERSTOOD = {"number_of_events", "trigger", "deadtime", "livetime", "exposure_timeout"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,6 +35,12 @@ class CaptureTrigger:
     timeout : float, optional
         Longest time for one file, s, from ``complete`` or from the file before. Default: no limit
         other than the setting `timeout`, the longest time without packets.
+    external : bool
+        Whether the source is triggered, such as by a PandA: recording begins when the capture is
+        prepared, so that no packet is lost if the source of triggers is kicked off first.
+    livetime : float
+        Time of an exposure, s, in which the source may send nothing: this is added to the setting
+        `timeout`.
 
     Raises
     ------
@@ -49,6 +53,8 @@ class CaptureTrigger:
     start: str | None = None
     deadtime: float = 0.0
     timeout: float | None = None
+    external: bool = False
+    livetime: float = 0.0
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -61,7 +67,10 @@ class CaptureTrigger:
             )
         if self.start is not None and not (isinstance(self.start, str) and self.start):
             raise TypeError(f"start is {self.start!r}; accepted are the name of a flow, and None.")
-        object.__setattr__(self, "deadtime", _seconds("deadtime", self.deadtime))
+        if not isinstance(self.external, bool):
+            raise TypeError(f"external is {self.external!r}; accepted are True and False.")
+        for name in ("deadtime", "livetime"):
+            object.__setattr__(self, name, _seconds(name, getattr(self, name)))
         if self.timeout is not None:
             object.__setattr__(self, "timeout", _seconds("timeout", self.timeout))
             if not self.timeout:
@@ -98,38 +107,25 @@ class CaptureTrigger:
                 "(number_of_files=..., packets_per_file=...) of daqiri_ophyd.devices, and "
                 "TriggerInfo of ophyd-async."
             )
-        trigger = getattr(value, "trigger", None)
-        if getattr(trigger, "name", "INTERNAL") != "INTERNAL":
-            raise CaptureError(
-                f"trigger is {trigger}; accepted is INTERNAL. To begin with a packet, use "
-                "CaptureTrigger(start=<flow>)."
-            )
-        if getattr(value, "livetime", None):
-            raise CaptureError(
-                f"livetime is {value.livetime}; a capture has no exposure time. Leave it out."
-            )
-        for name in _PER_EVENT:
-            if (number := getattr(value, name, 1)) != 1:
-                raise CaptureError(f"{name} is {number}; accepted is 1: a row has one file.")
-        given = set(getattr(value, "model_fields_set", ()))
-        if unknown := given - _UNDERSTOOD - set(_PER_EVENT):
-            raise CaptureError(f"{', '.join(sorted(unknown))}: a capture has no such field.")
+        triggers = Triggers.of(value, what="a capture", row="file")
         if not packets_per_file:
             raise CaptureError(
                 "TriggerInfo has no number of packets per file: set roll_packets before, "
                 "or use CaptureTrigger(packets_per_file=...)."
             )
-        if not isinstance(value.number_of_events, int) or value.number_of_events == 0:
+        if not triggers.events:
             raise CaptureError(
-                f"number_of_events is {value.number_of_events}; accepted is one number, 1 or more. "
-                "Each kickoff writes this many files; prepare again for another number."
+                "number_of_events is 0; accepted is 1 or more: each kickoff writes this many files."
             )
+        external = triggers.external
         return cls(
-            number_of_files=value.number_of_events,
+            number_of_files=triggers.events,
             packets_per_file=packets_per_file,
-            deadtime=getattr(value, "deadtime", 0.0) or 0.0,
-            # Its default of a few seconds is not a request of the user.
-            timeout=value.exposure_timeout if "exposure_timeout" in given else None,
+            external=external,
+            # The time between two triggers says little about when their packets arrive.
+            livetime=triggers.livetime + triggers.deadtime if external else 0.0,
+            deadtime=0.0 if external else triggers.deadtime,
+            timeout=triggers.timeout,
         )
 
     def settings(self) -> dict[str, Any]:

@@ -92,6 +92,9 @@ class PacketPort final : public PortIo {
   [[nodiscard]] PortSnapshot losses(std::uint64_t max_age) const noexcept override {
     return losses_ ? losses_->losses(max_age) : PortSnapshot{};
   }
+  [[nodiscard]] int loss_interface() const noexcept override {
+    return losses_ ? losses_->interface() : -1;
+  }
   [[nodiscard]] std::string receive_path(const RxQueue&) const override {
     return receivers_.front()->path();
   }
@@ -251,7 +254,8 @@ const RegisteredEngine registered{{{.name = "packet",
                                     .rss = true,
                                     .transforms = true,
                                     .dynamic_flows = true,
-                                    .byte_matches = true,
+                                    .flex_items = true,
+                                    .ecpri = true,
                                     .packet_filter = true,
                                     .direct_mode = true,
                                     .unused_keys = UNUSED_BY_PACKET,

@@ -62,6 +62,9 @@ class Endpoint : public PortIo, public StreamPort {
   [[nodiscard]] PortSnapshot losses(std::uint64_t max_age) const noexcept override {
     return losses_ ? losses_->losses(max_age) : PortSnapshot{};
   }
+  [[nodiscard]] int loss_interface() const noexcept override {
+    return losses_ ? losses_->interface() : -1;
+  }
   /// The sockets exist: count what the host loses before them. The calling thread is in their
   /// network namespace.
   void count_losses();

@@ -197,6 +197,7 @@ const RegisteredEngine registered{
       .rx_ring = false,
       .many_sources = true,
       .timed_send = true,
+      .flex_items = true,
       .unused_keys = UNUSED_KEYS,
       .privileges = SOCKET_PRIVILEGES,
       .kernel_memory = socket_memory,

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -79,6 +80,11 @@ class UdpSlots {
   /// resets its header.
   void received(std::uint32_t slots) noexcept { received_ = slots; }
   UdpMessage open(std::uint32_t slot) noexcept;
+  /// The first bytes of a packet of the slot opened last, at most MOST_FLEX_BYTES, possibly copied
+  /// to `room`; none: its data are lost. Call before `place` of this packet.
+  using Head = std::array<std::uint8_t, steering::MOST_FLEX_BYTES>;
+  [[nodiscard]] std::span<const std::uint8_t> head(std::uint32_t slot, const UdpMessage& message,
+                                                   std::uint32_t packet, Head& room) const noexcept;
   /// The message of the slot opened last, in one piece, of up to 64 KiB, until another one is
   /// opened; null: its data are lost. Call before `place`, whose packets have other owners.
   const std::byte* whole(std::uint32_t slot, const UdpMessage& message) noexcept;
@@ -159,8 +165,8 @@ class UdpSlots {
   std::array<Numbers, MAX_NUM_SEGS> buffers_{};
   std::uint32_t ready_{0};
   std::uint32_t received_{0};
-  /// At most one per slot, and one after them.
-  std::array<Places, MAX_SLOTS + 1> vacant_{};
+  /// At most every second place, and those after them.
+  std::array<Places, MAX_PLACES / 2 + 1> vacant_{};
   std::uint32_t num_vacant_{0};
   /// Buffers taken for packets without a place.
   std::array<Numbers, MAX_NUM_SEGS> taken_{};
@@ -220,6 +226,10 @@ class UdpReceiver {
     std::size_t position;
     /// Null: the queue has the poller of this receiver.
     UdpHandOver* hand_over;
+
+    [[nodiscard]] bool same(const Way& other) const noexcept {
+      return position == other.position && verdict.position == other.verdict.position;
+    }
   };
 
   /// Reads the socket. Returns the number of datagrams.
@@ -233,6 +243,8 @@ class UdpReceiver {
   void count_lost_batches(std::uint64_t arrived) noexcept;
   /// `now`: time at which the system call returned, CLOCK_REALTIME ns.
   void accept(std::uint32_t slot, const UdpMessage& message, std::uint64_t now) noexcept;
+  /// Whether it has datagrams for queues of other pollers.
+  [[nodiscard]] bool hands_over() const noexcept;
   /// Of a packet of a message.
   [[nodiscard]] Way way_of(std::uint32_t slot, const UdpMessage& message, std::uint32_t packet,
                            const Sender* sender) const noexcept;

@@ -123,8 +123,14 @@ UdpReceiver::Way UdpReceiver::way_of(std::uint32_t slot, const UdpMessage& messa
   const SocketAddress local =
       sender != nullptr ? SocketAddress(sender->peer.local) : socket_.local();
   const std::uint32_t ipv4_len = message.length(packet) + IPV4_SIZE + UDP_SIZE;
-  const steering::Verdict verdict = program.classify(
-      {key_of(peer, local, static_cast<std::uint16_t>(std::min(ipv4_len, 0xFFFFU)))});
+  steering::PacketView view{
+      key_of(peer, local, static_cast<std::uint16_t>(std::min(ipv4_len, 0xFFFFU)))};
+  UdpSlots::Head room;
+  if (program.reads_payloads()) {
+    view.bytes = slots_.head(slot, message, packet, room);
+    view.key.payload_end = static_cast<std::uint32_t>(view.bytes.size());
+  }
+  const steering::Verdict verdict = program.classify(view);
   std::size_t position = 0;
   while (queues_[position]->id() != verdict.queue) ++position;
   return {verdict, position, hand_overs_[position].get()};
@@ -176,21 +182,39 @@ void UdpReceiver::accept(std::uint32_t slot, const UdpMessage& message,
   if (message.to_many && number_ > 0) return;
   Sender* sender = sender_of(slot);
   const std::uint64_t timestamp = message.timestamp != 0 ? message.timestamp : now;
-  // A flow may match lengths, and the last datagram of a GRO batch may have a different one.
-  const bool split = message.count > 1 && message.last != message.segment;
-  const std::uint32_t equal = split ? message.count - 1 : message.count;
-  const Way way = way_of(slot, message, 0, sender);
-  const Way last = split ? way_of(slot, message, equal, sender) : way;
-  const bool away = way.hand_over != nullptr || last.hand_over != nullptr;
-  const std::byte* whole = away ? slots_.whole(slot, message) : nullptr;
+  const std::byte* whole = nullptr;
   const bool isolated = steering_.program().isolated();
   const auto pass = [&](std::uint32_t first, std::uint32_t end, const Way& to) {
     if (isolated && !to.verdict.matched) return drop(to, message, first, end, DropReason::FILTERED);
     if (to.hand_over != nullptr) return hand_over(slot, message, first, end, timestamp, to, whole);
     deliver(slot, message, first, end, sender, timestamp, to);
   };
+  if (steering_.program().reads_payloads() && message.count > 1) {
+    if (hands_over()) whole = slots_.whole(slot, message);
+    // Runs of packets with one way.
+    for (std::uint32_t first = 0; first < message.count;) {
+      const Way way = way_of(slot, message, first, sender);
+      std::uint32_t end = first + 1;
+      while (end < message.count && message.length(end) == message.length(first) &&
+             way_of(slot, message, end, sender).same(way))
+        ++end;
+      pass(first, end, way);
+      first = end;
+    }
+    return;
+  }
+  // A flow may match lengths, and the last datagram of a GRO batch may have a different one.
+  const bool split = message.count > 1 && message.last != message.segment;
+  const std::uint32_t equal = split ? message.count - 1 : message.count;
+  const Way way = way_of(slot, message, 0, sender);
+  const Way last = split ? way_of(slot, message, equal, sender) : way;
+  if (way.hand_over != nullptr || last.hand_over != nullptr) whole = slots_.whole(slot, message);
   pass(0, equal, way);
   if (split) pass(equal, message.count, last);
+}
+
+bool UdpReceiver::hands_over() const noexcept {
+  return std::ranges::any_of(hand_overs_, [](const auto& each) { return each != nullptr; });
 }
 
 std::uint32_t UdpReceiver::read(std::uint32_t slots) noexcept {

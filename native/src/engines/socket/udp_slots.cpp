@@ -237,6 +237,30 @@ const std::byte* UdpSlots::whole(std::uint32_t slot, const UdpMessage& message) 
   return staging_.get();
 }
 
+std::span<const std::uint8_t> UdpSlots::head(std::uint32_t slot, const UdpMessage& message,
+                                             std::uint32_t packet, Head& room) const noexcept {
+  if (!has_data()) return {};
+  auto size = std::min<std::uint32_t>(message.length(packet), room.size());
+  const auto bytes = [&](const void* data) {
+    return std::span(static_cast<const std::uint8_t*>(data), size);
+  };
+  const std::size_t at = std::size_t{packet} * message.segment;
+  if (staged_ == slot) return bytes(&staging_[at]);
+  if (blank()) return bytes(overflow(slot) + at);
+  const std::uint32_t places = places_of(slot);
+  if (packet >= places) return bytes(overflow(slot) + at - std::size_t{places} * message.segment);
+  const iovec* pieces = &vectors_[(std::size_t{slot} * row_ + packet) * segments_ + slot];
+  if (pieces->iov_len >= size) return bytes(pieces->iov_base);
+  std::uint32_t copied = 0;
+  for (std::uint32_t s = 0; s < segments_ && copied < size; ++s) {
+    const auto n = std::min<std::size_t>(pieces[s].iov_len, size - copied);
+    std::memcpy(&room[copied], pieces[s].iov_base, n);
+    copied += static_cast<std::uint32_t>(n);
+  }
+  size = copied;
+  return bytes(room.data());
+}
+
 void UdpSlots::stage(std::uint32_t slot, std::uint32_t bytes) noexcept {
   const iovec* vector = messages_[slot].msg_hdr.msg_iov;
   bytes = std::min(bytes, MAX_MESSAGE);

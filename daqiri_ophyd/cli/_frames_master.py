@@ -1,0 +1,102 @@
+"""``daqiri-ophyd frames master``, and masters in reports on files of frames."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import typer
+
+from ..documents import (
+    is_master,
+    load_reference,
+    read_sidecar_content,
+    write_master,
+)
+from ..engine import DaqiriError, examine_frames
+from ._output import print_error, print_json, print_line
+
+
+def make_master(
+    files: list[Path],
+    output: Path | None,
+    references: dict[str, str | None],
+    attributes: list[str],
+    join: Literal["number", "row"],
+    column: str,
+    as_json: bool,
+) -> None:
+    """Write a master of files, and print what it has."""
+    try:
+        values = dict(_attribute(each) for each in attributes)
+        loaded = {
+            name: load_reference(name, source, _shape_of(files))
+            for name, source in references.items()
+            if source
+        }
+        path = write_master(
+            files, output, attributes=values, references=loaded, join=join, column=column
+        )
+    except OSError as error:
+        reason = f"{error.filename}: {error.strerror}" if error.strerror else str(error)
+        print_error(reason)
+        raise typer.Exit(1) from None
+    except (DaqiriError, ValueError) as error:
+        print_error(str(error))
+        raise typer.Exit(1) from None
+    told = read_sidecar_content(path)
+    if as_json:
+        print_json({str(path): {"frames": told["frames"], "parts": told["parts"]}})
+    else:
+        print_line(f"{path}: {_counted(told)}")
+
+
+def _attribute(text: str) -> tuple[str, str | float | int]:
+    key, sign, value = text.partition("=")
+    if not sign or not key:
+        raise ValueError(f"--attribute is {text!r}; accepted is NAME=VALUE, such as energy=12.4.")
+    for number in (int, float):
+        try:
+            return key, number(value)
+        except ValueError:
+            continue
+    return key, value
+
+
+def _shape_of(files: list[Path]) -> tuple[int, ...]:
+    return examine_frames(next(file for file in files if not is_master(file))).shape
+
+
+def _counted(told: dict[str, Any]) -> str:
+    return f"{told['frames']:,} frames of {len(told['parts'])} files"
+
+
+def missing_parts(path: Path) -> list[str]:
+    """Return the files of a master that are not where it names them."""
+    parts = read_sidecar_content(path)["parts"]
+    return [part for part in parts if not (path.parent / part).is_file()]
+
+
+def describe_master(path: Path) -> dict[str, Any]:
+    """Return what the metadata file of a master has, and the files that are here."""
+    told = read_sidecar_content(path)
+    here = [path.parent / part for part in told["parts"] if (path.parent / part).is_file()]
+    if not here:
+        raise FileNotFoundError(
+            f"{path}: none of its {len(told['parts'])} files is here, such as {told['parts'][0]}"
+        )
+    form = examine_frames(here[0])
+    counts = ("frames", "packets", "missing", "bytes", "t_first_ns", "t_last_ns")
+    return {
+        **{key: getattr(form, key) for key in ("plan", "layout", "compression", "dtype", "shape")},
+        "run": told.get("run", {}),
+        "detector": told.get("detector", {}),
+        **{key: told[key] for key in counts},
+        "parts": told["parts"],
+        "missing_parts": missing_parts(path),
+        "file_bytes": path.stat().st_size + sum(part.stat().st_size for part in here),
+        "being_written": False,
+    }
+
+
+def master_report(path: Path) -> str:
+    """Return one line about a sound master."""
+    return f"{path}: sound master, {_counted(read_sidecar_content(path))}"
