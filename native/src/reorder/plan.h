@@ -250,7 +250,7 @@ inline bool Plan::fulfils(const std::uint8_t* packet, std::uint32_t length,
 }
 
 inline bool Plan::cut(Place& place) const noexcept {
-  if (payload_bytes_ == 0) return true;
+  if (!cuts_) return true;
   std::uint32_t bytes = payload_bytes_;
   if (by_bytes()) {
     // The last packet of the batch.
@@ -259,7 +259,7 @@ inline bool Plan::cut(Place& place) const noexcept {
   } else if (payload_lack_ != 0 && place.slot % part_ == part_ - 1) {
     bytes -= payload_lack_;
   }
-  if (place.payload_bytes < bytes || (place.payload_bytes > bytes && !cuts_)) return false;
+  if (place.payload_bytes < bytes) return false;
   place.payload_bytes = bytes;
   return true;
 }
@@ -286,7 +286,10 @@ inline Located Plan::locate(const std::uint8_t* packet, std::uint32_t length, st
   if (begin >= end) return Located::MALFORMED;
   place.payload_at = static_cast<std::uint32_t>(begin);
   place.payload_bytes = end - place.payload_at;
-  if (!cuts_ && !groups_.fill(place.payload_bytes)) return Located::MALFORMED;
+  // Of a length that all have, whatever their numbers; others are cut once the slot is known.
+  if (!cuts_ && (payload_bytes_ != 0 ? place.payload_bytes != payload_bytes_
+                                     : !groups_.fill(place.payload_bytes)))
+    return Located::MALFORMED;
 
   place.batch = batch_.read(packet, udp.begin);
   std::uint64_t at = 0;
