@@ -173,6 +173,13 @@ Status set_reorder_cuda_stream(const std::string& interface_name, const std::str
   });
 }
 
+Status set_reorder_mode(const std::string& interface_name, const std::string& reorder_name,
+                        const std::string& mode) {
+  return api::with_session(__func__, [&](Session& session) {
+    reorder_plan(session, interface_name, reorder_name).set_mode(mode);
+  });
+}
+
 Status get_reorder_burst_info(const BurstParams* params, ReorderBurstInfo* info) {
   Held burst(__func__, params);
   burst.require(info != nullptr, Status::NULL_PTR, "info is null");

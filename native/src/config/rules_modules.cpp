@@ -88,6 +88,16 @@ bool check_modules(const ReorderConfig& plan, const Place& place) {
       {"tile", &modules.tile_},
       {"chip", &modules.chip_},
       {"chip_gap", &modules.chip_gap_}};
+  const ReorderDataType output = plan.data_types_.output_type_;
+  const std::uint32_t bits = reorder::bits_of(output);
+  if (!place["dtype"].bad() && output != ReorderDataType::SAME &&
+      reorder::element_bytes_of(plan) * 8 != std::max(bits, 8U)) {
+    place["dtype"].error("found elements of ", reorder::element_bytes_of(plan),
+                         " bytes, output_type: ", reorder_data_type_to_string(output),
+                         ", and modules, whose elements are placed one by one; accepts a dtype of ",
+                         "the size of output_type");
+    return false;
+  }
   const std::uint32_t group = reorder::group_elements(plan.data_types_.input_type_);
   for (const auto& [key, values] : pairs) {
     const Place here = at[key];

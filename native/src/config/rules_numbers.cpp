@@ -84,6 +84,26 @@ struct Numbers {
     return !at.bad();
   }
 
+  /// A batch number that is part of the sequence number counts batches from 0. `bits`: of the
+  /// numbers of one batch.
+  bool check_first_of_batch(std::uint32_t bits) const {
+    const ReorderBitFieldConfig& sequence = plan.seq_batch_number_.sequence_number_;
+    const ReorderBitFieldConfig& batch = plan.seq_batch_number_.batch_number_;
+    if (batch.base_ != sequence.base_ ||
+        batch.bit_offset_ >= sequence.bit_offset_ + sequence.bit_width_ ||
+        sequence.bit_offset_ >= batch.bit_offset_ + batch.bit_width_)
+      return true;
+    const std::uint64_t numbers = std::uint64_t{1} << bits;
+    const auto within = std::ranges::find_if(
+        plan.first_packet_, [&](std::uint32_t first) { return first % numbers != 0; });
+    if (within == plan.first_packet_.end()) return true;
+    method["first_packet"].error(
+        "found ", *within, " with a batch_number of the bits of the sequence_number, which begins ",
+        "a batch with each multiple of ", numbers, "; accepts one of these, or ",
+        "seq_packets_per_batch, which counts batches from the first packet");
+    return false;
+  }
+
   bool check_numbers() {
     ReorderSeqBatchNumberConfig& by_batch = plan.seq_batch_number_;
     if (plan.method_ == ReorderMethod::SEQ_BATCH_NUMBER) {
@@ -100,11 +120,11 @@ struct Numbers {
           at.error("found ", batch_width, ", and a sequence number of ", width,
                    " bits in steps of ", step, "; accepts batches of 1 to ", std::uint64_t{1} << 31,
                    " packets");
-        else
+        else if (check_first_of_batch(bits))
           by_batch.packets_per_batch_ =
               static_cast<std::uint32_t>((std::uint64_t{1} << bits) / step);
       }
-      return !at.bad() && !method["sequence_number"]["step"].bad();
+      return !at.bad() && !method["sequence_number"]["step"].bad() && !method["first_packet"].bad();
     }
     if (plan.method_ == ReorderMethod::SEQ_PACKETS_PER_BATCH) {
       const ReorderBitFieldConfig& sequence = plan.seq_packets_per_batch_.sequence_number_;
@@ -161,10 +181,9 @@ struct Numbers {
                                   USUAL_TIMEOUT_US, " or more, or 0 for no timeout");
     const Place at = place["window"];
     const ReorderBitFieldConfig* batch = reorder::batch_number_of(plan);
-    const std::uint64_t step = batch == nullptr ? 1 : std::max<std::uint64_t>(batch->step_, 1);
-    const std::uint64_t numbers = reorder::numbers_of(reorder::batch_bits_of(plan)) / step;
-    if (numbers < 2 && step > 1) {
-      method["batch_number"]["step"].error("found ", step,
+    const std::uint64_t numbers = reorder::batch_numbers_of(plan);
+    if (numbers < 2 && batch != nullptr && batch->step_ > 1) {
+      method["batch_number"]["step"].error("found ", batch->step_,
                                            "; accepts less than half of the numbers of ",
                                            batch->bit_width_, " bits");
       return;

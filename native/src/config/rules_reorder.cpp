@@ -429,6 +429,14 @@ std::vector<const InterfaceConfig*> find_flows(Subject& subject, ReorderConfig& 
   return owners;
 }
 
+/// Whether both count the same sequence numbers as they wrap.
+bool have_same_numbers(const ReorderConfig& plan, const ReorderConfig& variant) {
+  return reorder::divides(plan) && reorder::divides(variant) &&
+         plan.first_packet_ == variant.first_packet_ &&
+         plan.seq_packets_per_batch_.sequence_number_ ==
+             variant.seq_packets_per_batch_.sequence_number_;
+}
+
 void check_plan(Subject& subject, ReorderConfig& plan, const Place& place,
                 std::string_view flows_key, const std::vector<const InterfaceConfig*>& owners) {
   Plan{subject, plan, place, flows_key, owners}.check();
@@ -453,7 +461,15 @@ void check_plan(Subject& subject, ReorderConfig& plan, const Place& place,
     variant.flows_ = plan.flows_;
     variant.cpu_cores_ = plan.cpu_cores_;
     const Place at = modes[mode.name_];
-    if (!at.bad()) Plan{subject, variant, at, flows_key, owners, true}.check();
+    if (at.bad()) continue;
+    Plan{subject, variant, at, flows_key, owners, true}.check();
+    if (!at.bad_within() && (reorder::divides(plan) || reorder::divides(variant)) &&
+        !have_same_numbers(plan, variant))
+      at["method"].error(
+          "found other numbers than those of the plan, of which a frame does not have a power of "
+          "two: how often they began anew would not be known after a change of the mode; accepts "
+          "seq_packets_per_batch with the sequence_number and first_packet of the plan, and "
+          "packets that are no power of two in the plan and in all modes");
   }
 }
 

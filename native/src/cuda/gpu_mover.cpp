@@ -306,8 +306,12 @@ class GpuMover final : public reorder::Mover {
     });
   }
 
-  void fill(std::uint32_t frame, std::byte* to,
-            const reorder::ModuleLayout::Rectangle& part) noexcept {
+  void fill(std::uint32_t frame, std::byte* to, reorder::ModuleLayout::Rectangle part) noexcept {
+    // A gap between columns is high and narrow: few long copies.
+    if (part.rows > part.columns) {
+      std::swap(part.rows, part.columns);
+      std::swap(part.to_next_row, part.to_next_column);
+    }
     for_rows(to, part, [&](std::uint64_t row_to, std::uint64_t /*row*/) {
       add(room(0), frame, {row_to, 0, part.columns * plan_.element_bytes(), part.to_next_column},
           nullptr, 0);

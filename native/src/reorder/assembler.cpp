@@ -24,32 +24,6 @@ void for_words(std::uint32_t first, std::uint32_t n, Each each) noexcept {
   }
 }
 
-/// Calls `each(first, n)` for every run of zeros among `bits` bits.
-template <typename Each>
-void for_gaps(const std::uint64_t* words, std::uint32_t bits, Each each) noexcept {
-  std::uint32_t at = 0;
-  const auto next = [&](bool value) {
-    while (at < bits) {
-      std::uint64_t word = words[at / WORD];
-      if (!value) word = ~word;
-      word >>= at % WORD;
-      if (word != 0) {
-        at = std::min(bits, at + static_cast<std::uint32_t>(std::countr_zero(word)));
-        return;
-      }
-      at = (at / WORD + 1) * WORD;
-    }
-    at = bits;
-  };
-  for (;;) {
-    next(false);
-    if (at >= bits) return;
-    const std::uint32_t first = at;
-    next(true);
-    each(first, at - first);
-  }
-}
-
 }  // namespace
 
 Assembler::Assembler(const Plan& plan, memory::MemoryRegion& output, const ValidBits& valid,
@@ -106,7 +80,7 @@ Assembler::Assembler(const Plan& plan, memory::MemoryRegion& output, const Valid
     copies_[num_copies_] = {batch.data,          from,         static_cast<std::uint32_t>(to),
                             where.payload_bytes, batch.buffer, packet.buffer,
                             packet.owner};
-    if (++num_copies_ == CHUNK) settle();
+    if (++num_copies_ == Copier::CHUNK) settle();
   }
   if (batch.packets == 0) batch.first_time = packet.time;
   batch.last_time = packet.time;
@@ -240,6 +214,7 @@ template <typename Take>
 void Assembler::take_all(std::span<const Packet> packets, Copier* copier, std::uint64_t now_ns,
                          Take take) noexcept {
   copier_ = copier;
+  if (copier_ != nullptr) copies_ = copier_->transfers();
   tally_.packets += packets.size();
   placed_ = 0;
   for_packets(packets, [&](std::size_t i) {
@@ -479,24 +454,20 @@ Assembler::Claim Assembler::claim(std::uint64_t* valid, std::uint32_t first,
 void Assembler::settle() noexcept {
   if (copier_ == nullptr) return plan_.settle();
   copier_->move({copies_, num_copies_});
+  copies_ = copier_->transfers();
   num_copies_ = 0;
 }
 
-void Assembler::fill(const Batch& batch) const noexcept {
-  const auto each = static_cast<std::uint32_t>(
-      plan_.by_bytes() ? plan_.output_bytes(plan_.unit_bytes()) : batch.slot_bytes);
-  for_gaps(batch.valid, plan_.units(), [&](std::uint32_t first, std::uint32_t n) {
-    const std::uint64_t begin = plan_.begin_of(first, each);
-    const std::uint64_t bytes = plan_.begin_of(first + n, each) - begin;
-    if (fills_ != nullptr) return fills_->fill(batch.buffer, batch.data, begin, bytes);
-    plan_.fill(batch.data, begin, bytes);
+void Assembler::fill(const Batch& batch, bool lacks) const noexcept {
+  const Filling filling{batch.data, batch.valid, batch.slot_bytes, lacks};
+  if (fills_ == nullptr) {
+    if (copier_ == nullptr || !copier_->fill_later(batch.buffer, filling)) plan_.fill(filling);
+    return;
+  }
+  plan_.for_missing(filling, [&](std::uint64_t begin, std::uint64_t bytes) {
+    fills_->fill(batch.buffer, batch.data, begin, bytes);
   });
-}
-
-void Assembler::fill_gaps(const Batch& batch) const noexcept {
-  // Whoever had the buffer may have written there.
-  if (fills_ != nullptr) return fills_->fill_gaps(batch.buffer, batch.data);
-  plan_.fill_gaps(batch.data);
+  fills_->fill_gaps(batch.buffer, batch.data);
 }
 
 void Assembler::close(Batch& batch, End end) noexcept {
@@ -554,8 +525,8 @@ void Assembler::hand(Batch& batch) noexcept {
   anchored_ = true;
   Frame frame{};
   frame.missing = plan_.units() - batch.units;
-  if (frame.missing > 0) fill(batch);
-  if (!plan_.layout().gaps().empty()) fill_gaps(batch);
+  // Whoever had the buffer may have written in the gaps.
+  if (frame.missing > 0 || !plan_.layout().gaps().empty()) fill(batch, frame.missing > 0);
   const std::uint64_t bytes =
       !plan_.layout().none() ? plan_.frame_bytes()
       : plan_.by_bytes()     ? plan_.output_bytes(std::uint64_t{plan_.units()} * plan_.unit_bytes())
@@ -686,6 +657,11 @@ void Assembler::discard() noexcept {
   next_ = end_;
   leave_latest();
   forget();
+}
+
+void Assembler::continue_after(const Assembler& other) noexcept {
+  before_ = other.before_;
+  unknown_ = other.unknown_;
 }
 
 void Assembler::forget() noexcept {

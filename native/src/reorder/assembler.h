@@ -178,6 +178,8 @@ class Assembler {
                             std::optional<std::uint64_t> first);
   /// There are no more acquisitions.
   void end_epochs() noexcept { acquiring_ = false; }
+  /// Go on with the sequence numbers of another plan's assembler, which has discarded its batches.
+  void continue_after(const Assembler& other) noexcept;
   /// Discard all batches and the position in the batch numbers.
   void discard() noexcept;
 
@@ -326,9 +328,8 @@ class Assembler {
   /// Numbers between the latest one that ended and that of the batch that is next.
   [[nodiscard]] std::uint64_t absent_before_next() const noexcept;
   void hand(Batch& batch) noexcept;
-  /// Write the fill value where packets are missing.
-  void fill(const Batch& batch) const noexcept;
-  void fill_gaps(const Batch& batch) const noexcept;
+  /// Write the fill value where there are no data. `lacks`: packets are missing.
+  void fill(const Batch& batch, bool lacks) const noexcept;
   /// Pass pending copies to the copier; without one, make completed copies visible to other
   /// threads.
   void settle() noexcept;
@@ -349,7 +350,6 @@ class Assembler {
     return next_ + (slot + batches_.size() - next_ % batches_.size()) % batches_.size();
   }
 
-  static constexpr std::size_t CHUNK = 32;
   static constexpr std::uint64_t PAUSE_NS = 250'000'000;
   static constexpr std::uint64_t IDLE_NS = 50'000'000;
   /// Packets of a batch follow each other sooner, and exposures later.
@@ -418,7 +418,8 @@ class Assembler {
   /// Of the current call of `take`.
   Copier* copier_{nullptr};
   Mover* fills_{nullptr};
-  Transfer copies_[CHUNK];
+  /// Of the copier.
+  Transfer* copies_{nullptr};
   std::size_t num_copies_{0};
   ReorderSnapshot tally_;
 };

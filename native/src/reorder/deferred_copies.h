@@ -6,14 +6,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "reorder/mover.h"
 #include "reorder/plan.h"
 
 namespace daqiri::reorder {
 
-/// Notes the copies of one call, for the poller to do once it has released the plan's lock: pollers
-/// of several queues copy at the same time.
+/// Notes the copies of one call, and the frames to fill, for the poller to do once it has released
+/// the plan's lock: pollers of several queues copy at the same time. In the poller's own memory:
+/// what others have written takes longer to write than the rest of the work.
 class DeferredCopies final : public Copier {
  public:
   /// Packets in one call.
@@ -22,10 +24,16 @@ class DeferredCopies final : public Copier {
   /// `open`: counts the plan's pending copies.
   DeferredCopies(const Plan& plan, OpenCopies& open) noexcept : plan_(plan), open_(open) {}
 
+  Transfer* transfers() noexcept override { return copies_.data() + count_; }
   void move(std::span<const Transfer> copies) noexcept override {
-    std::ranges::copy(copies, copies_.data() + count_);
     count_ += copies.size();
     for_runs(copies, [this](std::uint32_t frame, std::uint32_t n) { open_.add(frame, n); });
+  }
+  bool fill_later(std::uint32_t frame, const Filling& filling) noexcept override {
+    if (num_fillings_ == fillings_.size()) return false;
+    open_.add(frame);
+    fillings_[num_fillings_++] = {frame, filling};
+    return true;
   }
   /// Do the copies. Call without the plan's lock.
   void perform(FrameWaiter& waiter) noexcept {
@@ -37,6 +45,10 @@ class DeferredCopies final : public Copier {
       plan_.settle();
       if (open_.finish(frame, n)) waiter.frame_done(frame, true);
     });
+    for (const auto& [frame, filling] : std::span(fillings_.data(), num_fillings_)) {
+      plan_.fill(filling);
+      if (open_.finish(frame, 1)) waiter.frame_done(frame, true);
+    }
   }
 
  private:
@@ -55,6 +67,8 @@ class DeferredCopies final : public Copier {
   OpenCopies& open_;
   std::array<Transfer, MOST> copies_;
   std::size_t count_{0};
+  std::array<std::pair<std::uint32_t, Filling>, 8> fillings_;
+  std::size_t num_fillings_{0};
 };
 
 }  // namespace daqiri::reorder

@@ -1,6 +1,7 @@
 /// Interface of movers, which copy payloads to frames if pollers do not do it themselves.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -54,13 +55,23 @@ struct FrameKernel {
 /// Takes copies to do, in any order. One thread at a time.
 class Copier {
  public:
+  /// Copies in one call.
+  static constexpr std::size_t CHUNK = 32;
+
   virtual ~Copier() = default;
+  /// Where to write the copies of the next call of `move`.
+  virtual Transfer* transfers() noexcept = 0;
   virtual void move(std::span<const Transfer> copies) noexcept = 0;
+  /// Fill a frame later, before it is handed on. Returns false if the caller has to do it.
+  virtual bool fill_later(std::uint32_t /*frame*/, const Filling& /*filling*/) noexcept {
+    return false;
+  }
 };
 
 /// Performs copies. The destructor completes all of them.
 class Mover : public Copier {
  public:
+  Transfer* transfers() noexcept override { return transfers_.data(); }
   /// Wait until copies can be taken without waiting for earlier ones. Any thread, without a lock.
   virtual void wait_for_room() noexcept {}
   /// Write the fill value where no payload is copied; see Plan::fill.
@@ -92,6 +103,9 @@ class Mover : public Copier {
   /// CUevent for bursts of frames; it is complete, because frames are complete when they are
   /// delivered. Null: they have none.
   [[nodiscard]] virtual std::shared_ptr<void> event() const { return nullptr; }
+
+ private:
+  std::array<Transfer, CHUNK> transfers_;
 };
 
 /// Is notified when all copies to a closed frame have ended. Any thread.

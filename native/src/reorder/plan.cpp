@@ -49,6 +49,17 @@ std::uint32_t batch_bits_of(const ReorderConfig& config) noexcept {
   return sequence.bit_width_ - std::min(sequence.bit_width_, static_cast<std::uint32_t>(used));
 }
 
+std::uint64_t batch_numbers_of(const ReorderConfig& config) noexcept {
+  const ReorderBitFieldConfig* const batch = batch_number_of(config);
+  const std::uint64_t step = batch == nullptr ? 1 : std::max<std::uint64_t>(batch->step_, 1);
+  return numbers_of(batch_bits_of(config)) / step;
+}
+
+bool divides(const ReorderConfig& config) noexcept {
+  return config.method_ == ReorderMethod::SEQ_PACKETS_PER_BATCH &&
+         !std::has_single_bit(stride_of(config)) && position_of(config).bit_width_ < 64;
+}
+
 std::uint32_t slots_of(const ReorderConfig& config) noexcept {
   switch (config.method_) {
     case ReorderMethod::SEQ_BATCH_NUMBER:
@@ -111,7 +122,7 @@ Plan::Plan(const ReorderConfig& config, PacketKind kind, std::uint64_t buffer_by
       units_(slots_of(config)),
       batch_mask_(numbers_of(batch_bits_of(config)) - (batch_bits_of(config) < 64 ? 1 : 0)),
       window_(std::min(config.window_ != 0 ? config.window_ : usual_window,
-                       most_open(numbers_of(batch_bits_of(config))))),
+                       most_open(batch_numbers_of(config)))),
       timeout_ns_(config.timeout_us_ * 1000U),
       flow_ids_(config.flow_ids_) {
   const ReorderBitFieldConfig& position = position_of(config);
@@ -247,6 +258,12 @@ void Plan::fill(std::byte* frame, std::uint64_t at, std::size_t bytes) const noe
 
 void Plan::fill_gaps(std::byte* frame) const noexcept {
   for (const ModuleLayout::Rectangle& part : layout_.gaps()) fill(frame, part);
+}
+
+void Plan::fill(const Filling& filling) const noexcept {
+  for_missing(filling,
+              [&](std::uint64_t begin, std::uint64_t bytes) { fill(filling.data, begin, bytes); });
+  fill_gaps(filling.data);
 }
 
 void Plan::fill(std::byte* frame, const ModuleLayout::Rectangle& part) const noexcept {

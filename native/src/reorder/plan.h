@@ -1,7 +1,9 @@
 /// A compiled reorder config: computes the positions of packets in frames.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -36,6 +38,17 @@ struct Place {
 
 /// LEFT_OUT: it does not fulfil the plan's conditions.
 enum class Located : std::uint8_t { IN_BATCH, MALFORMED, LEFT_OUT };
+
+/// A closed frame that has no data where packets are missing, or between modules.
+struct Filling {
+  std::byte* data;
+  /// A bit for each unit of the plan.
+  const std::uint64_t* valid;
+  /// Output bytes of one packet.
+  std::uint32_t slot_bytes;
+  /// Whether packets are missing.
+  bool lacks;
+};
 
 /// Kind of packets on a session's port.
 enum class PacketKind : std::uint8_t {
@@ -129,6 +142,11 @@ class Plan {
   void fill(std::byte* frame, std::uint64_t at, std::size_t bytes) const noexcept;
   /// Fill what is of no module.
   void fill_gaps(std::byte* frame) const noexcept;
+  /// Fill a frame where it has no data.
+  void fill(const Filling& filling) const noexcept;
+  /// Calls `each(begin, bytes)` for the output bytes of missing packets.
+  template <typename Each>
+  void for_missing(const Filling& filling, Each each) const noexcept;
   [[nodiscard]] std::span<const std::byte> fill_value() const noexcept {
     return {fill_.data(), fill_bytes_};
   }
@@ -249,6 +267,36 @@ inline bool Plan::fulfils(const std::uint8_t* packet, std::uint32_t length,
   return true;
 }
 
+template <typename Each>
+void Plan::for_missing(const Filling& filling, Each each) const noexcept {
+  if (!filling.lacks) return;
+  constexpr std::uint32_t WORD = 64;
+  const auto slot_bytes =
+      by_bytes() ? static_cast<std::uint32_t>(output_bytes(unit_bytes_)) : filling.slot_bytes;
+  std::uint32_t at = 0;
+  /// Goes on to the next bit with this value, or to the end.
+  const auto next = [&](bool value) {
+    while (at < units_) {
+      std::uint64_t word = filling.valid[at / WORD];
+      if (!value) word = ~word;
+      word >>= at % WORD;
+      if (word != 0) {
+        at = std::min(units_, at + static_cast<std::uint32_t>(std::countr_zero(word)));
+        return;
+      }
+      at = (at / WORD + 1) * WORD;
+    }
+    at = units_;
+  };
+  for (;;) {
+    next(false);
+    if (at >= units_) return;
+    const std::uint64_t begin = begin_of(at, slot_bytes);
+    next(true);
+    each(begin, begin_of(at, slot_bytes) - begin);
+  }
+}
+
 inline bool Plan::cut(Place& place) const noexcept {
   if (!cuts_) return true;
   std::uint32_t bytes = payload_bytes_;
@@ -344,7 +392,12 @@ inline Located Plan::locate(const std::uint8_t* packet, std::uint32_t length, st
 [[nodiscard]] constexpr std::uint64_t numbers_of(std::uint32_t bits) noexcept {
   return bits < 64 ? std::uint64_t{1} << bits : UINT64_MAX;
 }
+/// How many batches have different numbers.
+[[nodiscard]] std::uint64_t batch_numbers_of(const ReorderConfig& config) noexcept;
 [[nodiscard]] std::uint32_t slots_of(const ReorderConfig& config) noexcept;
+/// Whether sequence numbers are counted as they wrap, because a batch's packets do not divide them;
+/// see Plan::divides.
+[[nodiscard]] bool divides(const ReorderConfig& config) noexcept;
 /// Output bytes of a config's frame; 0: none, or too many.
 [[nodiscard]] std::uint64_t frame_bytes_of(const ReorderConfig& config) noexcept;
 /// Output bytes of all packets of a batch; fewer than those of a frame that has gaps. 0: as

@@ -281,6 +281,7 @@ bool RunningPlan::use(Mode& wanted) {
   throw_away_waiting(given_up());
   absent_in_others_ += before.assembler.tally().absent();
   absent_in_others_ -= wanted.assembler.tally().absent();
+  wanted.assembler.continue_after(before.assembler);
   unknown_ = wanted.assembler.unknown();
   mode_.store(&wanted, std::memory_order_release);
   return true;

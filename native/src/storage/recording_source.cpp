@@ -86,10 +86,12 @@ class PlanFrames final : public RecordingSource {
  public:
   PlanFrames(reorder::RunningPlan& plan, const Session& session, const RecorderOptions& options,
              const std::string& taker)
-      : plan_(plan), form_(form_of(plan)), begins_anew_(options.held || options.start_flow) {
+      : plan_(plan),
+        mode_(plan.mode_name()),
+        form_(form_of(plan)),
+        begins_anew_(options.held || options.start_flow) {
     form_.reductions = options.reductions;
     form_.configuration = session.config_text();
-    mode_ = plan_.mode_name();
     plan_.attach("a recorder that writes " + taker + "_*", begins_anew_);
     if (plan_.mode_name() == mode_) return;
     plan_.detach();

@@ -116,6 +116,7 @@ void check_not_running() {
   CHECK(get_rx_burst(&burst) == Status::NOT_READY);
   CHECK(get_rx_burst(&burst, std::uintptr_t{1}, true) == Status::NOT_READY);
   CHECK(set_reorder_cuda_stream("camera", "r", nullptr) == Status::NOT_READY);
+  CHECK(set_reorder_mode("camera", "r", "") == Status::NOT_READY);
   CHECK(add_rx_flow_async(0, {}, &op) == Status::NOT_READY);
   CHECK(add_rx_flows_async(0, {}, &op) == Status::NOT_READY);
   CHECK(delete_flow_async(1, &op) == Status::NOT_READY);

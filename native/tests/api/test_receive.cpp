@@ -211,3 +211,49 @@ TEST_CASE("a burst freed by two threads at once goes back once", "[api]") {
   CHECK(all.count(nullptr) == 0);
   for (BurstParams* burst : all) free_tx_burst(burst);
 }
+
+TEST_CASE("a program chooses the mode of a plan", "[api]") {
+  std::string yaml = LOOPBACK;
+  const std::string first = "- {name: rx, ";
+  yaml.insert(yaml.find(first), "- {name: frames, kind: host, num_bufs: 16, buf_size: 8192}\n");
+  const std::string sending = "  tx:";
+  yaml.insert(yaml.find(sending), R"(    reorder_configs:
+    - name: images
+      reorder_type: cpu
+      memory_region: frames
+      flow_ids: [11]
+      payload_base: udp_payload
+      payload_byte_offset: 0
+      timeout_us: 0
+      method:
+        seq_packets_per_batch:
+          sequence_number: {bit_offset: 0, bit_width: 32, byte_order: little, base: udp_payload}
+          packets_per_batch: 2
+      modes:
+        long:
+          method:
+            seq_packets_per_batch:
+              sequence_number: {bit_offset: 0, bit_width: 32, byte_order: little, base: udp_payload}
+              packets_per_batch: 4
+)");
+  const Engine engine(yaml);
+  const auto packets_of_next = [] {
+    BurstParams* burst = nullptr;
+    REQUIRE(wait_rx_burst(&burst, 0, 0, 10'000'000) == Status::SUCCESS);
+    ReorderBurstInfo info;
+    REQUIRE(get_reorder_burst_info(burst, &info) == Status::SUCCESS);
+    free_all_packets_and_burst_rx(burst);
+    return info.packets_per_batch;
+  };
+  send_frames(2, 5000);
+  CHECK(packets_of_next() == 2);
+  CHECK(set_reorder_mode("camera", "images", "long") == Status::SUCCESS);
+  send_frames(4, 5000);
+  CHECK(packets_of_next() == 4);
+  CHECK(set_reorder_mode("camera", "images", "short") == Status::INVALID_PARAMETER);
+  CHECK_THAT(last_error(), Catch::Contains("no mode 'short'; accepted are 'long'"));
+  CHECK(set_reorder_mode("camera", "others", "long") == Status::INVALID_PARAMETER);
+  CHECK(set_reorder_mode("camera", "images", "") == Status::SUCCESS);
+  send_frames(2, 5000);
+  CHECK(packets_of_next() == 2);
+}

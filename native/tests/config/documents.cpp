@@ -233,8 +233,8 @@ interfaces:
       flow_ids: [5]
       method:
         seq_batch_number:
-          sequence_number: {bit_offset: 0, bit_width: 16, byte_order: little, base: udp_payload, step: 1}
-          batch_number: {bit_offset: 16, bit_width: 8, byte_order: little, base: udp_payload, step: 2}
+          sequence_number: {bit_offset: 64, bit_width: 16, byte_order: little, base: udp_payload, step: 1}
+          batch_number: {bit_offset: 32, bit_width: 8, byte_order: little, base: udp_payload, step: 2}
           first_packet: 3
 )";
 

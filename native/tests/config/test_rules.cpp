@@ -374,6 +374,9 @@ TEST_CASE("numbers of packets tell their frames and places", "[config][rules]") 
          "found 3 numbers for 2 flows; accepts one number, or one for each flow of flow_ids");
   breaks(FRAMES, "first_packet: 3", "first_packet: 65536", by_number + ".first_packet",
          "accepts numbers of the 16 bits of the field");
+  breaks(FRAMES, "bit_offset: 32, bit_width: 8, byte_order: little, base: udp_payload, step: 2",
+         "bit_offset: 72, bit_width: 8, byte_order: little, base: udp_payload, step: 2",
+         by_number + ".first_packet", "accepts one of these, or seq_packets_per_batch");
   // Numbers that go on where they wrap.
   breaks(FRAMES, "step: 2}\n          packets_per_batch: 64",
          "step: 3}\n          packets_per_batch: 64", by_count + ".sequence_number.step",
@@ -463,6 +466,8 @@ TEST_CASE("modules are in the image, apart, and have whole parts", "[config][rul
   const std::string modules = at + "modules.";
   breaks(FRAMES, "shape: [210, 140]", "shape: [2, 70, 70]", at + "shape",
          "found 3 numbers and modules; accepts two, rows and columns of the image");
+  breaks(FRAMES, "shape: [210, 140]", "shape: [210, 140]\n        dtype: uint32", at + "dtype",
+         "found elements of 4 bytes, output_type: uint16, and modules");
   breaks(FRAMES, "tile: [30, 64]", "tile: [30, 24]", modules + "tile",
          "found [30, 24]; accepts rows and columns that divide [60, 64], the shape of a module");
   breaks(FRAMES, "tile: [30, 64]", "tile: [30, 1]", modules + "tile",

@@ -84,6 +84,21 @@ TEST_CASE("the documented methods", "[reorder]") {
   CHECK(place.payload_bytes == 30);
 }
 
+TEST_CASE("open batches have different numbers", "[reorder]") {
+  ReorderConfig config;
+  config.method_ = ReorderMethod::BATCH_PACKET_NUMBER;
+  config.flow_ids_ = {1};
+  config.batch_packet_number_ = {{0, 8}, {8, 8}, 4};
+  const auto window = [&config](std::uint64_t step) {
+    config.batch_packet_number_.batch_number_.step_ = step;
+    return Plan(config, PacketKind::PAYLOADS).window();
+  };
+  CHECK(window(1) == 2);
+  CHECK(window(64) == 2);
+  CHECK(window(128) == 1);
+  CHECK(window(0) == 2);
+}
+
 TEST_CASE("byte offsets may be any that fit the batch", "[reorder]") {
   ReorderConfig config;
   config.method_ = ReorderMethod::BATCH_BYTE_OFFSET;

@@ -130,6 +130,11 @@ def methods(draw: st.DrawFn, flows: int, element: int, apart: bool) -> tuple[Con
     if draw(st.booleans()):
         # The batch number is the upper part of the sequence number.
         sequence["byte_order"] = "big"
+        # And counts batches from 0.
+        numbers = 1 << power + exponent
+        firsts = np.atleast_1d(more.pop("first_packet", 0)) * numbers
+        if firsts.max() >> sequence["bit_width"] == 0 and firsts.any():
+            more["first_packet"] = firsts.tolist() if len(firsts) > 1 else int(firsts[0])
         batch = {**sequence, "bit_width": width}
     else:
         batch = {**batch, "bit_width": width, "byte_order": "big"}

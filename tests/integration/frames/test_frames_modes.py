@@ -18,7 +18,14 @@ from waiting import wait_for
 from daqiri_ophyd import plans
 from daqiri_ophyd.catalog import Catalog
 from daqiri_ophyd.devices import CaptureError, Daq, FrameDetector, make_daq
-from daqiri_ophyd.engine import ConfigError, NotReadyError, check_config, load_config
+from daqiri_ophyd.engine import (
+    ConfigError,
+    Engine,
+    NotReadyError,
+    check_config,
+    ethernet,
+    load_config,
+)
 
 from .conftest import PACKETS, SHAPE, Source, configuration, fly, image, images
 
@@ -58,6 +65,109 @@ def check(config: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 PLAN = "interfaces[0].rx.reorder_configs[0]"
+
+
+def numbered(numbers: Any, packets: int) -> NDArray[np.uint8]:
+    """Return Ethernet packets, each with a sequence number and a byte with that of its image."""
+    payloads = np.zeros((len(numbers), 5), np.uint8)
+    for payload, number in zip(payloads, numbers, strict=True):
+        payload[:4] = list((number % 2**32).to_bytes(4, "big"))
+        payload[4] = number // packets % 200
+    return ethernet.udp_frames(
+        payloads,
+        src_mac="02:00:00:00:00:01",
+        dst_mac="02:00:00:00:00:02",
+        src_ip="192.0.2.1",
+        dst_ip="192.0.2.2",
+        src_port=4000,
+        dst_port=5000,
+    )
+
+
+def of_any_packets() -> dict[str, Any]:
+    """Return a loopback with images of three packets, whose numbers begin anew within an image."""
+    plan = {
+        "name": "images",
+        "reorder_type": "cpu",
+        "memory_region": "frames",
+        "flow_ids": [1],
+        "payload_base": "udp_payload",
+        "payload_byte_offset": 4,
+        "method": method(3),
+        "frame": {"shape": [3], "dtype": "uint8"},
+        "modes": {"filled": {"fill": 7}},
+    }
+    queue = {"name": "rx", "id": 0, "cpu_core": "any", "batch_size": 16}
+    flow = {"name": "camera", "id": 1, "match": {"udp_dst": 5000}}
+    return {
+        "version": 1,
+        "master_core": 0,
+        "stream_type": "raw",
+        "loopback": "sw",
+        "memory_regions": [
+            {"name": "packets", "kind": "host", "num_bufs": 512, "buf_size": 2048},
+            {"name": "frames", "kind": "host", "num_bufs": 64, "buf_size": 8192},
+        ],
+        "interfaces": [
+            {
+                "name": "port0",
+                "address": "loopback",
+                "rx": {
+                    "queues": [queue | {"memory_regions": ["packets"]}],
+                    "flows": [flow | {"action": {"type": "queue", "id": 0}}],
+                    "reorder_configs": [plan],
+                },
+                "tx": {
+                    "queues": [queue | {"name": "tx", "memory_regions": ["packets"]}],
+                },
+            }
+        ],
+    }
+
+
+def test_numbers_that_begin_anew_go_over_to_the_next_mode() -> None:
+    first = 2**32 - 4  # of the image with number 1431655764
+    with Engine.open(of_any_packets()) as engine:
+        (port,) = engine.ports
+        plan = port.reorder["images"]
+
+        def made(numbers: range) -> list[tuple[int, list[int]]]:
+            with plan.frames(timeout=20.0) as taken:
+                packets = numbered(numbers, 3)
+                assert port.tx[0].send(packets, timeout=20.0) == len(packets)
+                return [
+                    (frame.batch, frame.data.tolist())
+                    for frame, _ in zip(taken, range(len(numbers) // 3), strict=False)
+                ]
+
+        def wanted(numbers: range) -> list[tuple[int, list[int]]]:
+            return [(n // 3, [n // 3 % 200] * 3) for n in numbers[::3]]
+
+        over = range(first, first + 150)
+        assert made(over) == wanted(over)
+        for mode in ("filled", "", "filled"):
+            plan.set_mode(mode)
+            over = range(over.stop, over.stop + 60)
+            assert made(over) == wanted(over)
+        assert plan.counters().placed == plan.counters().packets == 150 + 180
+
+
+def test_modes_of_any_packets_count_the_same_numbers() -> None:
+    config = of_any_packets()
+    (plan,) = config["interfaces"][0]["rx"]["reorder_configs"]
+    for other in (
+        {"method": method(4), "frame": {"shape": [4], "dtype": "uint8"}},
+        {"method": {"seq_packets_per_batch": method(3)["seq_packets_per_batch"] | FIRST}},
+    ):
+        plan["modes"] = {"other": other}
+        ((path, message),) = check(config)
+        assert path == f"{PLAN}.modes.other.method"
+        assert "accepts seq_packets_per_batch with the sequence_number and first_packet" in message
+    plan["modes"] = {"other": {"method": method(5), "frame": {"shape": [5], "dtype": "uint8"}}}
+    assert check(config) == []
+
+
+FIRST = {"first_packet": 1}
 
 
 def test_each_scan_has_the_frames_of_its_mode_in_one_engine(
