@@ -25,7 +25,14 @@ def make_master(
     as_json: bool,
 ) -> None:
     """Write a master of files, and print what it has."""
+    masters = [file for file in files if is_master(file)]
     try:
+        if len(masters) == len(files):
+            raise ValueError(
+                f"{masters[0]} is a master file itself; name the files that recorders wrote."
+            )
+        # A pattern finds the master of an earlier call, or of the recording, too.
+        files = [file for file in files if file not in masters]
         values = dict(_attribute(each) for each in attributes)
         loaded = {
             name: load_reference(name, source, _shape_of(files))
@@ -36,7 +43,8 @@ def make_master(
             files, output, attributes=values, references=loaded, join=join, column=column
         )
     except OSError as error:
-        reason = f"{error.filename}: {error.strerror}" if error.strerror else str(error)
+        named = error.filename and error.strerror
+        reason = f"{error.filename}: {error.strerror}" if named else str(error)
         print_error(reason)
         raise typer.Exit(1) from None
     except (DaqiriError, ValueError) as error:
@@ -62,7 +70,7 @@ def _attribute(text: str) -> tuple[str, str | float | int]:
 
 
 def _shape_of(files: list[Path]) -> tuple[int, ...]:
-    return examine_frames(next(file for file in files if not is_master(file))).shape
+    return examine_frames(files[0]).shape
 
 
 def _counted(told: dict[str, Any]) -> str:

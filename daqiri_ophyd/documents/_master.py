@@ -18,6 +18,7 @@ from ._master_parts import (
     Join,
     Part,
     detectors_of,
+    opened_file,
     recordings_of,
     require_one_form,
 )
@@ -33,7 +34,7 @@ _INSTRUMENT = "/entry/instrument"
 _GROUPS = ("configuration", "run", "sample")
 _COUNTS = ("frames", "packets", "missing", "bytes", "dropped")
 # Of the first file of a recording, in the metadata file of its master.
-_KEPT = ("format", "reorder_plan", "clock", "run", "detector", "configuration", "host")
+_KEPT = ("format", "reorder_plan", "mode", "clock", "run", "detector", "configuration", "host")
 
 
 def master_path(first: Path) -> Path:
@@ -122,8 +123,7 @@ def write_master(
     detectors = detectors_of(recordings, join, column)
     parts = [part for recording in recordings for part in recording.parts]
     told = _metadata(parts, target, detectors)
-    references = _with_gaps(dict(references or {}), parts[0].facts)
-    image = _image(detectors, parts, target, dict(attributes or {}), references)
+    image = _image(detectors, parts, target, dict(attributes or {}), dict(references or {}))
     _write(target, image, told)
     return target
 
@@ -144,16 +144,20 @@ def _metadata(parts: Sequence[Part], target: Path, detectors: Sequence[Detector]
 
 
 def _with_gaps(
-    references: dict[str, np.ndarray[Any, Any]], facts: Mapping[str, Any]
+    references: dict[str, np.ndarray[Any, Any]], detector: Detector
 ) -> dict[str, np.ndarray[Any, Any]]:
     """Mark the pixels between modules in the mask, with bit 0, as NXdetector has it."""
-    text, name = facts.get("configuration"), facts.get("reorder_plan", "")
-    if not text:
+    facts = detector.recordings[0].parts[0].facts
+    if not (text := facts.get("configuration")):
         return references
-    found = find_plan(load_config(text), name)
-    if found is None:
+    config = load_config(text)
+    # Of a killed recorder's first file, only the plan's own name is known.
+    ports = ("", *(f"{interface.name}/" for interface in config.interfaces))
+    labels = [facts.get("reorder_plan", ""), *(f"{port}{detector.plan}" for port in ports)]
+    found = [plan for label in labels if (plan := find_plan(config, label)) is not None]
+    if not found:
         return references
-    written, mode = found[0], facts.get("mode", "")
+    written, mode = found[0][0], facts.get("mode", "")
     frame = (written.modes[mode] if mode else written).frame
     if frame is None or frame.modules is None or not (gaps := gap_mask(frame)).any():
         return references
@@ -180,11 +184,13 @@ def _image(
             with detector.opened() as template:
                 if number == 0:
                     _copy_entry(template, master, parts)
+                    _copy_run(parts, master)
                 _write_detector(template, master, detector, target)
                 if number == 0:
                     _write_attributes(master["entry"], attributes)
-                    # Of the first: a mask has the shape of one detector.
-                    _write_references(master[f"{_INSTRUMENT}/{detector.name}"], references)
+                # Of the first: a mask has the shape of one detector.
+                values = _with_gaps(references if number == 0 else {}, detector)
+                _write_references(master[f"{_INSTRUMENT}/{detector.name}"], values)
         master.flush()
         return bytes(master.id.get_file_image())
 
@@ -204,6 +210,24 @@ def _copy_entry(template: Any, master: Any, parts: Sequence[Part]) -> None:
     entry["start_time"], entry["end_time"] = _iso(min(begins)), _iso(max(ends))
     instrument = entry.create_group("instrument")
     instrument.attrs.update(template[_INSTRUMENT].attrs)
+
+
+def _copy_run(parts: Sequence[Part], master: Any) -> None:
+    """Take over the run that a later file tells, if the first ended before the run began."""
+    entry = master["entry"]
+    here = [part.path for part in parts if part.path.is_file()]
+    if not here or ("entry_identifier" in entry and entry["entry_identifier"][()]):
+        return
+    with opened_file(here[-1]) as last:
+        source = last["entry"]
+        if "entry_identifier" not in source or not source["entry_identifier"][()]:
+            return
+        for name, item in source.items():
+            if name in ("start_time", "end_time"):
+                continue
+            if name in _GROUPS or getattr(item, "shape", None) == ():
+                entry.pop(name, None)
+                source.copy(item, entry, name)
 
 
 def _iso(ns: int) -> str:

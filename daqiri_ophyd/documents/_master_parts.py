@@ -26,6 +26,7 @@ __all__ = [
     "Part",
     "Recording",
     "detectors_of",
+    "opened_file",
     "recordings_of",
     "require_one_form",
 ]
@@ -85,7 +86,7 @@ class Recording:
         """Open a file that has the form of all."""
         for part in self.parts:
             if part.path.is_file():
-                with _opened(part.path) as file:
+                with opened_file(part.path) as file:
                     yield file
                 return
         raise FileNotFoundError(
@@ -110,19 +111,22 @@ class Recording:
                 f"{self.name}: recordings cannot be joined by {column!r}; accepted are the numbers "
                 f"of frames, and columns of its plan: {', '.join(accepted) or 'none'}."
             )
-        found = []
+        found, packets = [], []
         for part in self.parts:
             if not part.path.is_file():
                 raise FileNotFoundError(
                     f"{part.path} is not here; recordings are joined by the numbers in their files."
                 )
-            with _opened(part.path) as file:
+            with opened_file(part.path) as file:
                 group = file["entry/data"]
-                numbers = group[column][: part.frames].astype(np.uint64)
-                # Only their place is known of frames that did not come.
-                absent = group["packets"][: part.frames] == 0
-                found.append(np.ma.array(numbers, mask=absent if column != "batch" else False))
-        numbers = np.ma.concatenate(found)
+                found.append(group[column][: part.frames].astype(np.uint64))
+                packets.append(group["packets"][: part.frames])
+        numbers = np.ma.array(np.concatenate(found), mask=np.concatenate(packets) == 0)
+        if column == "batch":
+            # Of a frame that did not come, the number is known if numbers have equal steps;
+            # otherwise it has the one of the next frame.
+            same = np.append(numbers.data[1:] == numbers.data[:-1], False)
+            numbers.mask = numbers.mask & same
         values, counts = np.unique(numbers.compressed(), return_counts=True)
         if (counts > 1).any():
             twice = values[counts > 1][0]
@@ -176,15 +180,20 @@ class Detector:
         first = self.placed[0][0].path
         if not first.is_file():
             return None
-        with _opened(first) as file:
+        with opened_file(first) as file:
             return int(file["entry/data/batch"][0])
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def opened_file(path: Path) -> Iterator[Any]:
     import h5py
 
-    with h5py.File(path, "r", locking=False) as file:
+    try:
+        file = h5py.File(path, "r", locking=False)
+    except OSError as error:
+        # HDF5 does not name the file in all of its errors.
+        raise OSError(error.errno, f"cannot be read: {error}", str(path)) from error
+    with file:
         yield file
 
 
@@ -244,7 +253,7 @@ def require_one_form(recordings: Sequence[Recording], *, all_files: bool) -> Non
         for part in recording.parts:
             if not part.path.is_file():
                 continue  # in an object store
-            with _opened(part.path) as file:
+            with opened_file(part.path) as file:
                 plan, columns = _form_of(file, part)
             if first is None:
                 first, recording.plan, recording.columns = part.path, plan, columns
@@ -386,12 +395,17 @@ def _spans(
 ) -> Iterator[tuple[slice, slice]]:
     """Yield runs of rows with equal steps: rows of the file (all of them), and of the master."""
     sources = np.arange(len(rows)) if sources is None else sources
+    steps, follows = np.diff(rows), np.diff(sources) == 1
+    goes_on = follows & (steps > 0)
+    # Where a run ends, at the latest, that has begun before.
+    ends = np.flatnonzero(~goes_on | (np.diff(steps, prepend=steps[:1]) != 0))
     begin = 0
     while begin < len(rows):
-        rest, follows = np.diff(rows[begin:]), np.diff(sources[begin:]) == 1
-        step = int(rest[0]) if len(rest) and rest[0] > 0 else 1
-        ends = np.flatnonzero((rest != step) | ~follows)
-        count = (int(ends[0]) if len(ends) else len(rest)) + 1
+        step, count = 1, 1
+        if begin < len(steps) and goes_on[begin]:
+            step = int(steps[begin])
+            after = np.searchsorted(ends, begin, side="right")
+            count += (int(ends[after]) if after < len(ends) else len(steps)) - begin
         first = int(rows[begin])
         source = int(sources[begin])
         yield (

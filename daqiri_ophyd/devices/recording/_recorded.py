@@ -3,6 +3,7 @@
 import logging
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ from bluesky.utils import FailedStatus
 from ophyd.device import Staged
 from ophyd.ophydobj import Kind
 
-from daqiri_ophyd.documents import run_metadata
+from daqiri_ophyd.documents import add_run, run_metadata
+from daqiri_ophyd.engine import RecordedFile
 
 from ..parts._run_engine import calling_run_engine, calling_task
 from ..parts._signals import DataKeys, EngineSignal, Readings, reading
@@ -94,6 +96,14 @@ class Recorded(RecordingSettings, ABC):
     @abstractmethod
     def _take_run(self) -> None:
         """Let files that `prepare` began report the run of a kickoff."""
+
+    def _add_run(self, files: Sequence[RecordedFile], metadata: dict[str, Any]) -> None:
+        """Let files that are complete report a run that began after them."""
+        for file in files:
+            try:
+                add_run(file.path, metadata)
+            except (OSError, ValueError) as error:
+                _log.warning("%s: the metadata of %s have no run: %s", self.name, file.path, error)
 
     @abstractmethod
     def _lost_rows_text(self, files: list[Path]) -> str:

@@ -16,6 +16,7 @@ from run_documents import Documents, until
 
 from daqiri_ophyd.catalog import Catalog, capture_files
 from daqiri_ophyd.devices import CaptureError, Daq, FrameDetector
+from daqiri_ophyd.documents import read_sidecar
 from daqiri_ophyd.engine import PcapFile
 
 from .conftest import PACKETS, Source, images, take_reading
@@ -286,10 +287,41 @@ def test_the_time_of_a_flight_begins_at_its_kickoff(
     run_engine: RunEngine, documents: Documents, detector: FrameDetector, panda: Any, source: Source
 ) -> None:
     detector.acquire_time.put(0.2)
-    run_engine(
-        bpp.stage_wrapper(flight(panda, [detector], info(number_of_events=0), 3), [detector, panda])
-    )
+
+    def plan() -> Iterator[Any]:
+        yield from bps.prepare(detector, info(number_of_events=0), wait=True)
+        yield from bps.sleep(0.3)  # longer than the flight
+        yield from bps.prepare(panda, 3, wait=True)
+        yield from bpp.run_wrapper(fly_and_collect(panda, [detector]))
+
+    run_engine(bpp.stage_wrapper(plan(), [detector, panda]))
     assert documents.stop["num_events"] == {"main": 3}
+
+
+def test_files_that_were_complete_before_the_run_tell_it(
+    run_engine: RunEngine, detector: FrameDetector, panda: Any, source: Source
+) -> None:
+    detector.roll_frames.put(2)
+
+    def plan() -> Iterator[Any]:
+        yield from bps.prepare(detector, info(number_of_events=5), wait=True)
+        for _ in range(5):
+            source.send()
+        recorder = detector._rows.recorder
+        yield from until(lambda: len(recorder.files()) == 2 and recorder.snapshot().acquired == 5)
+        yield from bps.open_run(md={"energy": 12.4})
+        yield from bps.declare_stream(detector, name="main", collect=True)
+        yield from bps.kickoff(detector, wait=True)
+        yield from bps.collect_while_completing([detector], [detector], 0.05, stream_name="main")
+        yield from bps.close_run()
+
+    (uid,) = run_engine(bpp.stage_wrapper(plan(), [detector]))
+    files, (master,) = detector.files, detector.masters
+    assert len(files) == 3
+    assert {read_sidecar(path).run["uid"] for path in [*files, master]} == {uid}
+    with h5py.File(master) as file:
+        assert file["entry/entry_identifier"].asstr()[()] == uid
+        assert file["entry/run/energy"][()] == 12.4
 
 
 def test_a_path_that_is_named_after_a_run_needs_one(

@@ -457,6 +457,7 @@ def test_the_command_adds_attributes_and_reference_data(
         (["--attribute", "energy"], "--attribute is 'energy'; accepted is NAME=VALUE"),
         (["--pixel-mask", str(tmp_path / "small.npy")], "has the shape 2 x 2, and a frame 8 x 32"),
         (["--dark", str(tmp_path / "none.npy")], "none.npy: No such file or directory"),
+        (["--dark", f"{tmp_path}/none.h5:/entry/dark"], "none.h5"),
     ):
         assert _main._run([*command, *wrong]) == 1
         assert text in capsys.readouterr().err
@@ -473,6 +474,17 @@ def test_the_command_adds_attributes_and_reference_data(
         assert (file["entry/instrument/images/pixel_mask"][()] == 1).all()
     assert _main._run(command) == 1
     assert "whole.h5 exists; remove it to write it again" in capsys.readouterr().err
+    # A pattern finds masters, too.
+    with_masters = [*command[:2], str(tmp_path / "whole.h5"), *files]
+    assert _main._run([*with_masters, "--output", str(tmp_path / "again.h5")]) == 0
+    assert "again.h5: 4 frames of 2 files" in capsys.readouterr().out
+    assert _main._run(["frames", "master", str(tmp_path / "whole.h5")]) == 1
+    assert "whole.h5 is a master file itself; name the files that" in capsys.readouterr().err
+    broken = tmp_path / "broken_000000.h5"
+    broken.write_bytes(b"no HDF5")
+    mask = ["--pixel-mask", str(tmp_path / "mask.npy")]
+    assert _main._run(["frames", "master", str(broken), *mask]) == 1
+    assert str(broken) in capsys.readouterr().err
 
 
 @pytest.fixture

@@ -177,6 +177,17 @@ def test_recordings_are_joined_by_a_column_of_their_plans(tmp_path: Path) -> Non
         write_master([none], tmp_path / "other.h5", column="pulse_id")
 
 
+def test_frames_that_did_not_come_have_no_number_in_irregular_steps(tmp_path: Path) -> None:
+    """They have the number of the next frame, as recorders write it."""
+    first = recorded(tmp_path / "x_000000.h5", [10, 17, 42, 42, 42], pulses=[1, 2, 0, 0, 3])
+    second = recorded(tmp_path / "y_000000.h5", [17, 30])
+    path = write_master([first, second])
+    found = columns_of(path, "images_0")
+    assert found["batch"] == [10, 17, 30, 42]
+    assert found["pulse_id"] == [1, 2, 0, 3]
+    assert columns_of(path, "images_1")["packets"] == [0, UNITS, UNITS, 0]
+
+
 def test_names_with_characters_that_hdf5_replaces(tmp_path: Path) -> None:
     files = [recorded(tmp_path / "50%b é" / f"x%b_{n:06d}.h5", [n]) for n in range(3)]
     assert values_of(write_master(files)) == [0, 1, 2]

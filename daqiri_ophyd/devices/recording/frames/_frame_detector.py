@@ -412,6 +412,7 @@ class FrameDetector(FrameSettings, Recorded):
         self._told = self._new_run_metadata()
         if rows.recorder is not None:  # its last frame has not come yet
             rows.recorder.describe(self._told)
+            self._add_run(rows.recorder.files(), self._told)
         if place is not None:
             self._begun().use(place)
         self._begin_time()

@@ -10,7 +10,7 @@ from typing import Any
 
 from ophyd.ophydobj import Kind
 
-from daqiri_ophyd.documents import StreamAsset, add_run, row_counters
+from daqiri_ophyd.documents import StreamAsset, row_counters
 from daqiri_ophyd.engine import (
     QueueRecording,
     RecordedFile,
@@ -334,7 +334,7 @@ class Capture(CaptureSettings, Recorded):
         self._require_as_prepared()
         place = self._begun().place
         if self._recording is not None and place is not None:
-            self._add_run(self._recording, self._run_metadata())
+            self._describe(self._recording, self._run_metadata())
             self._begun().use(place)
 
     # --- Implementation
@@ -397,7 +397,7 @@ class Capture(CaptureSettings, Recorded):
         recording = self._take_adopted({**limits, **options})
         metadata = self._run_metadata()
         if recording is not None:
-            self._add_run(recording, metadata)
+            self._describe(recording, metadata)
         else:
             place = self._begin_files()
             recording = QueueRecording.start(
@@ -472,14 +472,10 @@ class Capture(CaptureSettings, Recorded):
         self._adopted = None
         return recording
 
-    def _add_run(self, recording: QueueRecording, metadata: dict[str, Any]) -> None:
+    def _describe(self, recording: QueueRecording, metadata: dict[str, Any]) -> None:
         """Let all files of a recording report the run, also those from before it."""
         recording.describe(metadata)
-        for file in recording.files():
-            try:
-                add_run(file.path, metadata)
-            except (OSError, ValueError) as error:
-                _log.warning("%s: the metadata of %s have no run: %s", self.name, file.path, error)
+        self._add_run(recording.files(), metadata)
 
     def _abandon(self, work: Work, *, success: bool) -> None:
         """End a capture whose reductions still run: its files have rows without them."""
