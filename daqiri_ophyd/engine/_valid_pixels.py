@@ -38,7 +38,7 @@ def valid_pixels(plan: ReorderConfig, valid: ArrayLike) -> NDArray[np.bool_]:
     Raises
     ------
     InvalidParameterError
-        If the plan does not tell which pixels a packet has, or has other packets.
+        If the plan has no ``frame``, or its frames have more packets.
     """
     came = np.asarray(valid, np.bool_)
     if plan.frame is None:
@@ -48,18 +48,12 @@ def valid_pixels(plan: ReorderConfig, valid: ArrayLike) -> NDArray[np.bool_]:
         )
     places = module_pixels(plan.frame)
     bits, unit = _bits(plan)
-    if plan.method == "batch_byte_offset":
+    packets = plan.packets_per_batch
+    if packets is None:  # by byte offsets
         parts, slots = 1, len(places) * bits // unit
-    elif plan.packets_per_batch is None:
-        raise InvalidParameterError(
-            f"reorder plan {plan.name!r} has packets of different lengths; accepted are plans whose"
-            " frames have equally many packets, or byte offsets"
-        )
     else:
-        packets = plan.packets_per_batch
-        stride = plan.flow_stride or packets
-        parts = packets // stride
-        slots = stride
+        slots = plan.flow_stride or packets
+        parts = packets // slots
         unit = plan.payload_bytes * 8 or len(places) // parts * bits // slots
     if came.shape[-1:] < (parts * slots,):
         raise InvalidParameterError(

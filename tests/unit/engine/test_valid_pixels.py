@@ -73,6 +73,14 @@ def test_packets_have_equal_parts_of_a_frame() -> None:
     assert valid_pixels(plan, bits).tolist() == expected.tolist()
 
 
+def test_the_number_of_packets_may_follow_from_the_numbers() -> None:
+    batch = {"bit_offset": 0, "bit_width": 30, "base": "udp_payload"}
+    method = {"seq_batch_number": {"sequence_number": field(0), "batch_number": batch}}
+    plan = plan_of(method, frame={"shape": [4, 3], "dtype": "uint16"})
+    found = valid_pixels(plan, [True, False, True, True])
+    assert found.astype(int).tolist() == [[1] * 3, [0] * 3, [1] * 3, [1] * 3]
+
+
 def test_the_last_packet_of_a_flow_may_be_shorter() -> None:
     keys = {"flow_stride": 2, "payload_bytes": 8, "frame": {"shape": [2, 6], "dtype": "uint16"}}
     plan = plan_of(numbered(4), flows=2, **keys)
@@ -142,9 +150,3 @@ def test_what_is_not_known_is_said() -> None:
         valid_pixels(plan, [True] * 3)
     with pytest.raises(InvalidParameterError, match="'images' has no frame; .* with frame: {shape"):
         valid_pixels(plan_of(numbered(4)), [True] * 4)
-    plan = plan_of(
-        {"seq_batch_number": {"sequence_number": field(0), "batch_number": field(32)}},
-        frame={"shape": [4, 3], "dtype": "uint16"},
-    )
-    with pytest.raises(InvalidParameterError, match="'images' has packets of different lengths"):
-        valid_pixels(plan, [True] * 4)
