@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -96,10 +96,11 @@ def write_corrected(
             left.unlink(missing_ok=True)
         with h5py.File(source, "r", locking=False) as opened:
             detector = _detector_of(opened, source)
-            with _created(part) as made:
-                _copy(opened, made, detector)
-                _write_frames(opened, made, detector, correction, recorded_plan(told))
-                _write_applied(made[f"{INSTRUMENT}/{detector}"], correction)
+            group = f"{INSTRUMENT}/{detector}"
+            _create(part, opened, detector, correction)
+            with h5py.File(part, "r+") as made:
+                written = made[f"{group}/data"]
+                _write_frames(opened[group], written, correction, recorded_plan(told))
         kept = {key: told[key] for key in KEPT if key in told}
         write_sidecar(target, {**kept, "dropped": 0, **frame_facts(examine_frames(part))})
         part.replace(target)
@@ -149,13 +150,34 @@ def _detector_of(opened: Any, source: Path) -> str:
     return names[0]
 
 
-@contextmanager
-def _created(part: Path) -> Iterator[Any]:
+def _create(part: Path, opened: Any, detector: str, correction: Correction) -> None:
+    """Write all but the values of frames, and reserve the space of these."""
     import h5py
 
+    frames = opened[f"{INSTRUMENT}/{detector}/data"]
+    needed = 4 * frames.size + _BESIDE
+    free = shutil.disk_usage(part.parent).free
+    if free < needed:
+        raise OSError(
+            f"{part.parent} has {free / 1e9:.1f} GB free, and the frames need {needed / 1e9:.1f} "
+            "GB. Free space, or name a file on another disk."
+        )
     part.touch(exist_ok=False)  # with an error that names it
     with h5py.File(part, "w", libver=("v110", "v110")) as made:
-        yield made
+        _copy(opened, made, detector)
+        group = made[f"{INSTRUMENT}/{detector}"]
+        settings = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        settings.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+        settings.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+        group.create_dataset(
+            "data", frames.shape, np.float32, fillvalue=correction.fill, dcpl=settings
+        )
+        group["data"].attrs.update(frames.attrs)
+        made["entry/data/data"] = group["data"]
+        _write_applied(group, correction)
+    # HDF5 cannot close a file on a full disk.
+    with open(part, "r+b") as file:
+        os.posix_fallocate(file.fileno(), 0, max(part.stat().st_size, 1))
 
 
 def _copy(opened: Any, made: Any, detector: str) -> None:
@@ -189,24 +211,11 @@ def _copy(opened: Any, made: Any, detector: str) -> None:
 
 
 def _write_frames(
-    opened: Any, made: Any, detector: str, correction: Correction, plan: ReorderConfig | None
+    group: Any, written: Any, correction: Correction, plan: ReorderConfig | None
 ) -> None:
-    group = opened[f"{INSTRUMENT}/{detector}"]
     frames = group["data"]
     count, *shape = frames.shape
-    size = 4 * int(np.prod(shape))
-    _require_space(made.filename, count * size)
-    written = made[f"{INSTRUMENT}/{detector}"].create_dataset(
-        "data",
-        frames.shape,
-        np.float32,
-        chunks=(1, *shape),
-        maxshape=(None, *shape),
-        fillvalue=correction.fill,
-    )
-    written.attrs.update(frames.attrs)
-    made["entry/data/data"] = written
-    step = max(1, _CHUNK_BYTES // max(size, 1))
+    step = max(1, _CHUNK_BYTES // (4 * math.prod(shape)))
     for first in range(0, max(count, 1), step):  # also of no frames, which are checked
         rows = slice(first, first + step)
         pixels = frames[rows]
@@ -231,16 +240,6 @@ def _arrived(
             with suppress(InvalidParameterError):  # packets of which no place is known
                 arrived[known] = valid_pixels(plan, bits)
     return arrived
-
-
-def _require_space(file: str, needed: int) -> None:
-    folder = Path(file).parent
-    free = shutil.disk_usage(folder).free
-    if free < needed + _BESIDE:
-        raise OSError(
-            f"{folder} has {free / 1e9:.1f} GB free, and the frames need "
-            f"{(needed + _BESIDE) / 1e9:.1f} GB. Free space, or name a file on another disk."
-        )
 
 
 def _write_applied(group: Any, correction: Correction) -> None:

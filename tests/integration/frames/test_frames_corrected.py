@@ -1,6 +1,8 @@
 """Recorded frames that are corrected when they are read, with the references of their master."""
 
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -217,6 +219,57 @@ def test_what_cannot_be_corrected_is_named_and_leaves_nothing(
     output.touch()
     assert _main._run(["frames", "correct", str(second), *dark, "--output", str(output)]) == 1
     assert "out.h5 exists; remove it to write it again" in capsys.readouterr().err
+
+
+def test_a_disk_that_is_full_gets_no_file(
+    run_engine: RunEngine,
+    detector: FrameDetector,
+    source: Source,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    record(run_engine, detector, source, tmp_path)
+    output = tmp_path / "folder" / "out.h5"
+    output.parent.mkdir()
+    command = ["frames", "correct", str(detector.masters[0]), "--output", str(output)]
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "posix_fallocate", full)
+        assert _main._run(command) == 1
+    assert f"{output}: No space left on device" in capsys.readouterr().err
+    assert not list(output.parent.iterdir())
+    usage = shutil.disk_usage(tmp_path)._replace(free=1_000_000)
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "disk_usage", lambda _: usage)
+        assert _main._run(command) == 1
+    assert "folder has 0.0 GB free, and the frames need 0.0 GB. Free" in capsys.readouterr().err
+    assert not list(output.parent.iterdir())
+    assert _main._run(command) == 0
+
+
+def test_a_file_without_frames_is_corrected(tmp_path: Path) -> None:
+    columns = ("batch", "timestamp", "last_timestamp", "packets", "missing", "timed_out", "lossy")
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        device, plot = (file.create_group(f"entry/{name}") for name in ("instrument/x", "data"))
+        device.create_dataset(
+            "data", (0, *SHAPE), "u2", chunks=(1, *SHAPE), maxshape=(None, *SHAPE)
+        )
+        device["valid"] = np.zeros((0, 1), "u1")
+        for name in columns:
+            device[name] = np.zeros(0, "i8")
+        for name in device:
+            plot[name] = device[name]
+    with h5py.File(write_corrected(tmp_path / "x.h5", Correction(dark=DARK))) as file:
+        frames = file["entry/data/data"]
+        assert (frames.shape, frames.dtype) == ((0, *SHAPE), "f4")
+    with pytest.raises(
+        ValueError, match="frames have the shape 8 x 32, and the reference data 2 x"
+    ):
+        write_corrected(tmp_path / "x.h5", Correction(dark=np.zeros((2, 2))), tmp_path / "y.h5")
 
 
 def test_pixels_between_modules_have_no_value(
