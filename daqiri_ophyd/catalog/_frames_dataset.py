@@ -16,6 +16,8 @@ from ._find import why_incomplete
 if TYPE_CHECKING:
     import xarray
 
+    from daqiri_ophyd.documents import Correction
+
 __all__ = ["OF_FRAMES", "FramesNotFoundError", "frames_dataset"]
 
 OF_FRAMES = ("timestamp", "batch", "missing")
@@ -56,6 +58,7 @@ def frames_dataset(
     key: str | None = None,
     signals: Sequence[str] | None = None,
     method: Literal["linear", "previous"] = "linear",
+    correction: Correction | None = None,
 ) -> xarray.Dataset:
     """Return the frames of a run as a Dataset that has the positions of motors for each frame.
 
@@ -75,6 +78,11 @@ def frames_dataset(
     method : {"linear", "previous"}
         Value between two readings of a monitor: linear interpolation, or the reading before. Before
         the first and after the last reading it is constant: monitors report changes.
+    correction : daqiri_ophyd.documents.Correction, optional
+        Applied to the frames as they are read. The catalog does not know which pixels a missing
+        packet had: frames with `missing` have the plan's ``fill`` there, corrected like a pixel.
+        Leave them out with ``dataset.isel(frame=dataset.missing == 0)``, or read the file that
+        `write_corrected` makes.
 
     Returns
     -------
@@ -82,7 +90,8 @@ def frames_dataset(
         With the dimension ``frame``, whose coordinate is the number of the frame (from 0):
 
         ``frames``
-            The frames, shape ``(n, *shape)``: a dask array, which is read on demand.
+            The frames, shape ``(n, *shape)``: a dask array, which is read on demand. float32, if
+            they are corrected.
         ``timestamp``
             Coordinate: arrival of the first packet, ``datetime64[ns]``, UTC.
         ``batch``, ``missing``, ``row``
@@ -103,8 +112,8 @@ def frames_dataset(
     ------
     FramesNotFoundError
         If there are no such frames or readings, or several.
-    ValueError
-        If ``method`` is not accepted.
+    ValueError, TypeError
+        If ``method`` is not accepted, or the frames do not fit the correction.
 
     Notes
     -----
@@ -129,6 +138,8 @@ def frames_dataset(
     count, rows = math.prod(row_shape), row_shape[0]
     frames = _lazy(source.base[key])
     frames = frames.reshape((count, *frames.shape[len(row_shape) :]))
+    if correction is not None:
+        frames = _corrected(frames, correction)
     stamps = arrays["timestamp"].ravel()
     dims = ("frame", "y", "x")[: frames.ndim] if frames.ndim <= 3 else None
     dims = dims or ("frame", *(f"dim_{i}" for i in range(1, frames.ndim)))
@@ -209,6 +220,15 @@ def _units(stream: Any, key: str) -> dict[str, Any]:
 def _lazy(array: Any) -> Any:
     client = DaskArrayClient(array.context, item=array.item, structure_clients="dask")
     return client.read()
+
+
+def _corrected(frames: Any, correction: Correction) -> Any:
+    correction.apply(
+        np.empty((0, *frames.shape[1:]), frames.dtype)
+    )  # raises now if they do not fit
+    whole = frames.rechunk(dict.fromkeys(range(1, frames.ndim), -1))
+    meta = np.empty((0,) * frames.ndim, np.float32)
+    return whole.map_blocks(correction.apply, dtype=np.float32, meta=meta)
 
 
 def _events(stream: Any) -> dict[str, NDArray[Any]]:

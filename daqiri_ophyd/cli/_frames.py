@@ -1,11 +1,13 @@
-"""``daqiri-ophyd frames info``, ``check``, ``repair`` and ``master``."""
+"""``daqiri-ophyd frames info``, ``check``, ``repair``, ``master`` and ``correct``."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-app = typer.Typer(help="Show, check, repair and join files of frames.", no_args_is_help=True)
+app = typer.Typer(
+    help="Show, check, repair, join and correct files of frames.", no_args_is_help=True
+)
 
 Files = Annotated[list[Path], typer.Argument(metavar="FILE", help="HDF5 files of frames.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -102,3 +104,45 @@ def master(
         )
     way = "row" if by_row else "number"
     make_master(files, output, references, attribute or [], way, join or "batch", as_json)
+
+
+@app.command()
+def correct(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="HDF5 file of frames, or a master.")],
+    output: Annotated[
+        Path | None,
+        typer.Option(help="File to write. Default: FILE_corrected.h5, beside it."),
+    ] = None,
+    pixel_mask: Annotated[
+        str | None,
+        typer.Option(
+            help="Mask: NAME.npy or NAME.h5:/DATASET. Default: that of the master.",
+            metavar="SOURCE",
+        ),
+    ] = None,
+    dark: Annotated[
+        str | None,
+        typer.Option(help="Dark frame. Default: that of the master.", metavar="SOURCE"),
+    ] = None,
+    flatfield: Annotated[
+        str | None,
+        typer.Option(help="Flat field. Default: that of the master.", metavar="SOURCE"),
+    ] = None,
+    fill: Annotated[
+        float, typer.Option(help="Value of pixels that are masked or did not arrive.")
+    ] = float("nan"),
+    as_json: Json = False,
+) -> None:
+    """
+    Write a file of corrected frames: (frame - dark) / flatfield, without masked pixels.
+
+    Frames are float32. Pixels that are masked, or whose packets did not arrive, are not a number.
+    The file itself is not changed.
+
+    Example: [bold]daqiri-ophyd frames correct images_000000_master.h5[/bold]
+    """
+    from ._frames_correct import correct_frames
+
+    references = {"pixel_mask": pixel_mask, "dark": dark, "flatfield": flatfield}
+    given = {name: source for name, source in references.items() if source is not None}
+    correct_frames(file, output, given, fill, as_json)

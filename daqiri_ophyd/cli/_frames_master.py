@@ -42,19 +42,21 @@ def make_master(
         path = write_master(
             files, output, attributes=values, references=loaded, join=join, column=column
         )
-    except OSError as error:
-        named = error.filename and error.strerror
-        reason = f"{error.filename}: {error.strerror}" if named else str(error)
-        print_error(reason)
-        raise typer.Exit(1) from None
-    except (DaqiriError, ValueError) as error:
-        print_error(str(error))
+    except (OSError, DaqiriError, ValueError) as error:
+        print_error(reason_of(error))
         raise typer.Exit(1) from None
     told = read_sidecar_content(path)
     if as_json:
         print_json({str(path): {"frames": told["frames"], "parts": told["parts"]}})
     else:
         print_line(f"{path}: {_counted(told)}")
+
+
+def reason_of(error: Exception) -> str:
+    """Return what an error says, with the file that it is about."""
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 def _attribute(text: str) -> tuple[str, str | float | int]:

@@ -54,7 +54,7 @@ TASKS = {
         "runs": "List, show and export the runs of a catalog.",
         "catalog": "Browse and maintain a catalog.",
         "pcap": "Show, check and repair pcap files.",
-        "frames": "Show, check, repair and join files of frames.",
+        "frames": "Show, check, repair, join and correct files of frames.",
     },
     "Set up": {
         "config": "Write, check and show configuration files.",

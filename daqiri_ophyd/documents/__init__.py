@@ -5,6 +5,8 @@ catalog reads the `Sidecar`, the metadata file that the recorder writes for each
 """
 
 from ._columns import FILE_COUNTERS, CountedFile, files_column, row_columns, row_counters
+from ._corrected_file import CORRECTED, corrected_path, write_corrected
+from ._correction import Correction
 from ._frame_metadata import frame_facts, keep_frames
 from ._frame_stream import (
     FRAME_FILES_MIMETYPE,
@@ -48,6 +50,7 @@ from ._summary import SUMMARY_DTYPE, FileSummary
 __all__ = [
     "CAPTURE_MIMETYPES",
     "COMPANIONS",
+    "CORRECTED",
     "COUNTER_MIMETYPE",
     "FILE_COUNTERS",
     "FRAMES_MIMETYPE",
@@ -60,6 +63,7 @@ __all__ = [
     "SAMPLE_QUERY",
     "SUMMARY_DTYPE",
     "CaptureStream",
+    "Correction",
     "CountedFile",
     "FileSummary",
     "FrameFiles",
@@ -71,6 +75,7 @@ __all__ = [
     "add_run",
     "append_log",
     "capture_data_key",
+    "corrected_path",
     "directory_uri",
     "files_column",
     "frame_facts",
@@ -94,6 +99,7 @@ __all__ = [
     "sidecar_of",
     "sidecar_part",
     "sidecar_path",
+    "write_corrected",
     "write_master",
     "write_sidecar",
 ]

@@ -1,15 +1,23 @@
 """Metadata of a file of frames."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from daqiri_ophyd.engine import FrameFile, cut_frames, examine_frames
+from daqiri_ophyd.engine import (
+    FrameFile,
+    ReorderConfig,
+    cut_frames,
+    examine_frames,
+    find_plan,
+    load_config,
+)
 
 from ._repair import is_written, logged, require_no_links
 from ._sidecar import SidecarError, read_sidecar, sidecar_part, sidecar_path, write_sidecar
 
-__all__ = ["frame_facts", "keep_frames"]
+__all__ = ["frame_facts", "keep_frames", "recorded_plan"]
 
 
 def frame_facts(frames: FrameFile) -> dict[str, Any]:
@@ -22,6 +30,20 @@ def frame_facts(frames: FrameFile) -> dict[str, Any]:
         "t_first_ns": frames.t_first_ns,
         "t_last_ns": frames.t_last_ns,
     }
+
+
+def recorded_plan(facts: Mapping[str, Any]) -> ReorderConfig | None:
+    """Return the reorder plan that made frames, in its mode, from their metadata; None: unknown."""
+    if not (text := facts.get("configuration")):
+        return None
+    config, name = load_config(text), facts.get("reorder_plan", "")
+    # Files that a killed recorder left have only the plan's own name.
+    labels = [name, *(f"{interface.name}/{name}" for interface in config.interfaces)]
+    found = next((plan for label in labels if (plan := find_plan(config, label))), None)
+    if found is None:
+        return None
+    mode = facts.get("mode", "")
+    return found[0].modes[mode] if mode else found[0]
 
 
 def keep_frames(path: Path, frames: int, reason: str) -> int:

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from daqiri_ophyd.engine import find_plan, gap_mask, load_config
+from daqiri_ophyd.engine import gap_mask
 
+from ._frame_metadata import recorded_plan
 from ._master_parts import (
     Column,
     Detector,
@@ -30,11 +31,11 @@ __all__ = ["MASTER", "is_master", "master_path", "write_master"]
 MASTER = "_master"
 """End of the name of a master file, before its suffix."""
 
-_INSTRUMENT = "/entry/instrument"
-_GROUPS = ("configuration", "run", "sample")
+INSTRUMENT = "/entry/instrument"
+GROUPS = ("configuration", "run", "sample")
 _COUNTS = ("frames", "packets", "missing", "bytes", "dropped")
 # Of the first file of a recording, in the metadata file of its master.
-_KEPT = ("format", "reorder_plan", "mode", "clock", "run", "detector", "configuration", "host")
+KEPT = ("format", "reorder_plan", "mode", "clock", "run", "detector", "configuration", "host")
 
 
 def master_path(first: Path) -> Path:
@@ -130,7 +131,7 @@ def write_master(
 
 def _metadata(parts: Sequence[Part], target: Path, detectors: Sequence[Detector]) -> dict[str, Any]:
     first = parts[0].facts
-    found = {key: first[key] for key in _KEPT if key in first}
+    found = {key: first[key] for key in KEPT if key in first}
     found |= {key: sum(part.facts.get(key, 0) for part in parts) for key in _COUNTS}
     begins = [part.facts["t_first_ns"] for part in parts if part.frames]
     ends = [part.facts["t_last_ns"] for part in parts if part.frames]
@@ -147,18 +148,10 @@ def _with_gaps(
     references: dict[str, np.ndarray[Any, Any]], detector: Detector
 ) -> dict[str, np.ndarray[Any, Any]]:
     """Mark the pixels between modules in the mask, with bit 0, as NXdetector has it."""
-    facts = detector.recordings[0].parts[0].facts
-    if not (text := facts.get("configuration")):
-        return references
-    config = load_config(text)
     # Of a killed recorder's first file, only the plan's own name is known.
-    ports = ("", *(f"{interface.name}/" for interface in config.interfaces))
-    labels = [facts.get("reorder_plan", ""), *(f"{port}{detector.plan}" for port in ports)]
-    found = [plan for label in labels if (plan := find_plan(config, label)) is not None]
-    if not found:
-        return references
-    written, mode = found[0][0], facts.get("mode", "")
-    frame = (written.modes[mode] if mode else written).frame
+    facts = {"reorder_plan": detector.plan} | detector.recordings[0].parts[0].facts
+    plan = recorded_plan(facts)
+    frame = None if plan is None else plan.frame
     if frame is None or frame.modules is None or not (gaps := gap_mask(frame)).any():
         return references
     mask = references.get("pixel_mask", np.zeros(gaps.shape, np.uint32))
@@ -190,7 +183,7 @@ def _image(
                     _write_attributes(master["entry"], attributes)
                 # Of the first: a mask has the shape of one detector.
                 values = _with_gaps(references if number == 0 else {}, detector)
-                _write_references(master[f"{_INSTRUMENT}/{detector.name}"], values)
+                _write_references(master[f"{INSTRUMENT}/{detector.name}"], values)
         master.flush()
         return bytes(master.id.get_file_image())
 
@@ -202,14 +195,14 @@ def _copy_entry(template: Any, master: Any, parts: Sequence[Part]) -> None:
     entry.attrs.update(source.attrs)
     for name, part in source.items():
         # Others may have added groups and arrays.
-        is_copied = name in _GROUPS or getattr(part, "shape", None) == ()
+        is_copied = name in GROUPS or getattr(part, "shape", None) == ()
         if is_copied and name not in ("start_time", "end_time"):
             template.copy(part, entry, name)
     begins = [part.facts["t_first_ns"] for part in parts if part.frames]
     ends = [part.facts["t_last_ns"] for part in parts if part.frames]
     entry["start_time"], entry["end_time"] = _iso(min(begins)), _iso(max(ends))
     instrument = entry.create_group("instrument")
-    instrument.attrs.update(template[_INSTRUMENT].attrs)
+    instrument.attrs.update(template[INSTRUMENT].attrs)
 
 
 def _copy_run(parts: Sequence[Part], master: Any) -> None:
@@ -225,7 +218,7 @@ def _copy_run(parts: Sequence[Part], master: Any) -> None:
         for name, item in source.items():
             if name in ("start_time", "end_time"):
                 continue
-            if name in _GROUPS or getattr(item, "shape", None) == ():
+            if name in GROUPS or getattr(item, "shape", None) == ():
                 entry.pop(name, None)
                 source.copy(item, entry, name)
 
@@ -236,8 +229,8 @@ def _iso(ns: int) -> str:
 
 
 def _write_detector(template: Any, master: Any, detector: Detector, target: Path) -> None:
-    source = template[f"{_INSTRUMENT}/{detector.plan}"]
-    group = master[_INSTRUMENT].create_group(detector.name)
+    source = template[f"{INSTRUMENT}/{detector.plan}"]
+    group = master[INSTRUMENT].create_group(detector.name)
     group.attrs.update(source.attrs)
     columns = {column.name: column for column in detector.columns}
     for name in source:

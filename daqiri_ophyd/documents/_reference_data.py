@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["REFERENCES", "load_reference"]
+__all__ = ["REFERENCES", "checked_reference", "load_reference", "shape_text"]
 
 REFERENCES = {
     "pixel_mask": "bits of each pixel, 0: good (NXdetector)",
@@ -19,7 +19,7 @@ _ACCEPTED = "accepted are NAME.npy and NAME.h5:/DATASET"
 _LARGEST_MASK = 2**32 - 1
 
 
-def load_reference(name: str, source: str, shape: tuple[int, ...]) -> NDArray[Any]:
+def load_reference(name: str, source: str, shape: tuple[int, ...] | None = None) -> NDArray[Any]:
     """Return reference data from a file, checked.
 
     Parameters
@@ -28,7 +28,7 @@ def load_reference(name: str, source: str, shape: tuple[int, ...]) -> NDArray[An
         ``pixel_mask``: integers of 32 bits, or booleans, 0: good. ``dark``, ``flatfield``: numbers.
     source : str
         Path of an ``.npy`` file, or of an HDF5 file with a dataset: ``mask.h5:/entry/mask``.
-    shape : tuple of int
+    shape : tuple of int, optional
         Shape of a frame, which they have to have.
 
     Returns
@@ -44,11 +44,17 @@ def load_reference(name: str, source: str, shape: tuple[int, ...]) -> NDArray[An
     OSError
         If the file cannot be read.
     """
-    values = _load(name, source)
-    if values.shape != tuple(shape):
+    return checked_reference(name, source, _load(name, source), shape)
+
+
+def checked_reference(
+    name: str, source: str, values: NDArray[Any], shape: tuple[int, ...] | None
+) -> NDArray[Any]:
+    """Return reference data if they have the shape and an accepted type; see `load_reference`."""
+    if shape is not None and values.shape != tuple(shape):
         raise ValueError(
-            f"{name}: {source} has the shape {_shape(values.shape)}, and a frame {_shape(shape)}; "
-            "accepted is the shape of a frame."
+            f"{name}: {source} has the shape {shape_text(values.shape)}, and a frame "
+            f"{shape_text(shape)}; accepted is the shape of a frame."
         )
     accepted = "bui" if name == "pixel_mask" else "buif"
     if values.dtype.kind not in accepted:
@@ -64,7 +70,8 @@ def load_reference(name: str, source: str, shape: tuple[int, ...]) -> NDArray[An
     return values.astype(np.uint32)
 
 
-def _shape(shape: tuple[int, ...]) -> str:
+def shape_text(shape: tuple[int, ...]) -> str:
+    """Return a shape for messages."""
     return " x ".join(map(str, shape)) or "of a scalar"
 
 

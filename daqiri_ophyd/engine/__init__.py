@@ -105,6 +105,7 @@ from ._snapshot import (
     TxQueueState,
 )
 from ._tx_queue import TxQueue
+from ._valid_pixels import valid_pixels
 from .events import EventPump, default_pump
 
 __all__ = [
@@ -216,6 +217,7 @@ __all__ = [
     "runtime_directory",
     "runtime_entries",
     "store_address_error",
+    "valid_pixels",
     "version",
     "write_pcap",
 ]

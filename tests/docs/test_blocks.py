@@ -35,6 +35,7 @@ TESTED = {
         "python": "integration/catalog/test_catalog_consumer.py",
         "yaml": "integration/catalog_servers.py",
     },
+    "docs/how-to/frame-files.md": {"python": "integration/test_how_to.py"},
     "docs/how-to/from-areadetector.md": {"python": "integration/test_how_to.py"},
     "docs/how-to/give-a-run-to-a-colleague.md": {"python": "integration/test_how_to.py"},
     "docs/how-to/make-frames-of-packets.md": {"python": "integration/test_how_to.py"},

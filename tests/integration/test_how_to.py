@@ -1,5 +1,6 @@
 """The Python code of how-to guides runs unchanged."""
 
+import json
 import re
 import shutil
 from itertools import pairwise
@@ -7,6 +8,7 @@ from pathlib import Path
 from textwrap import indent
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 from documented_programs import (
@@ -22,6 +24,7 @@ from page_blocks import page_blocks, program
 from preloaded_processes import run_preloaded
 
 from daqiri_ophyd import profiles
+from daqiri_ophyd.documents import sidecar_path, write_master
 from daqiri_ophyd.engine import ethernet, load_config, write_pcap
 from daqiri_ophyd.simulate import DescribedDetector, PacketFormat, Traffic
 
@@ -136,6 +139,47 @@ def test_captures_of_your_own_plans_go_where_the_guide_says(tmp_path: Path) -> N
 @pytest.mark.usefixtures("jungfrau_port")
 def test_frames_are_recorded_as_the_guide_says(tmp_path: Path) -> None:
     run_guide("record-frames-in-scans.md", tmp_path)
+
+
+def write_master_of_frames(folder: Path) -> None:
+    """Write a master of a JUNGFRAU module; of the third image, packet 5 did not come."""
+    count, packets, shape = 10, 128, (512, 1024)
+    valid = np.full((count, packets // 8), 255, np.uint8)
+    valid[2, 0] -= 1 << 5
+    missing = (np.arange(count) == 2).astype("u4")
+    times = np.arange(count, dtype="i8")
+    columns = {"batch": times.astype("u4"), "timestamp": times, "last_timestamp": times}
+    columns |= {"packets": packets - missing, "missing": missing, "valid": valid}
+    columns |= {name: np.zeros(count, "u1") for name in ("timed_out", "lossy")}
+    path = folder / "images_000000.h5"
+    with h5py.File(path, "w") as file:
+        device = file.create_group("entry/instrument/images")
+        device["description"] = "frames of reorder plan images"
+        chunks, most = (1, *shape), (None, *shape)
+        device.create_dataset("data", (count, *shape), "u2", chunks=chunks, maxshape=most)
+        for name, values in columns.items():
+            device[name] = values
+        plot = file.create_group("entry/data")
+        for name in device:
+            if name != "description":
+                plot[name] = device[name]
+    told = {"frames": count, "packets": count * packets - 1, "missing": 1, "bytes": 1, "dropped": 0}
+    told |= {"t_first_ns": 0, "t_last_ns": 9, "reorder_plan": "receiver/images"}
+    told |= {"configuration": profiles.path("jungfrau").read_text()}
+    sidecar_path(path).write_text(json.dumps(told))
+    mask = np.zeros(shape, bool)
+    mask[20, 0] = mask[300, 7] = True  # packet 5 has rows 20 to 23
+    ones = np.ones(shape)
+    write_master([path], references={"pixel_mask": mask, "dark": ones, "flatfield": ones})
+
+
+def test_frames_are_corrected_as_the_guide_says(tmp_path: Path) -> None:
+    write_master_of_frames(tmp_path)
+    run_guide("frame-files.md", tmp_path)
+    run_command("daqiri-ophyd frames correct images_000000_master.h5", tmp_path)
+    with h5py.File(tmp_path / "images_000000_master_corrected.h5") as file:
+        lacking = np.isnan(file["entry/data/data"][()]).sum(axis=(1, 2))
+    assert lacking.tolist() == [2, 2, 4097, *[2] * 7]
 
 
 def test_settings_have_the_names_that_the_guide_from_areadetector_gives(tmp_path: Path) -> None:

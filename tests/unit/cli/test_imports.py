@@ -33,6 +33,7 @@ COMMANDS: list[tuple[Sequence[str], set[str]]] = [
     (["pcap", "info", "{pcap}"], OF_ENGINE),
     (["pcap", "check", "{pcap}"], OF_ENGINE),
     (["frames", "check", "{pcap}"], OF_ENGINE),
+    (["frames", "correct", "{pcap}"], OF_ENGINE),
     (["stats", "--count", "1"], OF_ENGINE),
     (["host", "check"], {"pyroute2"}),
     (["host", "check", "loopback"], {*OF_ENGINE, "pyroute2"}),
