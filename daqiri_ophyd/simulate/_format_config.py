@@ -86,7 +86,8 @@ def configuration_text(form: PacketFormat, file: str) -> str:
     """
     raw = form.on_interface
     packet = form.header_bytes + form.payload_bytes
-    more = _BEFORE_PIXELS if form.field("payload_offset") else 0
+    offset = form.field("payload_offset")
+    more = max(_BEFORE_PIXELS, offset.unit) if offset else 0
     buffer = -(-(packet + more + _AROUND) // 64) * 64
     frame = math.prod(form.shape) * form.dtype.itemsize
     sockets = len(form.ports) if form.has_sockets else 1

@@ -705,7 +705,15 @@ def _of_plan(form: PacketFormat) -> list[str]:
 
 def _of_offset(form: PacketFormat) -> list[str]:
     field = form.field("payload_offset")
-    if field is None or field.first * field.unit <= form.header_bytes:
+    if field is None:
+        return []
+    packet = form.header_bytes + field.unit + form.payload_bytes
+    if packet > _UDP_BYTES:
+        return [
+            f"header: field {field.name!r} has unit: {field.unit}, which makes a packet of "
+            f"{packet} bytes; accepts up to {_UDP_BYTES}"
+        ]
+    if field.first * field.unit <= form.header_bytes:
         return []
     return [
         f"header: field {field.name!r} has first: {field.first} and unit: {field.unit}, and pixels "

@@ -604,6 +604,10 @@ HALVES = {
             "has first: 2 and unit: 8, and pixels that begin right after the header would begin",
         ),
         (
+            changed(header=[*HEADER, {**BEGIN, "bytes": 1, "unit": 2**31}]),
+            "has unit: 2147483648, which makes a packet of 2147484045 bytes; accepts up to 65507",
+        ),
+        (
             changed(header=[*HEADER, {"name": "a", "bytes": 9, "column": "first"}]),
             "header[3].column: its 72 bits are in more than eight bytes",
         ),
