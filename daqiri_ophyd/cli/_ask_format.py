@@ -20,7 +20,9 @@ _PAYLOAD_BYTES = 8192
 _FIELDS = ("frame 4 frame_number", "packet 4 packet_number")
 _HEADER_HELP = """\
 Fields of the header in their order, one a line: NAME BYTES, or NAME 12bits, and if it has one
-  a role:   {roles}; first=1 if it counts from 1
+  a role:   {roles};
+            first=1 if it counts from 1, step=10 if it counts in tens, unit=8 for units of 8 bytes
+  a column: column=first or column=sum, if its number goes with the image
   a value:  =0xCAFE
   an order: big or little, if it is not that of the pixels"""
 _FIELD = re.compile(
@@ -29,7 +31,7 @@ _FIELD = re.compile(
 _COMMENTS = {
     "engine": "socket: UDP sockets; packet: all frames of a network interface (privileged)",
     "address": "where packets arrive: an IP address of this host, or a network interface",
-    "port": "UDP port; FIRST-LAST: one for each module (engine packet)",
+    "port": "UDP port; FIRST-LAST: one for each module",
     "source_ports": "UDP ports that the modules send from",
     "modules": "stacked along the first axis of the frame",
     "frame": "shape of the whole frame",
@@ -67,10 +69,10 @@ def ask_format(name: str) -> dict[str, Any]:
     where = "IP address of this host" if is_socket else "network interface"
     _ask(found, "address", f"{where} where packets arrive", "127.0.0.1" if is_socket else "lo")
     _ask(found, "modules", "modules, stacked along the first axis: 1 to 4096")
-    ranges = "" if is_socket or found["modules"] == 1 else ", or FIRST-LAST for one each"
+    ranges = "" if found["modules"] == 1 else ", or FIRST-LAST for one each"
     _ask(found, "port", f"UDP port to which they send{ranges}")
     if found["modules"] > 1 and "-" not in str(found["port"]):
-        other = "" if is_socket else f", or {_NONE}: a field of the header is the module's number"
+        other = f", or {_NONE}: a field of the header is the module's number"
         question = f"UDP ports that the modules send from: FIRST-LAST{other}"
         _ask(found, "source_ports", question, _source_ports(found["modules"]))
         if found["source_ports"] == _NONE:
@@ -118,8 +120,6 @@ def _ask(found: dict[str, Any], key: str, question: str, default: Any = None) ->
     default = found.get(key) if default is None else default
     shown = " ".join(map(str, default)) if isinstance(default, list) else str(default)
     keys = (key, "pixels") if key == "byte_order" else (key,)
-    if key == "source_ports" and found["engine"] == "socket":
-        keys = (key, "modules")
     while True:
         found[key] = _value(key, _typed(question, shown))
         problems = _problems(found, *keys)
@@ -167,8 +167,12 @@ def _field(line: str) -> dict[str, Any]:
             field["byte_order"] = word
         elif word.startswith("="):
             field["value"] = _number(word, "=")
-        elif word.startswith("first="):
-            field["first"] = _number(word, "first=")
+        elif word.startswith(("first=", "unit=")) or re.fullmatch(r"step=\d.*", word):
+            key = word.partition("=")[0]
+            field[key] = _number(word, f"{key}=")
+        elif word.startswith(("step=", "column=")):
+            key, _, field_value = word.partition("=")
+            field[key] = field_value
         else:
             field["role"] = word
     return field

@@ -2,25 +2,56 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from collections.abc import Sequence
 
-    from daqiri_ophyd._native import ReorderFrameConfig
+    from numpy.typing import NDArray
 
 __all__ = ["gap_mask", "module_pixels"]
 
+# What is used of `ReorderFrameConfig`: simulated detectors have layouts of their own.
 
-def module_pixels(frame: ReorderFrameConfig) -> NDArray[np.int64]:
+
+class _Position(Protocol):
+    @property
+    def origin(self) -> tuple[int, ...]: ...
+    @property
+    def flip(self) -> str: ...
+    @property
+    def rotate(self) -> int: ...
+
+
+class _Modules(Protocol):
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def tile(self) -> tuple[int, ...]: ...
+    @property
+    def chip(self) -> tuple[int, ...]: ...
+    @property
+    def chip_gap(self) -> tuple[int, ...]: ...
+    @property
+    def positions(self) -> Sequence[_Position]: ...
+
+
+class _Frame(Protocol):
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def modules(self) -> _Modules | None: ...
+
+
+def module_pixels(frame: _Frame) -> NDArray[np.int64]:
     """Return the place of each pixel in the image, in the order in which packets have them.
 
     Parameters
     ----------
     frame : ReorderFrameConfig
-        Frame of a reorder plan.
+        Frame of a reorder plan, or an object with its ``shape`` and ``modules``.
 
     Returns
     -------
@@ -52,13 +83,13 @@ def module_pixels(frame: ReorderFrameConfig) -> NDArray[np.int64]:
     return np.concatenate(found)
 
 
-def gap_mask(frame: ReorderFrameConfig) -> NDArray[np.bool_]:
+def gap_mask(frame: _Frame) -> NDArray[np.bool_]:
     """Return which pixels of the image are of no module, or between chips.
 
     Parameters
     ----------
     frame : ReorderFrameConfig
-        Frame of a reorder plan.
+        As of `module_pixels`.
 
     Returns
     -------

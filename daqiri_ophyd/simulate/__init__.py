@@ -3,6 +3,8 @@
 from ._described import DescribedDetector
 from ._ecpri import Ecpri
 from ._eiger import Eiger
+from ._format_config import configuration_text
+from ._frame_layout import FrameLayout, ModuleLayout, ModulePosition
 from ._gige_vision import GigeVision
 from ._instrument import Instrument
 from ._jungfrau import Jungfrau
@@ -15,9 +17,10 @@ from ._traffic import Chunk, Disturbance, Traffic
 from ._vita49 import Vita49
 
 __all__ = ["INSTRUMENTS", "Chunk", "DescribedDetector", "Disturbance", "Ecpri", "Eiger"]
-__all__ += ["GigeVision", "Instrument", "Jungfrau", "Mythen", "PacketField", "PacketFormat"]
-__all__ += ["PacketFormatError", "PsiDetector", "Spead", "Traffic", "Vita49", "pixel_bits"]
-__all__ += ["pixel_bytes", "pixel_dtype"]
+__all__ += ["FrameLayout", "GigeVision", "Instrument", "Jungfrau", "ModuleLayout"]
+__all__ += ["ModulePosition", "Mythen", "PacketField", "PacketFormat"]
+__all__ += ["PacketFormatError", "PsiDetector", "Spead", "Traffic", "Vita49", "configuration_text"]
+__all__ += ["pixel_bits", "pixel_bytes", "pixel_dtype"]
 
 INSTRUMENTS: dict[str, Instrument] = {
     each.name: each

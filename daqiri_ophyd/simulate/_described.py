@@ -19,7 +19,10 @@ class DescribedDetector(Instrument):
     """A detector that sends test images in packets of a format.
 
     The images have rings and a bright spot that moves, scaled to the type of the pixels. Fields
-    with a role count, fields with a value have it, and others are 0.
+    with a role count, fields with a value have it, and others are 0. Frame numbers with ``step:
+    any`` grow by about 1000, or a sixteenth of the numbers of their field. With a
+    ``payload_offset``, the pixels of a frame's first packet begin one unit later than those of
+    others. Leaders and trailers have another value in fields that are required.
 
     Parameters
     ----------
@@ -33,8 +36,15 @@ class DescribedDetector(Instrument):
         self.shape = form.shape
         self.dtype = form.dtype
         self.streams = form.modules
-        self.packets_per_frame = form.modules * form.packets
-        self.packet_size = form.header_bytes + form.payload_bytes
+        self.layout = form.layout
+        self.leaders = form.leaders * form.modules
+        self.trailers = form.trailers * form.modules
+        self.packets_per_frame = self.leaders + form.modules * form.packets + self.trailers
+        # Bytes between the header and the pixels of a frame's first packet.
+        self._behind = 0
+        if (offset := form.field("payload_offset")) and offset.first + 1 < 2**offset.width:
+            self._behind = offset.unit
+        self.packet_size = form.header_bytes + self._behind + form.payload_bytes
         self.port = form.ports[0]
         self.own_ports = self.needs_own_ports = len(form.ports) > 1
         if form.source_ports:
@@ -42,9 +52,13 @@ class DescribedDetector(Instrument):
 
     def sizes(self) -> NDArray[np.intp]:
         """Return the bytes of each UDP payload of a frame."""
-        made = super().sizes()
-        made[-self.form.modules :] -= self.form.payload_bytes - self.form.last_bytes
-        return made
+        form = self.form
+        made = np.full((form.leaders + form.packets + form.trailers, form.modules), 0, np.intp)
+        data = made[form.leaders : form.leaders + form.packets]
+        data[:] = form.payload_bytes
+        data[-1] = form.last_bytes
+        data[0] += self._behind
+        return made.reshape(-1) + form.header_bytes
 
     def frames(self, first: int, count: int, rng: np.random.Generator) -> NDArray[Any]:
         """Return test images."""
@@ -52,12 +66,14 @@ class DescribedDetector(Instrument):
         most = None
         if bits < 16:
             most = 2 ** (bits - (self.dtype.kind == "i")) - 1
-        return scaled_images(self.shape, self.dtype, first, count, rng, most)
+        return self.with_gaps(scaled_images(self.shape, self.dtype, first, count, rng, most))
 
     def packets(self, frames: NDArray[Any], first: int) -> NDArray[np.uint8]:
         """Return the packets, alternating between modules."""
         form, count = self.form, len(frames)
-        made = np.zeros((count, form.packets, form.modules, self.packet_size), np.uint8)
+        each = form.leaders + form.packets + form.trailers
+        made = np.zeros((count, each, form.modules, self.packet_size), np.uint8)
+        data = made[:, form.leaders : form.leaders + form.packets]
         frame = np.arange(first, first + count, dtype=np.uint64)[:, None, None]
         packet = np.arange(form.packets, dtype=np.uint64)[None, :, None]
         numbers = {
@@ -66,17 +82,33 @@ class DescribedDetector(Instrument):
             "sequence_number": frame * np.uint64(form.packets) + packet,
             "byte_offset": packet * np.uint64(form.payload_bytes),
             "module": np.arange(form.modules, dtype=np.uint64)[None, None, :],
+            "payload_offset": (packet == 0).astype(np.uint64) * np.uint64(self._behind),
         }
         for field in form.header:
             if field.role is not None:
-                _put(made, field, numbers[field.role] + np.uint64(field.first))
-            elif field.value:
-                _put(made, field, np.uint64(field.value))
+                number = numbers[field.role] // np.uint64(field.unit) * np.uint64(field.step)
+                if not field.step:
+                    about = np.uint64(max(1, min(1000, 2**field.most_bits >> 4)))
+                    number = frame * about + frame * np.uint64(7919) % about
+                number = number + np.uint64(field.first)
+                _put(data, field, number)
+                if field.role in ("frame_number", "module"):
+                    _put(made[:, : form.leaders], field, number)
+                    _put(made[:, form.leaders + form.packets :], field, number)
+                continue
+            if field.value:
+                _put(data, field, np.uint64(field.value))
+            if field.required:
+                other = np.uint64(0 if field.value else 1)
+                _put(made[:, : form.leaders], field, other)
+                _put(made[:, form.leaders + form.packets :], field, other)
         parts = np.zeros((count, form.modules, form.packets * form.payload_bytes), np.uint8)
-        pixels = self._bytes(frames.reshape(count, -1)).reshape(count, form.modules, -1)
+        pixels = self._bytes(self.in_packets(frames)).reshape(count, form.modules, -1)
         parts[..., : pixels.shape[-1]] = pixels
-        parts = parts.reshape(count, form.modules, form.packets, -1)
-        made[..., form.header_bytes :] = parts.transpose(0, 2, 1, 3)
+        parts = parts.reshape(count, form.modules, form.packets, -1).transpose(0, 2, 1, 3)
+        behind = form.header_bytes + self._behind
+        data[:, :1, :, behind:] = parts[:, :1]
+        data[:, 1:, :, form.header_bytes : form.header_bytes + form.payload_bytes] = parts[:, 1:]
         return made.reshape(-1, self.packet_size)
 
     def _bytes(self, frames: NDArray[Any]) -> NDArray[np.uint8]:

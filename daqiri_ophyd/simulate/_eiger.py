@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ._frame_layout import FrameLayout, ModuleLayout, ModulePosition
 from ._instrument import scaled_images
 from ._psi_detector import PsiDetector
 
@@ -22,8 +23,8 @@ class Eiger(PsiDetector):
     """A detector like an EIGER 500K: a module of two half modules with two ports each.
 
     The left and the right 256 x 512 pixels of the upper half module, then those of the lower one,
-    are the four parts of a frame. The lower half module is upside down: its first row is the lowest
-    one of the image.
+    go to ports of their own. The lower half module is upside down: it begins with the lowest row
+    of the image. Frames are images, of 514 x 1030 pixels with the gaps between chips.
 
     Parameters
     ----------
@@ -32,9 +33,10 @@ class Eiger(PsiDetector):
 
     Notes
     -----
-    Format: that of `PsiDetector`, detector type 1, over 10 Gb/s. An EIGER sends 4096 bytes of
-    pixels of 12 bits, too, of which the last one goes on in the next packet: plans do not take
-    these.
+    Format: that of `PsiDetector`, detector type 1, over 10 Gb/s. The first UDP port of the upper
+    half module (``udp_dstport``) has its left part, that of the lower one its right part. An EIGER
+    sends 4096 bytes of pixels of 12 bits, too, of which the last one goes on in the next packet:
+    plans do not take these.
     """
 
     detector_type = 1
@@ -49,18 +51,23 @@ class Eiger(PsiDetector):
         self._most = 2**bits - 1 if bits < 16 else None
         payload = _PAYLOAD_OF_12_BITS if bits == 12 else _PAYLOAD
         self.stream_packets = _ROWS * _COLUMNS * bits // 8 // payload
-        super().__init__(f"eiger-{bits}bit", (4, _ROWS, _COLUMNS))
+        row, column = _ROWS + self.CHIP_GAP[0], _COLUMNS + 2 * self.CHIP_GAP[1]
+        self.layout = FrameLayout(
+            shape=(row + _ROWS, column + _COLUMNS + self.CHIP_GAP[1]),
+            modules=ModuleLayout(
+                shape=(_ROWS, _COLUMNS),
+                chip=self.CHIP,
+                chip_gap=self.CHIP_GAP,
+                positions=(
+                    ModulePosition(origin=(0, 0)),
+                    ModulePosition(origin=(0, column)),
+                    ModulePosition(origin=(row, 0), flip="rows"),
+                    ModulePosition(origin=(row, column), flip="rows"),
+                ),
+            ),
+        )
+        super().__init__(f"eiger-{bits}bit", self.layout.shape)
 
     def frames(self, first: int, count: int, rng: np.random.Generator) -> NDArray[Any]:
-        """Return images, in four parts."""
-        shape = (2 * _ROWS, 2 * _COLUMNS)
-        made = scaled_images(shape, self.dtype, first, count, rng, self._most)
-        parts = made.reshape(count, 2, _ROWS, 2, _COLUMNS).transpose(0, 1, 3, 2, 4).copy()
-        parts[:, 1] = parts[:, 1, :, ::-1]
-        return parts.reshape(count, *self.shape)
-
-    def image(self, frame: NDArray[Any]) -> NDArray[Any]:
-        """Return the image of the module, with the lower half the right way up."""
-        parts = frame.reshape(2, 2, _ROWS, _COLUMNS).copy()
-        parts[1] = parts[1, :, ::-1]
-        return parts.transpose(0, 2, 1, 3).reshape(2 * _ROWS, 2 * _COLUMNS)
+        """Return images, with 0 in the gaps."""
+        return self.with_gaps(scaled_images(self.shape, self.dtype, first, count, rng, self._most))

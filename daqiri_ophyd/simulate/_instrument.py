@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ._frame_layout import FrameLayout
+
 __all__ = ["Instrument", "images", "scaled_images", "waves"]
 
 # About the largest value of `images`.
@@ -26,6 +28,8 @@ class Instrument(ABC):
         Shape of a frame.
     dtype : numpy.dtype
         Type of its elements.
+    layout : FrameLayout or None
+        Where the pixels of packets are in a frame; None: one after the other.
     packets_per_frame : int
         Packets of a frame.
     packet_size : int
@@ -47,6 +51,7 @@ class Instrument(ABC):
     name: str
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
+    layout: FrameLayout | None = None
     packets_per_frame: int
     packet_size: int
     leaders: int = 0
@@ -72,9 +77,16 @@ class Instrument(ABC):
         """Return the bytes of each UDP payload of a frame."""
         return np.full(self.packets_per_frame, self.packet_size)
 
-    def image(self, frame: NDArray[Any]) -> NDArray[Any]:
-        """Return what a frame is an image of, with its modules where they are in the detector."""
-        return frame
+    def in_packets(self, frames: NDArray[Any]) -> NDArray[Any]:
+        """Return the pixels of each frame, in the order in which packets have them."""
+        flat = frames.reshape(len(frames), -1)
+        return flat if self.layout is None else flat[:, self.layout.pixels]
+
+    def with_gaps(self, frames: NDArray[Any]) -> NDArray[Any]:
+        """Set those pixels of frames to 0 that no packet has, and return them."""
+        if self.layout is not None:
+            frames[:, self.layout.gaps] = 0
+        return frames
 
 
 @cache

@@ -14,6 +14,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import yaml
 
+from daqiri_ophyd.engine import check_config
+
+from ._frame_layout import FrameLayout, ModuleLayout, ModulePosition
 from ._pixel_bytes import pixel_dtype
 
 __all__ = ["PacketField", "PacketFormat", "PacketFormatError"]
@@ -22,7 +25,15 @@ __all__ = ["PacketField", "PacketFormat", "PacketFormatError"]
 _ENGINES = {"socket": "127.0.0.1", "packet": "lo"}
 # Those that receive all of an interface's packets, with their headers.
 _OF_INTERFACES = ("packet",)
-_ROLES = ("frame_number", "packet_number", "sequence_number", "byte_offset", "module")
+_ROLES = (
+    *("frame_number", "packet_number", "sequence_number", "byte_offset", "module"),
+    "payload_offset",
+)
+_COUNTED = ("frame_number", "packet_number", "sequence_number")
+_BYTES = ("byte_offset", "payload_offset")
+_SOURCES = ("first", "sum")
+_FLIPS = ("none", "rows", "columns", "both")
+_ANY = "any"
 # Bits of the pixels that frames can have.
 _PIXELS = {
     **{
@@ -36,9 +47,14 @@ _PACKINGS = ("msb", "lsb")
 
 _KEYS = {
     *("name", "engine", "address", "port", "source_ports", "modules", "frame", "pixels"),
-    *("byte_order", "packing", "payload_bytes", "header"),
+    *("byte_order", "packing", "payload_bytes", "header", "layout", "leaders", "trailers"),
 }
-_FIELD_KEYS = {"name", "bytes", "bits", "role", "value", "required", "first", "byte_order"}
+_FIELD_KEYS = {
+    *("name", "bytes", "bits", "role", "value", "required", "first", "byte_order"),
+    *("step", "unit", "column"),
+}
+_LAYOUT_KEYS = {"shape", "tile", "chip", "chip_gap", "positions"}
+_POSITION_KEYS = {"origin", "flip", "rotate"}
 # What readers of a manual look for, and no plan has.
 _ABSENT = {
     "trailer": "no plan skips bytes at the end of packets; make them part of payload_bytes and of "
@@ -55,7 +71,8 @@ _UDP_BYTES = 65_507
 # more may be divided by any number of packets.
 _NUMBER_BITS, _ANY_PACKETS_BITS = 64, 32
 _MOST_ANY_PACKETS = 1 << 17
-_FLEX_WORDS = 8
+_NEVER_WRAPS_BITS = 48
+_FLEX_WORDS = 16
 # A device such as /dev/zero does not end.
 _FILE_BYTES = 1 << 20
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,24}")
@@ -96,7 +113,14 @@ class PacketField:
     required : bool
         Whether packets with another value are left out of frames: leaders, trailers and others.
     first : int
-        First number of a field with a role.
+        First number of a field with a role; of ``payload_offset``, that of packets whose pixels
+        begin right after the header.
+    step : int
+        Difference of two numbers; 0: they grow irregularly.
+    unit : int
+        Bytes that a number of bytes counts as one.
+    column : {"first", "sum"} or None
+        Whether its number goes with a frame, and of which packets.
     roles : tuple of str
         Roles that a field can have.
     """
@@ -111,6 +135,9 @@ class PacketField:
     value: int = 0
     required: bool = False
     first: int = 0
+    step: int = 1
+    unit: int = 1
+    column: str | None = None
 
     @property
     def most_bits(self) -> int:
@@ -160,6 +187,11 @@ class PacketFormat:
         Bytes after the header; the last packet of a module in a frame may have fewer.
     header : tuple of PacketField
         Fields in order.
+    layout : FrameLayout or None
+        Where the modules of an image are; None: pixels follow one another.
+    leaders, trailers : int
+        Packets of another kind, without pixels, that simulated modules send before and after those
+        of a frame.
     engines, pixel_types : tuple of str
         Engines and types that a format can have.
     """
@@ -179,6 +211,9 @@ class PacketFormat:
     packing: Literal["msb", "lsb"]
     payload_bytes: int
     header: tuple[PacketField, ...]
+    layout: FrameLayout | None = None
+    leaders: int = 0
+    trailers: int = 0
 
     @property
     def on_interface(self) -> bool:
@@ -236,7 +271,7 @@ class PacketFormat:
         reader = _Reader()
         made = reader.format(document)
         if made is not None and not reader.problems:
-            reader.problems += _not_in_plans(made)
+            reader.problems += _not_in_plans(made) or _of_plan(made)
         if made is None or reader.problems:
             raise PacketFormatError(reader.problems, file)
         return made
@@ -257,9 +292,17 @@ class PacketFormat:
         return pixel_dtype(self.pixels)
 
     @property
+    def pixels_sent(self) -> int:
+        """Pixels of a frame that packets have."""
+        if self.layout is None:
+            return math.prod(self.shape)
+        modules = self.layout.modules
+        return len(modules.positions) * math.prod(modules.shape)
+
+    @property
     def frame_bytes(self) -> int:
         """Bytes of the packets' payloads of a frame."""
-        return math.prod(self.shape) * _PIXELS[self.pixels] // 8
+        return self.pixels_sent * _PIXELS[self.pixels] // 8
 
     @property
     def packets(self) -> int:
@@ -277,17 +320,35 @@ class PacketFormat:
 
     @property
     def numbered_by(self) -> str:
-        """How packets are numbered: ``single``, ``packet``, ``low_bits``, ``offset``, ``sequence``.
+        """How packets are numbered: ``single``, ``packet``, ``running``, ``offset``, ``sequence``.
 
-        By frame number alone, with the packet's number, with the lowest bits of a number that goes
-        on, with the position of the payload, or by a number that goes on alone.
+        By frame number alone, with the packet's number, with a packet number that goes on, with the
+        position of the payload, or by a number that goes on alone.
         """
         if self.field("frame_number") is None:
             return "sequence"
         for role, how in (("packet_number", "packet"), ("byte_offset", "offset")):
             if self.field(role) is not None:
                 return how
-        return "single" if self.packets == 1 else "low_bits"
+        return "single" if self.field("sequence_number") is None else "running"
+
+    @property
+    def runs_on(self) -> bool:
+        """Whether a plan can take the sequence number modulo the packets of a frame."""
+        field = self.field("sequence_number")
+        if field is None:
+            return False
+        numbers = self.packets * field.step
+        power = numbers.bit_count() == 1 and numbers < 2**field.most_bits
+        return power or field.most_bits >= _NEVER_WRAPS_BITS
+
+    @property
+    def begins_with_frames(self) -> bool:
+        """Whether the sequence number counts the packets of a frame, and wraps with each."""
+        field = self.field("sequence_number")
+        if field is None:
+            return False
+        return not field.first and self.packets * field.step == 2**field.most_bits
 
     @property
     def modules_by(self) -> str:
@@ -297,6 +358,11 @@ class PacketFormat:
         if len(self.ports) > 1:
             return "port"
         return "source_port" if self.source_ports else "field"
+
+    @property
+    def has_sockets(self) -> bool:
+        """Whether each module has a socket of its own."""
+        return not self.on_interface and len(self.ports) > 1
 
 
 class _Loader(yaml.SafeLoader):
@@ -404,6 +470,7 @@ class _Reader:
             )
         engine = self.word("engine", found.get("engine"), _ENGINES, "socket")
         order = self._order("byte_order", found.get("byte_order"), _BIG)
+        shape = self._shape(found.get("frame"))
         return PacketFormat(
             name=_word(name),
             engine=engine,
@@ -411,7 +478,7 @@ class _Reader:
             ports=self.ports("port", found.get("port")),
             source_ports=self.ports("source_ports", found.get("source_ports")),
             modules=self.integer("modules", found.get("modules"), 1, 4096, 1),
-            shape=self._shape(found.get("frame")),
+            shape=shape,
             pixels=self._pixels(found.get("pixels")),
             byte_order=order,
             packing=self._packing(found.get("packing"), found.get("pixels")),
@@ -419,7 +486,52 @@ class _Reader:
                 "payload_bytes", found.get("payload_bytes"), 1, _UDP_BYTES, 1
             ),
             header=self._header(found.get("header"), order),
+            layout=self._layout(found.get("layout"), shape),
+            leaders=self.integer("leaders", found.get("leaders"), 0, 16, 0),
+            trailers=self.integer("trailers", found.get("trailers"), 0, 16, 0),
         )
+
+    def _layout(self, found: Any, shape: tuple[int, ...]) -> FrameLayout | None:
+        given = None if found is None else self.keys(found, "layout", _LAYOUT_KEYS)
+        if given is None:
+            return None
+        if len(shape) != 2:
+            self.wrong("frame", list(shape), "two numbers with a layout: rows and columns")
+            return None
+        module = self._pair("layout.shape", given.get("shape"), 1)
+        positions = given.get("positions")
+        if not isinstance(positions, list) or not 0 < len(positions) <= 4096:
+            self.wrong("layout.positions", positions, "a list, such as [{origin: [0, 0]}]")
+            return None
+        modules = ModuleLayout(
+            shape=module or (1, 1),
+            positions=tuple(
+                self._position(each, f"layout.positions[{i}]") for i, each in enumerate(positions)
+            ),
+            **{
+                key: self._pair(f"layout.{key}", given[key], int(key != "chip_gap")) or ()
+                for key in ("tile", "chip", "chip_gap")
+                if given.get(key) is not None
+            },
+        )
+        return FrameLayout(shape=(shape[0], shape[1]), modules=modules)
+
+    def _pair(self, key: str, found: Any, least: int) -> tuple[int, int] | None:
+        good = isinstance(found, list) and len(found) == 2
+        if not good or not all(type(each) is int and least <= each < 2**32 for each in found):
+            self.wrong(key, found, f"[ROWS, COLUMNS], from {least}")
+            return None
+        return found[0], found[1]
+
+    def _position(self, found: Any, at: str) -> ModulePosition:
+        given = self.keys(found, at, _POSITION_KEYS) or {}
+        flip: Any = self.word(f"{at}.flip", given.get("flip"), _FLIPS, "none")
+        rotate = given.get("rotate", 0)
+        if type(rotate) is not int or rotate not in (0, 90, 180, 270):
+            self.wrong(f"{at}.rotate", rotate, "0, 90, 180, 270")
+            rotate = 0
+        origin = self._pair(f"{at}.origin", given.get("origin"), 0)
+        return ModulePosition(origin=origin or (0, 0), flip=flip, rotate=rotate)
 
     def _shape(self, found: Any) -> tuple[int, ...]:
         if found is None:
@@ -526,6 +638,24 @@ class _Reader:
                 self.problems.append(
                     f"{at}.{key}: {'accepts role or value' if key == 'value' else 'needs a role'}"
                 )
+        numbers: dict[str, int] = {}
+        for key, roles in (("step", _COUNTED), ("unit", _BYTES)):
+            if found.get(key) is not None and role not in roles:
+                self.problems.append(f"{at}.{key}: needs one of the roles {', '.join(roles)}")
+            elif key == "step" and role == "frame_number" and found.get(key) == _ANY:
+                numbers[key] = 0
+            else:
+                numbers[key] = self.integer(f"{at}.{key}", found.get(key), 1, 2**32 - 1, 1)
+        column = found.get("column")
+        if column is not None:
+            column = self.word(f"{at}.column", column, _SOURCES, "")
+            if min(width, _NUMBER_BITS - -(offset + width) % 8) < width:
+                self.problems.append(
+                    f"{at}.column: its {width} bits are in more than eight bytes; accepts fields "
+                    "within eight bytes"
+                )
+        if role in ("packet_number", "sequence_number", "payload_offset"):
+            most = min(most, 2**32 - 1)
         required = found.get("required")
         if required is not None and not isinstance(required, bool):
             self.wrong(f"{at}.required", required, "true, false")
@@ -541,6 +671,8 @@ class _Reader:
             value=self.integer(f"{at}.value", found.get("value"), 0, most, 0),
             required=required is True,
             first=self.integer(f"{at}.first", found.get("first"), 0, most, 0),
+            column=column,
+            **numbers,
         )
 
 
@@ -548,10 +680,55 @@ def _not_in_plans(form: PacketFormat) -> list[str]:
     """Return why no reorder plan makes frames of these packets, and what can be done instead."""
     sizes = _of_sizes(form)
     # Numbers count the packets of a frame.
-    return [*(sizes or _of_numbers(form)), *_of_conditions(form), *_of_modules(form)]
+    problems = [*(sizes or _of_numbers(form)), *_of_conditions(form), *_of_modules(form)]
+    return [*problems, *_of_offset(form)]
+
+
+def _of_plan(form: PacketFormat) -> list[str]:
+    """Return what else is wrong with the plan that makes frames of these packets."""
+    # Here, as it writes the plan of a format.
+    from ._format_config import configuration_text
+
+    problems = []
+    for problem in check_config(configuration_text(form, "a format")).problems:
+        _, plan, path = problem.path.partition("reorder_configs[0].")
+        if path.startswith("frame."):
+            key = path.removeprefix("frame.")
+            key = f"layout{key.removeprefix('modules')}" if key.startswith("modules") else "frame"
+        elif path.startswith("columns"):
+            key = f"header: {path}"
+        else:
+            key = f"header: {path}" if plan else problem.path
+        problems.append(f"{key}: {problem.message}")
+    return problems
+
+
+def _of_offset(form: PacketFormat) -> list[str]:
+    field = form.field("payload_offset")
+    if field is None:
+        return []
+    packet = form.header_bytes + field.unit + form.payload_bytes
+    if packet > _UDP_BYTES:
+        return [
+            f"header: field {field.name!r} has unit: {field.unit}, which makes a packet of "
+            f"{packet} bytes; accepts up to {_UDP_BYTES}"
+        ]
+    if field.first * field.unit <= form.header_bytes:
+        return []
+    return [
+        f"header: field {field.name!r} has first: {field.first} and unit: {field.unit}, and pixels "
+        f"that begin right after the header would begin before it; accepts up to the header's "
+        f"{form.header_bytes} bytes"
+    ]
 
 
 def _of_conditions(form: PacketFormat) -> list[str]:
+    if (form.leaders or form.trailers) and not any(field.required for field in form.header):
+        key = "leaders" if form.leaders else "trailers"
+        return [
+            f"{key}: found {getattr(form, key)}, and no field of the header is required, which "
+            "tells them from data; accepts them with required: true of a field"
+        ]
     return [
         f"header: field {field.name!r} is required, and has {field.width} bits in more than eight "
         "bytes; accepts fields within eight bytes"
@@ -561,7 +738,7 @@ def _of_conditions(form: PacketFormat) -> list[str]:
 
 
 def _of_sizes(form: PacketFormat) -> list[str]:
-    total = math.prod(form.shape) * _PIXELS[form.pixels]
+    total = form.pixels_sent * _PIXELS[form.pixels]
     if total % 8 or math.prod(form.shape) * form.dtype.itemsize > 2**32 - 1:
         return [
             f"frame: found {total} bits of {form.pixels}; accepts whole bytes, up to 4 GiB in "
@@ -620,8 +797,13 @@ def _of_numbers(form: PacketFormat) -> list[str]:
             "begins. If the number goes on from frame to frame, its role is sequence_number"
         ]
     problems = []
+    if frame is not None and not frame.step and not places:
+        return [
+            f"header: field {frame.name!r} has step: any, alone; accepts it with packet_number, "
+            "byte_offset or sequence_number"
+        ]
     if packet is not None:
-        last = packet.first + form.packets - 1
+        last = packet.first + (form.packets - 1) * packet.step
         if last >= 2**packet.most_bits:
             problems.append(
                 f"header: field {packet.name!r} has {packet.width} bits, too few for packet number "
@@ -630,7 +812,12 @@ def _of_numbers(form: PacketFormat) -> list[str]:
     if position is not None:
         if position.first:
             problems.append(f"header: field {position.name!r} has first; offsets begin with 0")
-        if (form.packets - 1) * form.payload_bytes >= 2**position.most_bits:
+        if form.payload_bytes % position.unit:
+            problems.append(
+                f"header: field {position.name!r} has unit: {position.unit}; accepts one that "
+                f"divides payload_bytes, {form.payload_bytes}"
+            )
+        if (form.packets - 1) * form.payload_bytes // position.unit >= 2**position.most_bits:
             problems.append(
                 f"header: field {position.name!r} has {position.width} bits, too few for a frame "
                 f"of {form.frame_bytes} bytes; accepts offsets in bytes"
@@ -641,18 +828,10 @@ def _of_numbers(form: PacketFormat) -> list[str]:
 
 
 def _of_sequence(form: PacketFormat, field: PacketField, frame: PacketField | None) -> list[str]:
-    if form.numbered_by == "single":
-        return []
-    if field.first and frame is not None:
-        return [
-            f"header: field {field.name!r} has first: {field.first}; with a frame_number, accepts "
-            "sequence numbers that begin with 0. Leave out the role frame_number: the plan then "
-            "divides the sequence number"
-        ]
-    numbers = 2**field.most_bits
+    numbers = 2**field.most_bits // field.step
     power = form.packets.bit_count() == 1
     if frame is None:
-        any_number = field.most_bits >= _ANY_PACKETS_BITS and form.packets <= _MOST_ANY_PACKETS
+        any_number = numbers >= 2**_ANY_PACKETS_BITS and form.packets <= _MOST_ANY_PACKETS
         if (power and form.packets <= numbers // 2) or any_number:
             return []
         return [
@@ -661,19 +840,12 @@ def _of_sequence(form: PacketFormat, field: PacketField, frame: PacketField | No
             f"with 32 bits or more, any number up to {_MOST_ANY_PACKETS}. Otherwise a plan needs "
             "a frame number"
         ]
-    bits = form.packets.bit_length() - 1
-    if not power or bits > field.most_bits:
+    if form.numbered_by == "running" and not form.runs_on and not form.begins_with_frames:
         return [
             f"header: field {field.name!r} numbers {form.packets} packets per frame and goes on; "
-            "with a frame_number, accepts a power of two that it can count: a plan takes no number "
-            "modulo the packets. With 32 bits, leave out the role frame_number: the plan then "
-            "divides the sequence number"
-        ]
-    if field.bits(bits) is None:
-        return [
-            f"header: field {field.name!r} is little-endian, and a plan needs its lowest {bits} "
-            "bits, which are in two bytes; accepts up to 8 bits, or whole bytes. Leave out the "
-            "role frame_number: the plan then divides the sequence number"
+            "with a frame_number, accepts a power of two that it can count, or a number of "
+            f"{_NEVER_WRAPS_BITS} bits and more. With 32 bits, leave out the role frame_number: "
+            "the plan then divides the sequence number"
         ]
     return []
 
@@ -692,11 +864,6 @@ def _of_modules(form: PacketFormat) -> list[str]:
             f"source_ports: found {len(form.source_ports)} ports for modules: {form.modules}; "
             "accepts one for each"
         )
-    if len(form.ports) > 1 and not form.on_interface:
-        problems.append(
-            f"port: found {len(form.ports)} ports on engine: socket, where a plan reads one; use "
-            "engine: packet, or one port and source_ports"
-        )
     if problems or form.modules == 1:
         return problems
     if form.numbered_by == "offset":
@@ -712,11 +879,6 @@ def _of_modules(form: PacketFormat) -> list[str]:
         return [
             f"modules: found {form.modules}, which nothing in packets distinguishes; accepts "
             "source_ports, a port for each, or a field with role: module"
-        ]
-    if not form.on_interface:
-        return [
-            f"header: field {field.name!r} has the role module on engine: socket, which reads no "
-            "fields of the header; use engine: packet, or source_ports"
         ]
     word, last = field.offset // 32, (field.offset + field.width - 1) // 32
     if (

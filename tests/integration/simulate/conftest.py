@@ -144,13 +144,18 @@ class Expected:
         return self.valid.reshape(count, -1, streams).transpose(0, 2, 1).reshape(count, -1)
 
     def filled(self, fill: NDArray[Any]) -> NDArray[Any]:
-        """Return the frames with ``fill`` where packets are missing."""
-        made = self.frames.reshape(len(self.frames), -1).copy()
-        elements = made.shape[1] // self.valid.shape[1]
-        elements = ELEMENTS.get(self._instrument.name, elements)
-        there = np.repeat(self.slots, elements, axis=1)[:, : made.shape[1]]
-        made[~there] = fill
-        return made.reshape(self.frames.shape)
+        """Return the frames with ``fill`` where packets are missing, and in gaps of images."""
+        sent = self._instrument.in_packets(self.frames).copy()
+        elements = sent.shape[1] // self.valid.shape[1]
+        elements: int = ELEMENTS.get(self._instrument.name, elements)
+        there = np.repeat(self.slots, elements, axis=1)[:, : sent.shape[1]]
+        sent[~there] = fill
+        layout = self._instrument.layout
+        if layout is None:
+            return sent.reshape(self.frames.shape)
+        made = np.full(self.frames.shape, fill)
+        made.reshape(len(made), -1)[:, layout.pixels] = sent
+        return made
 
 
 @pytest.fixture

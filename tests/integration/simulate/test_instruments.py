@@ -216,6 +216,36 @@ def test_losses_on_several_ports_are_missing_where_they_were(
         np.testing.assert_array_equal(valid, slots)
 
 
+@pytest.mark.parametrize(
+    ("instrument", "stack"),
+    [
+        (INSTRUMENTS["eiger-16bit"], (4, 256, 512)),
+        (INSTRUMENTS["jungfrau-500k"], (512, 1024)),
+        (INSTRUMENTS["jungfrau-2m"], (4, 512, 1024)),
+        (INSTRUMENTS["jungfrau-4m"], (8, 512, 1024)),
+    ],
+)
+def test_profiles_without_modules_have_the_raw_stack(
+    instrument: Instrument, stack: tuple[int, ...], loopback_config: Config, send: Send
+) -> None:
+    frame = plan_in(loopback_config)["frame"]
+    del frame["modules"]
+    frame["shape"] = list(stack)
+    (chunk,) = Traffic(instrument, 1)
+    with Engine.open(loopback_config) as engine:
+        (port,) = engine.ports
+        plan = plan_of(engine)
+        with plan.frames(timeout=60.0) as frames:
+            send(port, chunk)
+            raw = next(frames).data
+    # Chips by hand: the second one of the first row of pixels, behind a gap of two.
+    flat = raw.reshape(-1)
+    np.testing.assert_array_equal(flat[:256], chunk.frames[0, 0, :256])
+    np.testing.assert_array_equal(flat[256:512], chunk.frames[0, 0, 258:514])
+    assert raw.shape == stack
+    np.testing.assert_array_equal(raw.reshape(1, -1), instrument.in_packets(chunk.frames))
+
+
 @pytest.mark.parametrize("instrument", [INSTRUMENTS["ecpri"]])
 def test_sequence_numbers_of_a_radio_unit_begin_anew_between_frames(
     instrument: Instrument, loopback_config: Config, send: Send

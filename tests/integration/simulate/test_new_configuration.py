@@ -10,15 +10,15 @@ import numpy as np
 import pexpect
 import pytest
 import yaml
-from free_ports import free_port
+from free_ports import free_port, free_ports
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from networks import Network
 from packet_formats import documents
+from waiting import wait_for
 
 from daqiri_ophyd.cli import _main
 from daqiri_ophyd.cli._ask_format import format_text
-from daqiri_ophyd.cli._format_config import configuration_text
 from daqiri_ophyd.cli._new_config import write_all
 from daqiri_ophyd.cli._simulate_senders import Destination, SocketSender
 from daqiri_ophyd.engine import Engine, check_config
@@ -27,6 +27,7 @@ from daqiri_ophyd.simulate import (
     PacketFormat,
     PacketFormatError,
     Traffic,
+    configuration_text,
     pixel_bits,
 )
 
@@ -162,6 +163,43 @@ def test_packets_of_ipv6_with_two_tags_fit_into_buffers() -> None:
     region = yaml.safe_load(text)["daqiri"]["cfg"]["memory_regions"][0]
     # UDP, IPv6, two tags and Ethernet around 12 bytes of header and the pixels
     assert region["buf_size"] >= 8 + 40 + 2 * 4 + 14 + 12 + 6144
+
+
+def test_images_of_modules_with_a_port_each(tmp_path: Path) -> None:
+    file = tmp_path / "two-packets.yaml"
+    port = free_ports("udp", 2)
+    text = CAMERA.replace("6000", f"{port}-{port + 1}").replace("[64, 96]", "[66, 98]")
+    text += "- {name: mark2, bytes: 1, value: 7, required: true}\n"
+    text += "- {name: pulse_id, bytes: 8, value: 9, column: sum}\n"
+    text += "- {name: options, bytes: 1, role: payload_offset, unit: 4}\n"
+    layout = {
+        **{"shape": [32, 96], "chip": [32, 32], "chip_gap": [2, 1]},
+        "positions": [{"origin": [0, 0]}, {"origin": [34, 0], "flip": "rows"}],
+    }
+    text += f"modules: 2\nlayout: {json.dumps(layout)}\nleaders: 1\ntrailers: 2\n"
+    file.write_text(text)
+    assert run("config", "new", tmp_path / "two", "--format", file) == 0
+    with Engine.open(tmp_path / "two.yaml") as engine:
+        plan = engine.reorder["images"]
+        with plan.frames(timeout=60.0) as frames:
+            to = f"127.0.0.1:{port}-{port + 1}"
+            assert run("simulate", file, to, "--frames", "2", "--rate", "20", "--seed", "4") == 0
+            got = [next(frames) for _ in range(2)]
+        wait_for(lambda: plan.counters().left_out == 2 * 2 * 3)
+    (chunk,) = Traffic(DescribedDetector(PacketFormat.read(file)), 2, seed=4)
+    for frame, sent in zip(got, chunk.frames, strict=True):
+        np.testing.assert_array_equal(frame.data, sent)
+        assert frame.columns == {"pulse_id": 9 * 32}
+        # Gaps between chips and modules.
+        assert not frame.data[:, 32].any() and not frame.data[32:34].any()
+        assert frame.data[0, 33] != 0 and frame.data[65, 97] != 0
+    # By hand: the first packet of the second module has its first two rows, the last of the image.
+    packets = DescribedDetector(PacketFormat.read(file)).packets(chunk.frames[:1], 0)
+    leader, first, second = packets[0], packets[3], packets[5]
+    assert leader[12] == 0 and first[12] == 7
+    assert (first[21], second[21]) == (1, 0)
+    row = np.delete(chunk.frames[0, 65], [32, 65])
+    assert first[22 + 4 :][:192].tobytes() == row.astype(">u2").tobytes()
 
 
 @pytest.mark.root
@@ -329,13 +367,15 @@ def test_questions_are_no_result(tmp_path: Path) -> None:
 def test_wrong_answers_are_asked_again(tmp_path: Path) -> None:
     answers = [
         *("rdma", "socket", "here", "", "0", "4", "70000", "6000"),
-        *("none", "50101-50103", ""),
+        *("50101-50103", ""),
         *("768 by 250", "768 x 250", "uint18", "uint16", "middle", "little", "1023", "1000"),
         *("1024", "mark 2 =BEEF", "mark 2 =0xBEEF", "frame 8 frame_number first=one"),
         *("frame 8 frame_number first=1", "number 8 frame_number"),
-        *("flags 3bits", "end"),
+        *("pulse 8 column=mean", "pulse 8 step=2", "flags 3bits", "end"),
         # Bits are no whole bytes, and a packet number is missing: again.
-        *("mark 2 =0xBEEF", "frame 8 frame_number first=1", "packet 4 packet_number big", ""),
+        *("mark 2 =0xBEEF", "frame 8 frame_number first=1 step=any"),
+        *("packet 4 packet_number big step=2", "begin 1 payload_offset unit=4"),
+        *("pulse 8 column=first", ""),
     ]
     shown, code = session(tmp_path, answers)
     assert code == 0, shown
@@ -344,7 +384,6 @@ def test_wrong_answers_are_asked_again(tmp_path: Path) -> None:
         "address: found 'here'; accepts an IP address of this host",
         "modules: found 0; accepts an integer, 1 to 4096",
         "port: found 70000; accepts a UDP port",
-        "modules: found 4, which nothing in packets distinguishes",
         "source_ports: found 3 ports for modules: 4",
         "frame: found '768 by 250'; accepts a list of integers",
         "pixels: found 'uint18'; no plan unpacks pixels of 18 bits",
@@ -354,6 +393,8 @@ def test_wrong_answers_are_asked_again(tmp_path: Path) -> None:
         "found '=BEEF'; accepts = and a number, such as 7 or 0x1F",
         "found 'first=one'; accepts first= and a number, such as 7 or 0x1F",
         "header[2].role: found 'frame_number'; accepts a role once",
+        "header[2].column: found 'mean'; accepts first, sum",
+        "header[2].step: needs one of the roles frame_number, packet_number",
         "header: its fields have 83 bits; accepts whole bytes",
     ):
         assert text in shown
@@ -364,10 +405,32 @@ def test_wrong_answers_are_asked_again(tmp_path: Path) -> None:
         **{"source_ports": "50101-50104", "payload_bytes": 1000},
         "header": [
             {"name": "mark", "bytes": 2, "value": 0xBEEF},
-            {"name": "frame", "bytes": 8, "role": "frame_number", "first": 1},
-            {"name": "packet", "bytes": 4, "role": "packet_number", "byte_order": "big"},
+            {"name": "frame", "bytes": 8, "role": "frame_number", "first": 1, "step": "any"},
+            {
+                **{"name": "packet", "bytes": 4, "role": "packet_number"},
+                **{"byte_order": "big", "step": 2},
+            },
+            {"name": "begin", "bytes": 1, "role": "payload_offset", "unit": 4},
+            {"name": "pulse", "bytes": 8, "column": "first"},
         ],
     }
+    assert run("config", "check", tmp_path / "lynx-4.yaml") == 0
+
+
+def test_a_module_number_in_the_header_is_an_answer(tmp_path: Path) -> None:
+    answers = ["", "", "4", "", "none", "", "", "", "", "module 4 module", "frame 8 frame_number"]
+    shown, code = session(tmp_path, [*answers, "packet 4 packet_number", "end"])
+    assert code == 0, shown
+    assert "source_ports" not in (tmp_path / "lynx-4-packets.yaml").read_text()
+    assert run("config", "check", tmp_path / "lynx-4.yaml") == 0
+
+
+def test_ports_of_modules_are_an_answer(tmp_path: Path) -> None:
+    shown, code = session(tmp_path, ["", "", "4", "6000-6003", *[""] * 7])
+    assert code == 0, shown
+    config = yaml.safe_load((tmp_path / "lynx-4.yaml").read_text())["daqiri"]["cfg"]
+    (plan,) = config["reorder_configs"]
+    assert plan["flows"] == [f"lynx_4_{number}/module{number}" for number in range(4)]
     assert run("config", "check", tmp_path / "lynx-4.yaml") == 0
 
 
@@ -393,11 +456,17 @@ ANY = LEAF | LISTS | st.dictionaries(st.text(), LEAF | LISTS, max_size=3)
 def test_any_value_of_a_key_is_accepted_or_named(data: st.DataObject) -> None:
     document = changed()
     keys = ("name", "engine", "address", "port", "source_ports", "modules", "frame", "pixels")
-    key = data.draw(st.sampled_from([*keys, "byte_order", "payload_bytes", "header", "field"]))
+    more = ("byte_order", "payload_bytes", "header", "field", "layout", "leaders", "part")
+    key = data.draw(st.sampled_from([*keys, *more]))
     value = data.draw(ANY)
     if key == "field":
         keys = ("name", "bytes", "bits", "role", "value", "required", "first", "byte_order")
+        keys += ("step", "unit", "column")
         document["header"][1][data.draw(st.sampled_from(keys))] = value
+    elif key == "part":
+        document["frame"] = [66, 96]
+        keys = ("shape", "tile", "chip", "chip_gap", "positions")
+        document["layout"] = {**HALVES, data.draw(st.sampled_from(keys)): value}
     else:
         document[key] = value
     try:
@@ -414,7 +483,12 @@ def changed(**changes: Any) -> dict[str, Any]:
 
 FRAME, PACKET = {"name": "f", "role": "frame_number"}, {"name": "p", "role": "packet_number"}
 SEQUENCE, OFFSET = {"name": "s", "role": "sequence_number"}, {"name": "o", "role": "byte_offset"}
-MODULE = {"name": "m", "role": "module"}
+MODULE, BEGIN = {"name": "m", "role": "module"}, {"name": "b", "role": "payload_offset"}
+HEADER = yaml.safe_load(CAMERA)["header"]
+HALVES = {
+    "shape": [32, 96],
+    "positions": [{"origin": [0, 0]}, {"origin": [34, 0], "flip": "rows"}],
+}
 
 
 @pytest.mark.parametrize(
@@ -486,10 +560,6 @@ MODULE = {"name": "m", "role": "module"}
             "found roles packet_number and byte_offset; accepts one of them",
         ),
         (
-            changed(header=[{**SEQUENCE, "bytes": 4, "first": 1}, {**FRAME, "bytes": 4}]),
-            "field 's' has first: 1; with a frame_number, accepts sequence numbers that begin with",
-        ),
-        (
             changed(frame=[60, 96], header=[{**SEQUENCE, "bytes": 2}]),
             "has 16 bits, and a module sends 30 packets per frame; accepts a power of two",
         ),
@@ -498,12 +568,80 @@ MODULE = {"name": "m", "role": "module"}
             "With 32 bits, leave out the role frame_number",
         ),
         (
-            changed(
-                frame=[64, 64],
-                payload_bytes=2,
-                header=[{**SEQUENCE, "bytes": 4, "byte_order": "little"}, {**FRAME, "bytes": 4}],
-            ),
-            "field 's' is little-endian, and a plan needs its lowest 12 bits",
+            changed(header=[{**FRAME, "bytes": 4, "step": 0}, {**PACKET, "bytes": 4}]),
+            "header[0].step: found 0; accepts an integer, 1 to 4294967295",
+        ),
+        (
+            changed(header=[{**FRAME, "bytes": 4}, {**PACKET, "bytes": 4, "step": "any"}]),
+            "header[1].step: found 'any'; accepts an integer",
+        ),
+        (
+            changed(header=[{**FRAME, "bytes": 4}, {**PACKET, "bytes": 1, "step": 10}]),
+            "field 'p' has 8 bits, too few for packet number 310",
+        ),
+        (
+            changed(frame=[4, 48], header=[{**FRAME, "bytes": 4, "step": "any"}]),
+            "field 'f' has step: any, alone; accepts it with packet_number",
+        ),
+        (
+            changed(header=[{**SEQUENCE, "bytes": 4, "step": 3}]),
+            "header: method.seq_packets_per_batch.sequence_number.step: found 3 for numbers of 32",
+        ),
+        (
+            changed(header=[{"name": "a", "bytes": 4, "step": 2}]),
+            "header[0].step: needs one of the roles frame_number, packet_number, sequence_number",
+        ),
+        (
+            changed(header=[{**PACKET, "bytes": 4, "unit": 2}]),
+            "header[0].unit: needs one of the roles byte_offset, payload_offset",
+        ),
+        (
+            changed(header=[{**FRAME, "bytes": 4}, {**OFFSET, "bytes": 4, "unit": 5}]),
+            "field 'o' has unit: 5; accepts one that divides payload_bytes, 384",
+        ),
+        (
+            changed(header=[*HEADER, {**BEGIN, "bytes": 1, "unit": 8, "first": 2}]),
+            "has first: 2 and unit: 8, and pixels that begin right after the header would begin",
+        ),
+        (
+            changed(header=[*HEADER, {**BEGIN, "bytes": 1, "unit": 2**31}]),
+            "has unit: 2147483648, which makes a packet of 2147484045 bytes; accepts up to 65507",
+        ),
+        (
+            changed(header=[*HEADER, {"name": "a", "bytes": 9, "column": "first"}]),
+            "header[3].column: its 72 bits are in more than eight bytes",
+        ),
+        (
+            changed(header=[*HEADER, {"name": "a", "bytes": 4, "column": "mean"}]),
+            "header[3].column: found 'mean'; accepts first, sum",
+        ),
+        (
+            changed(header=[*HEADER, {"name": "batch", "bytes": 4, "column": "sum"}]),
+            "header: columns: found 'batch' as a name, which frames have already",
+        ),
+        (changed(leaders=1), "leaders: found 1, and no field of the header is required"),
+        (changed(trailers=17), "trailers: found 17; accepts an integer, 0 to 16"),
+        (changed(layout=[]), "layout: found []; accepts a map with chip, chip_gap, positions"),
+        (
+            changed(frame=[6144], layout=HALVES),
+            "frame: found [6144]; accepts two numbers with a layout: rows and columns",
+        ),
+        (
+            changed(layout={"shape": [64], "positions": [{"origin": [0, 0]}]}),
+            "layout.shape: found [64]; accepts [ROWS, COLUMNS], from 1",
+        ),
+        (changed(layout={"shape": [64, 96]}), "layout.positions: found None; accepts a list"),
+        (
+            changed(frame=[66, 96], layout=HALVES | {"chip": [32, 32]}),
+            "layout.chip: found without chip_gap; accepts both",
+        ),
+        (
+            changed(frame=[64, 96], layout=HALVES),
+            "layout.positions[1].origin: found [34, 0] for a module of 32 x 96 pixels, beyond the",
+        ),
+        (
+            changed(layout={"shape": [64, 96], "positions": [{"origin": [0, 0], "rotate": 45}]}),
+            "layout.positions[0].rotate: found 45; accepts 0, 90, 180, 270",
         ),
         (
             changed(header=[{"name": "b", "bits": 4, "byte_order": "little"}]),
@@ -514,7 +652,6 @@ MODULE = {"name": "m", "role": "module"}
         (changed(header=[{"name": "a", "bytes": 1, "first": 1}]), "header[0].first: needs a role"),
         (changed(header=[{"name": True, "bytes": 1}]), "put words such as yes and on in quotes"),
         (changed(modules=2), "modules: found 2, which nothing in packets distinguishes; accepts"),
-        (changed(modules=2, port="6000-6001"), "on engine: socket, where a plan reads one"),
         (changed(port="6000-6001"), "port: found 2 ports for modules: 1; accepts one port"),
         (changed(source_ports=7000), "source_ports: found with one module; leave it out"),
         (
@@ -530,23 +667,19 @@ MODULE = {"name": "m", "role": "module"}
             "modules: found 2 with a byte_offset, for which a plan has no modules",
         ),
         (
-            changed(modules=2, header=[*yaml.safe_load(CAMERA)["header"], {**MODULE, "bytes": 1}]),
-            "the role module on engine: socket, which reads no fields of the header",
-        ),
-        (
             changed(
                 modules=2,
                 engine="packet",
-                header=[*yaml.safe_load(CAMERA)["header"], {**MODULE, "bytes": 8}],
+                header=[*HEADER, {**MODULE, "bytes": 8}],
             ),
-            "is in bits 96 to 159; accepts one 32-bit word of the first 32 bytes",
+            "is in bits 96 to 159; accepts one 32-bit word of the first 64 bytes",
         ),
         (
             changed(
                 modules=4,
                 engine="packet",
                 header=[
-                    *yaml.safe_load(CAMERA)["header"],
+                    *HEADER,
                     {**MODULE, "bits": 1},
                     {"name": "r", "bits": 7},
                 ],

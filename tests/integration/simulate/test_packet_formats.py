@@ -6,15 +6,21 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from free_ports import free_port
+from free_ports import free_ports
 from hypothesis import HealthCheck, given, settings
-from instrument_profiles import framed
+from instrument_profiles import framed, plan_in, plan_of
 from packet_formats import accepted
+from waiting import wait_for
 
-from daqiri_ophyd.cli._format_config import configuration_text
 from daqiri_ophyd.cli._simulate_senders import Destination, SocketSender
-from daqiri_ophyd.engine import Engine, check_config
-from daqiri_ophyd.simulate import INSTRUMENTS, DescribedDetector, PacketFormat, Traffic
+from daqiri_ophyd.engine import Engine, ReorderPlan, check_config
+from daqiri_ophyd.simulate import (
+    INSTRUMENTS,
+    DescribedDetector,
+    PacketFormat,
+    Traffic,
+    configuration_text,
+)
 
 Document = dict[str, Any]
 EVERY = settings(
@@ -28,8 +34,7 @@ def configuration_of(form: PacketFormat) -> Document:
     report = check_config(text)
     assert not report.problems, f"{report.text()}\n{text}"
     config = yaml.safe_load(text)["daqiri"]["cfg"]
-    (plan,) = config["interfaces"][0]["rx"]["reorder_configs"]
-    del plan["timeout_us"]
+    del plan_in(config)["timeout_us"]
     for region in config["memory_regions"]:
         region["num_bufs"] = min(region["num_bufs"], 1024)
     return config
@@ -43,6 +48,22 @@ def in_memory(config: Document) -> Document:
     interface |= {"address": "loopback", "tx": {"queues": [queue]}}
     config["memory_regions"].append({**config["memory_regions"][0], "name": "tx"})
     return config | {"loopback": "sw"}
+
+
+def columns_of(form: PacketFormat) -> dict[str, int]:
+    """Columns of each frame: all packets have the same values."""
+    packets = form.modules * form.packets
+    return {
+        field.name: field.value * (packets if field.column == "sum" else 1)
+        for field in form.header
+        if field.column
+    }
+
+
+def wait_until_counted(plan: ReorderPlan, form: PacketFormat) -> None:
+    """Three frames: one can be received a moment before it is counted."""
+    others = 3 * form.modules * (form.leaders + form.trailers)
+    wait_for(lambda: plan.counters().left_out == others and plan.counters().complete == 3)
 
 
 @EVERY
@@ -62,8 +83,9 @@ def test_frames_of_any_format_are_those_that_were_sent(document: Document) -> No
                 for sent, frame in zip(chunk.frames, frames, strict=False):
                     assert frame.missing == 0
                     np.testing.assert_array_equal(frame.data, sent)
+                    assert frame.columns == columns_of(form)
                     del frame
-        assert plan.counters().complete == 3
+        wait_until_counted(plan, form)
 
 
 def test_packets_without_a_required_value_are_in_no_frame() -> None:
@@ -117,17 +139,19 @@ def test_numbers_of_64_bits_are_whole() -> None:
 
 @pytest.fixture(scope="module")
 def port() -> int:
-    return free_port("udp")
+    return free_ports("udp", 4)
 
 
 @EVERY
 @given(document=accepted("socket"))
 def test_frames_of_any_format_arrive_on_a_socket(port: int, document: Document) -> None:
-    form = PacketFormat.from_document(document | {"port": port})
+    count = len(PacketFormat.from_document(document).ports)
+    ports = f"{port}-{port + count - 1}" if count > 1 else str(port)
+    form = PacketFormat.from_document(document | {"port": ports})
     detector = DescribedDetector(form)
     with Engine.open(configuration_of(form)) as engine:
-        plan = engine.ports[0].reorder["images"]
-        sender = SocketSender(Destination(f"127.0.0.1:{port}", detector), detector, rate=0)
+        plan = plan_of(engine)
+        sender = SocketSender(Destination(f"127.0.0.1:{ports}", detector), detector, rate=0)
         try:
             with plan.frames(timeout=60.0) as frames:
                 for number in range(3):
@@ -137,7 +161,8 @@ def test_frames_of_any_format_arrive_on_a_socket(port: int, document: Document) 
                     (frame,) = itertools.islice(frames, 1)
                     assert frame.missing == 0
                     np.testing.assert_array_equal(frame.data, chunk.frames[0])
+                    assert frame.columns == columns_of(form)
                     del frame
         finally:
             sender.close()
-        assert plan.counters().complete == 3
+        wait_until_counted(plan, form)

@@ -2,13 +2,16 @@
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import spead2
 import spead2.recv
+from numpy.typing import NDArray
 
-from daqiri_ophyd.engine import ethernet
+from daqiri_ophyd import profiles
+from daqiri_ophyd.engine import ethernet, load_config, module_pixels
 from daqiri_ophyd.simulate import INSTRUMENTS
 
 
@@ -55,8 +58,23 @@ def test_halves_of_modules_number_their_packets_apart() -> None:
     made = packet("jungfrau-4m", 0, 16 * 9 + 11)
     assert made[12:16] == bytes([9, 0, 0, 0])
     assert made[32:38] == bytes([5, 0, 3, 0, 1, 0])
-    first = 5 * 512 * 1024 + 256 * 1024 + 9 * 4096
-    assert made[48:] == np.arange(first, first + 4096).astype("<u2").tobytes()
+    # Rows 36 to 39 of the half, which begins 256 pixels and a gap of 2 below the module's origin.
+    rows = 514 + 36 + 258 + np.arange(36, 40)[:, None]
+    chips = [np.arange(256) + 258 * chip for chip in range(4)]
+    columns = 1030 + 8 + np.concatenate(chips)
+    assert made[48:] == (rows * 2068 + columns).astype("<u2").tobytes()
+
+
+def eiger_image(parts: NDArray[Any]) -> NDArray[Any]:
+    """The image of upper left, upper right, lower left and lower right part, as they are sent."""
+    image = np.zeros((514, 1030), parts.dtype)
+    upper_left, upper_right, lower_left, lower_right = parts
+    image[:256, :256], image[:256, 258:514] = upper_left[:, :256], upper_left[:, 256:]
+    image[:256, 516:772], image[:256, 774:] = upper_right[:, :256], upper_right[:, 256:]
+    left, right = np.flipud(lower_left), np.flipud(lower_right)
+    image[258:, :256], image[258:, 258:514] = left[:, :256], left[:, 256:]
+    image[258:, 516:772], image[258:, 774:] = right[:, :256], right[:, 256:]
+    return image
 
 
 @pytest.mark.parametrize(
@@ -74,8 +92,8 @@ def test_eiger_packets(bits: int, pixels: str) -> None:
     name = f"eiger-{bits}bit"
     eiger = INSTRUMENTS[name]
     size = 3072 if bits == 12 else 4096
-    counted = np.arange(4 * 256 * 512) % 2**bits
-    packets = eiger.packets(counted.astype(eiger.dtype).reshape(1, 4, 256, 512), 6)
+    counted = (np.arange(4 * 256 * 512) % 2**bits).astype(eiger.dtype).reshape(4, 256, 512)
+    packets = eiger.packets(eiger_image(counted)[None], 6)
     made = packets[4 * 2 + 3].tobytes()
     assert made[:8] == bytes([7, *[0] * 7])
     assert made[12:16] == bytes([2, 0, 0, 0])
@@ -95,23 +113,57 @@ def test_a_mythen_packet() -> None:
     assert len(made) == 48 + 768
 
 
-def test_images_have_the_modules_where_they_are() -> None:
-    eiger, jungfrau = INSTRUMENTS["eiger-8bit"], INSTRUMENTS["jungfrau-4m"]
-    parts = np.zeros(eiger.shape, np.uint8)
-    parts[:, 0, 0] = [1, 2, 3, 4]
-    image = eiger.image(parts)
-    # The last row of the image is the first one that the lower half sends.
-    assert [image[0, 0], image[0, 512], image[511, 0], image[511, 512]] == [1, 2, 3, 4]
-    modules = np.arange(8, dtype=np.uint16)[:, None, None] * np.ones((1, 512, 1024), np.uint16)
-    places = jungfrau.image(modules)[::512, ::1024]
-    np.testing.assert_array_equal(places, [[0, 4], [1, 5], [2, 6], [3, 7]])
-    for name in ("eiger-8bit", "jungfrau-2m", "jungfrau-4m"):
-        instrument = INSTRUMENTS[name]
-        (frame,) = instrument.frames(0, 1, np.random.default_rng(1))
-        image = instrument.image(frame).astype(float)
-        # Rings go on over the edges of modules.
-        assert np.abs(np.diff(image, axis=0)).mean(axis=1).max() < 0.2 * image.max()
-        assert np.abs(np.diff(image, axis=1)).mean(axis=0).max() < 0.2 * image.max()
+@pytest.mark.parametrize("name", ["eiger-8bit", "jungfrau-500k", "jungfrau-2m", "jungfrau-4m"])
+def test_simulated_detectors_have_the_geometry_of_their_profiles(name: str) -> None:
+    (plan,) = load_config(profiles.path(name)).reorder_configs
+    instrument = INSTRUMENTS[name]
+    assert plan.frame is not None and instrument.layout is not None
+    assert plan.frame.shape == instrument.shape
+    np.testing.assert_array_equal(instrument.layout.pixels, module_pixels(plan.frame))
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        # Row and column of the first pixel of each stream's part.
+        ("eiger-16bit", [(0, 0), (0, 516), (258, 0), (258, 516)]),
+        ("jungfrau-500k", [(0, 0), (258, 0)]),
+        ("jungfrau-2m", [(550 * m + half, 0) for m in range(4) for half in (0, 258)]),
+        (
+            "jungfrau-4m",
+            [(550 * m + half, c) for c in (0, 1038) for m in range(4) for half in (0, 258)],
+        ),
+    ],
+)
+def test_images_have_the_parts_of_streams_where_they_are(
+    name: str, parts: list[tuple[int, int]]
+) -> None:
+    instrument = INSTRUMENTS[name]
+    layout = instrument.layout
+    assert layout is not None
+    streams = np.zeros(instrument.shape, np.int64)
+    sent = np.repeat(np.arange(len(parts)) + 1, 256 * (512 if name[0] == "e" else 1024))
+    streams.reshape(-1)[layout.pixels] = sent
+    wanted = np.zeros(instrument.shape, np.int64)
+    for number, (row, column) in enumerate(parts):
+        for chip in range(2 if name[0] == "e" else 4):
+            at = column + 258 * chip
+            wanted[row : row + 256, at : at + 256] = number + 1
+    np.testing.assert_array_equal(streams, wanted)
+    np.testing.assert_array_equal(layout.gaps, wanted == 0)
+
+
+@pytest.mark.parametrize("name", ["eiger-8bit", "jungfrau-2m", "jungfrau-4m"])
+def test_rings_go_on_over_the_edges_of_modules(name: str) -> None:
+    instrument = INSTRUMENTS[name]
+    (image,) = instrument.frames(0, 1, np.random.default_rng(1)).astype(float)
+    assert instrument.layout is not None
+    gaps = instrument.layout.gaps
+    assert image[gaps].max() == 0
+    # Rows and columns without gaps of modules: neighbours are alike, but for two pixels of a gap.
+    rows = image[~gaps.all(axis=1)][:, ~gaps.all(axis=0)]
+    assert np.abs(np.diff(rows, axis=0)).mean(axis=1).max() < 0.2 * image.max()
+    assert np.abs(np.diff(rows, axis=1)).mean(axis=0).max() < 0.2 * image.max()
 
 
 def test_a_spead_packet() -> None:
