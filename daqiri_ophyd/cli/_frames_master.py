@@ -46,7 +46,16 @@ def make_master(
     if as_json:
         print_json({str(path): {"frames": told["frames"], "parts": told["parts"]}})
     else:
-        print_line(f"{path}: {_counted(told)}")
+        print_line(f"{path}: {_counted(told)}{_in_detectors(path)}")
+
+
+def _in_detectors(path: Path) -> str:
+    """Tell that recordings were put beside each other: files that should take turns may overlap."""
+    import h5py
+
+    with h5py.File(path, locking=False) as master:
+        names = list(master["entry/instrument"])
+    return f", {len(names)} detectors: {', '.join(names)}" if len(names) > 1 else ""
 
 
 def _attribute(text: str) -> tuple[str, str | float | int]:
@@ -55,14 +64,23 @@ def _attribute(text: str) -> tuple[str, str | float | int]:
         raise ValueError(f"--attribute is {text!r}; accepted is NAME=VALUE, such as energy=12.4.")
     for number in (int, float):
         try:
-            return key, number(value)
+            found = number(value)
         except ValueError:
             continue
+        if isinstance(found, int) and not -(2**63) <= found < 2**64:
+            raise ValueError(
+                f"--attribute {key} is {value}; accepted are whole numbers of 64 bits, from "
+                f"{-(2**63)} to {2**64 - 1}, numbers with a decimal point, and texts."
+            )
+        return key, found
     return key, value
 
 
 def _shape_of(files: list[Path]) -> tuple[int, ...]:
-    return examine_frames(next(file for file in files if not is_master(file))).shape
+    for file in files:
+        if not is_master(file):
+            return examine_frames(file).shape
+    raise ValueError(f"{files[0]} is a master file itself; name the files that recorders wrote.")
 
 
 def _counted(told: dict[str, Any]) -> str:

@@ -122,7 +122,7 @@ def write_master(
     detectors = detectors_of(recordings, join, column)
     parts = [part for recording in recordings for part in recording.parts]
     told = _metadata(parts, target, detectors)
-    references = _with_gaps(dict(references or {}), parts[0].facts)
+    references = _with_gaps(dict(references or {}), parts[0])
     image = _image(detectors, parts, target, dict(attributes or {}), references)
     _write(target, image, told)
     return target
@@ -144,9 +144,10 @@ def _metadata(parts: Sequence[Part], target: Path, detectors: Sequence[Detector]
 
 
 def _with_gaps(
-    references: dict[str, np.ndarray[Any, Any]], facts: Mapping[str, Any]
+    references: dict[str, np.ndarray[Any, Any]], part: Part
 ) -> dict[str, np.ndarray[Any, Any]]:
     """Mark the pixels between modules in the mask, with bit 0, as NXdetector has it."""
+    facts = part.facts
     text, name = facts.get("configuration"), facts.get("reorder_plan", "")
     if not text:
         return references
@@ -154,6 +155,11 @@ def _with_gaps(
     if found is None:
         return references
     written, mode = found[0], facts.get("mode", "")
+    if mode and mode not in written.modes:
+        raise ValueError(
+            f"{sidecar_path(part.path)}: its mode is {mode!r}, and plan {name!r} of its "
+            f"configuration has {', '.join(map(repr, written.modes)) or 'none'}."
+        )
     frame = (written.modes[mode] if mode else written).frame
     if frame is None or frame.modules is None or not (gaps := gap_mask(frame)).any():
         return references
@@ -220,6 +226,9 @@ def _write_detector(template: Any, master: Any, detector: Detector, target: Path
         if name not in columns and getattr(source[name], "shape", None) == ():
             template.copy(source[name], group, name)
     plot_name = "data" if "data" not in master["entry"] else detector.name
+    # A plan may be called as what is in the entry, such as run.
+    while plot_name in master["entry"]:
+        plot_name += "_data"
     plot = master["entry"].create_group(plot_name)
     plot.attrs.update(template["entry/data"].attrs)
     files = [_escaped(_relative(part.path, target)) for part, _ in detector.placed]
