@@ -49,7 +49,16 @@ def make_master(
     if as_json:
         print_json({str(path): {"frames": told["frames"], "parts": told["parts"]}})
     else:
-        print_line(f"{path}: {_counted(told)}")
+        print_line(f"{path}: {_counted(told)}{_in_detectors(path)}")
+
+
+def _in_detectors(path: Path) -> str:
+    """Tell that recordings were put beside each other: files that should take turns may overlap."""
+    import h5py
+
+    with h5py.File(path, locking=False) as master:
+        names = list(master["entry/instrument"])
+    return f", {len(names)} detectors: {', '.join(names)}" if len(names) > 1 else ""
 
 
 def reason_of(error: Exception) -> str:
@@ -65,9 +74,15 @@ def _attribute(text: str) -> tuple[str, str | float | int]:
         raise ValueError(f"--attribute is {text!r}; accepted is NAME=VALUE, such as energy=12.4.")
     for number in (int, float):
         try:
-            return key, number(value)
+            found = number(value)
         except ValueError:
             continue
+        if isinstance(found, int) and not -(2**63) <= found < 2**64:
+            raise ValueError(
+                f"--attribute {key} is {value}; accepted are whole numbers of 64 bits, from "
+                f"{-(2**63)} to {2**64 - 1}, numbers with a decimal point, and texts."
+            )
+        return key, found
     return key, value
 
 

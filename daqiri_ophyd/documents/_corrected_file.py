@@ -100,7 +100,7 @@ def write_corrected(
             _create(part, opened, detector, correction)
             with h5py.File(part, "r+") as made:
                 written = made[f"{group}/data"]
-                _write_frames(opened[group], written, correction, recorded_plan(told))
+                _write_frames(opened[group], written, correction, recorded_plan(told, source))
         kept = {key: told[key] for key in KEPT if key in told}
         write_sidecar(target, {**kept, "dropped": 0, **frame_facts(examine_frames(part))})
         part.replace(target)

@@ -32,8 +32,11 @@ def frame_facts(frames: FrameFile) -> dict[str, Any]:
     }
 
 
-def recorded_plan(facts: Mapping[str, Any]) -> ReorderConfig | None:
-    """Return the reorder plan that made frames, in its mode, from their metadata; None: unknown."""
+def recorded_plan(facts: Mapping[str, Any], path: Path) -> ReorderConfig | None:
+    """Return the reorder plan that made a file's frames, in its mode; None: unknown.
+
+    Raises ValueError if the mode is none of the plan.
+    """
     if not (text := facts.get("configuration")):
         return None
     config, name = load_config(text), facts.get("reorder_plan", "")
@@ -42,8 +45,13 @@ def recorded_plan(facts: Mapping[str, Any]) -> ReorderConfig | None:
     found = next((plan for label in labels if (plan := find_plan(config, label))), None)
     if found is None:
         return None
-    mode = facts.get("mode", "")
-    return found[0].modes[mode] if mode else found[0]
+    plan, mode = found[0], facts.get("mode", "")
+    if mode and mode not in plan.modes:
+        raise ValueError(
+            f"{sidecar_path(path)}: its mode is {mode!r}, and plan {name!r} of its configuration "
+            f"has {', '.join(map(repr, plan.modes)) or 'none'}."
+        )
+    return plan.modes[mode] if mode else plan
 
 
 def keep_frames(path: Path, frames: int, reason: str) -> int:

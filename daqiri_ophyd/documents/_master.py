@@ -149,8 +149,8 @@ def _with_gaps(
 ) -> dict[str, np.ndarray[Any, Any]]:
     """Mark the pixels between modules in the mask, with bit 0, as NXdetector has it."""
     # Of a killed recorder's first file, only the plan's own name is known.
-    facts = {"reorder_plan": detector.plan} | detector.recordings[0].parts[0].facts
-    plan = recorded_plan(facts)
+    part = detector.recordings[0].parts[0]
+    plan = recorded_plan({"reorder_plan": detector.plan} | part.facts, part.path)
     frame = None if plan is None else plan.frame
     if frame is None or frame.modules is None or not (gaps := gap_mask(frame)).any():
         return references
@@ -237,6 +237,9 @@ def _write_detector(template: Any, master: Any, detector: Detector, target: Path
         if name not in columns and getattr(source[name], "shape", None) == ():
             template.copy(source[name], group, name)
     plot_name = "data" if "data" not in master["entry"] else detector.name
+    # A plan may be called as what is in the entry, such as run.
+    while plot_name in master["entry"]:
+        plot_name += "_data"
     plot = master["entry"].create_group(plot_name)
     plot.attrs.update(template["entry/data"].attrs)
     files = [_escaped(_relative(part.path, target)) for part, _ in detector.placed]

@@ -17,7 +17,7 @@ from daqiri_ophyd.engine import examine_frames
 
 from ._frame_metadata import frame_facts
 from ._other_files import other_files
-from ._sidecar import read_sidecar_content
+from ._sidecar import read_sidecar_content, sidecar_path
 
 __all__ = [
     "Column",
@@ -191,8 +191,10 @@ def opened_file(path: Path) -> Iterator[Any]:
     try:
         file = h5py.File(path, "r", locking=False)
     except OSError as error:
-        # HDF5 does not name the file in all of its errors.
-        raise OSError(error.errno, f"cannot be read: {error}", str(path)) from error
+        # HDF5 names the file in some of its messages only.
+        if error.filename or str(path) in str(error):
+            raise
+        raise OSError(f"{path} cannot be opened: {error}") from error
     with file:
         yield file
 
@@ -232,10 +234,26 @@ def _facts_of(path: Path) -> dict[str, Any]:
     if "parts" in told:
         raise ValueError(f"{path} is a master file itself; name the files that recorders wrote.")
     if {"frames", "t_first_ns", "t_last_ns"} <= told.keys():
+        _require_facts(path, told)
         return told
     found = examine_frames(path)
     of_run = {"run": found.run, "detector": found.detector, "configuration": found.configuration}
     return {**of_run, **frame_facts(found)}
+
+
+def _require_facts(path: Path, told: dict[str, Any]) -> None:
+    numbers = ("frames", "packets", "missing", "bytes", "dropped")
+    times = ("t_first_ns", "t_last_ns") if told["frames"] else ()
+    kinds: dict[str, type] = dict.fromkeys((*numbers, *times), int)
+    kinds |= dict.fromkeys(("configuration", "reorder_plan", "mode"), str)
+    for key, kind in kinds.items():
+        value = told.get(key, kind())
+        if type(value) is not kind or (kind is int and not 0 <= value < 2**63):
+            accepted = "whole numbers of 63 bits" if kind is int else "texts"
+            raise ValueError(
+                f"{sidecar_path(path)}: its {key!r} is {value!r}; accepted are {accepted}. If it "
+                "was edited, remove it: what it has to tell is read from the frames then."
+            )
 
 
 def require_one_form(recordings: Sequence[Recording], *, all_files: bool) -> None:
@@ -385,9 +403,14 @@ def _taking_turns(
 def _names(recordings: Sequence[Recording]) -> list[str]:
     """Return names of detectors: those of their plans, with a number if several have it."""
     plans = [recording.plan for recording in recordings]
-    return [
-        plan if plans.count(plan) == 1 else f"{plan}_{order}" for order, plan in enumerate(plans)
-    ]
+    names: list[str] = []
+    for order, plan in enumerate(plans):
+        name = plan if plans.count(plan) == 1 else f"{plan}_{order}"
+        # A plan may have the name that one of several gets.
+        while name in names or (name != plan and name in plans):
+            name += "_"
+        names.append(name)
+    return names
 
 
 def _spans(

@@ -155,7 +155,23 @@ struct Numbers {
             "a power of two, numbers of 48 bits and more, or seq_packets_per_batch with 32 bits");
       if (at.bad()) return false;
     }
-    return !method["packets_per_batch"].bad() && !method["batch_bytes"].bad();
+    if (method["packets_per_batch"].bad() || method["batch_bytes"].bad()) return false;
+    return place["flow_stride"].bad() || check_places();
+  }
+
+  /// Each place of a batch has a number, else no batch could be complete.
+  bool check_places() const {
+    if (plan.method_ != ReorderMethod::BATCH_PACKET_NUMBER) return true;
+    const ReorderBitFieldConfig& field = plan.batch_packet_number_.packet_number_;
+    const Place at = method["packet_number"]["bit_width"];
+    const std::uint64_t stride = reorder::stride_of(plan);
+    const std::uint64_t step = std::max<std::uint64_t>(field.step_, 1);
+    const std::uint64_t numbers = (reorder::numbers_of(field.bit_width_) - 1) / step + 1;
+    if (numbers < stride)
+      at.error("found ", field.bit_width_, ", which is ", numbers, " packet numbers in steps of ",
+               step, ", for the ", stride,
+               " packets of a batch or flow; accepts a field with a number for each");
+    return !at.bad();
   }
 
   /// If flows have separate slots, those of one flow follow those of the previous one.

@@ -393,6 +393,20 @@ TEST_CASE("numbers of packets tell their frames and places", "[config][rules]") 
          "base: udp_payload, step: 200}\n          first_packet: 3",
          by_number + ".batch_number.step",
          "found 200; accepts less than half of the numbers of 8 bits");
+  // With fewer numbers than places, no image would ever be complete.
+  const std::string packet =
+      "packet_number: {bit_offset: 96, bit_width: 32, byte_order: little, "
+      "base: udp_payload, step: 1}";
+  const auto narrow = [&](const char* field) {
+    return replaced(FRAMES, packet, std::string("packet_number: ") + field);
+  };
+  require_clean(narrow("{bit_offset: 96, bit_width: 7, base: udp_payload, step: 1}"));
+  require_error(narrow("{bit_offset: 96, bit_width: 6, base: udp_payload, step: 1}"),
+                modules + ".packet_number.bit_width",
+                "found 6, which is 64 packet numbers in steps of 1, for the 128 packets");
+  require_error(narrow("{bit_offset: 96, bit_width: 8, base: udp_payload, step: 4}"),
+                modules + ".packet_number.bit_width",
+                "found 8, which is 64 packet numbers in steps of 4, for the 128 packets");
   std::string running = replaced(FRAMES, "running: false", "running: true");
   require_clean(running);
   running = replaced(running, "packets_per_batch: 256", "packets_per_batch: 200");

@@ -455,6 +455,7 @@ def test_the_command_adds_attributes_and_reference_data(
     command = ["frames", "master", *files, "--output", str(tmp_path / "whole.h5")]
     for wrong, text in (
         (["--attribute", "energy"], "--attribute is 'energy'; accepted is NAME=VALUE"),
+        (["--attribute", f"energy={2**64}"], "energy is 18446744073709551616; accepted are whole"),
         (["--pixel-mask", str(tmp_path / "small.npy")], "has the shape 2 x 2, and a frame 8 x 32"),
         (["--dark", str(tmp_path / "none.npy")], "none.npy: No such file or directory"),
         (["--dark", f"{tmp_path}/none.h5:/entry/dark"], "none.h5"),
@@ -485,6 +486,29 @@ def test_the_command_adds_attributes_and_reference_data(
     mask = ["--pixel-mask", str(tmp_path / "mask.npy")]
     assert _main._run(["frames", "master", str(broken), *mask]) == 1
     assert str(broken) in capsys.readouterr().err
+    of_master = ["frames", "master", str(tmp_path / "whole.h5"), "--dark", str(tmp_path / "m.npy")]
+    assert _main._run(of_master) == 1
+    assert "whole.h5 is a master file itself; name the files" in capsys.readouterr().err
+
+
+def test_the_command_tells_recordings_that_are_beside_each_other(
+    run_engine: RunEngine,
+    detector: FrameDetector,
+    source: Source,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    detector.master.put("never")
+    run_engine(flight(detector, source, 4))
+    (path,) = detector.files
+    other = tmp_path / "other" / path.name
+    other.parent.mkdir()
+    shutil.copy(path, other)
+    shutil.copy(f"{path}.json", f"{other}.json")
+    command = ["frames", "master", str(path), str(other), "--output", str(tmp_path / "all.h5")]
+    assert _main._run(command) == 0
+    told = "4 frames of 2 files, 2 detectors: images_0, images_1"
+    assert told in capsys.readouterr().out
 
 
 @pytest.fixture

@@ -240,6 +240,13 @@ def torn(folder: Path) -> list[Path]:
     return [path]
 
 
+def edited(folder: Path) -> list[Path]:
+    path = recorded(folder / "x_000000.h5", [0, 1])
+    told = json.loads(sidecar_path(path).read_text())
+    sidecar_path(path).write_text(json.dumps(told | {"packets": "8"}))
+    return [path]
+
+
 def of_a_master(folder: Path) -> list[Path]:
     return [write_master([recorded(folder / "x_000000.h5", [0])])]
 
@@ -260,6 +267,7 @@ def twice(folder: Path) -> list[Path]:
         (other_shape, r"x_000001.h5 has frames of 2 x 3 uint8 of plan 'images' .*, and .*uint16"),
         (numbers_again, "x_000000.h5: frame number 0 is there 2 times"),
         (torn, "dataset 'batch' has 2 rows, and its metadata file counts 5 frames. Repair"),
+        (edited, r"x_000000.h5.json: its 'packets' is '8'; accepted are whole numbers"),
         (of_a_master, "x_000000_master.h5 is a master file itself"),
         (empty, "A master file needs frames"),
         (twice, "x_000000.h5 is given twice"),
@@ -271,6 +279,39 @@ def test_files_that_cannot_be_joined_are_named(tmp_path: Path, make: Any, text: 
     with pytest.raises(ValueError, match=text):
         write_master(files, tmp_path / "whole.h5")
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_truncated_file_is_named(tmp_path: Path) -> None:
+    path = recorded(tmp_path / "x_000000.h5", [0, 1])
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(OSError, match="x_000000.h5 cannot be opened: .*truncated"):
+        write_master([path])
+    assert not (tmp_path / "x_000000_master.h5").exists()
+
+
+@pytest.mark.parametrize(
+    ("plans", "names"),
+    [
+        (("images", "images", "images_0"), {"images_0_", "images_1", "images_0"}),
+        (("images", "instrument", "run"), {"images", "instrument", "run"}),
+    ],
+)
+def test_plans_may_have_names_that_a_master_uses(
+    tmp_path: Path, plans: tuple[str, ...], names: set[str]
+) -> None:
+    files = [
+        recorded(tmp_path / f"{number}" / "x_000000.h5", [1, 2], plan=plan)
+        for number, plan in enumerate(plans)
+    ]
+    path = write_master(files, tmp_path / "all.h5", attributes={"energy": 12.4})
+    with h5py.File(path) as file:
+        assert set(file["entry/instrument"]) == names
+        assert file["entry/run/energy"][()] == 12.4
+        for name in names:
+            assert file["entry/instrument"][name]["data"][:, 0, 0].tolist() == [1, 2]
+        plots = [each for each in file["entry"].values() if "signal" in each.attrs]
+        assert len(plots) == 3
 
 
 def test_a_master_without_its_metadata_file_is_not_taken_for_a_file_of_frames(
