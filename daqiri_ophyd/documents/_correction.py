@@ -19,9 +19,28 @@ __all__ = ["Correction"]
 
 _INSTRUMENT = "/entry/instrument"
 _ACCEPTED = "accepted are integers of up to 32 bits, and floats of 16, 32 and 64 bits"
-# One operation after the other, each rounded: the compiler may not fuse them.
+# One operation after the other, each rounded: the compiler may not fuse them. In PTX, because CuPy
+# compiles with -ftz=true, whose operations have 0 for subnormal numbers.
+_OPERATIONS = """
+template <typename T> __device__ float single(T a) { return static_cast<float>(a); }
+__device__ float single(double a) {
+  float single;
+  asm("cvt.rn.f32.f64 %0, %1;" : "=f"(single) : "d"(a));
+  return single;
+}
+__device__ float difference(float a, float b) {
+  float difference;
+  asm("sub.rn.f32 %0, %1, %2;" : "=f"(difference) : "f"(a), "f"(b));
+  return difference;
+}
+__device__ float quotient(float a, float b) {
+  float quotient;
+  asm("div.rn.f32 %0, %1, %2;" : "=f"(quotient) : "f"(a), "f"(b));
+  return quotient;
+}
+"""
 _KERNEL = """
-const float value = __fdiv_rn(__fsub_rn(static_cast<float>(frame), dark), flatfield);
+const float value = quotient(difference(single(frame), dark), flatfield);
 corrected = masked || !valid || isnan(value) ? fill : value;
 """
 
@@ -269,6 +288,7 @@ def _kernel() -> Any:
         "float32 corrected",
         _KERNEL,
         "daqiri_ophyd_correction",
+        preamble=_OPERATIONS,
     )
 
 
