@@ -22,7 +22,7 @@ from daqiri_ophyd.engine import (
 
 from ._correction import Correction
 from ._frame_metadata import frame_facts, recorded_plan
-from ._master import GROUPS, INSTRUMENT, KEPT, is_master
+from ._master import INSTRUMENT, KEPT, copy_entry, is_master
 from ._reference_data import REFERENCES
 from ._repair import is_written
 from ._sidecar import read_sidecar_content, sidecar_part, sidecar_path, write_sidecar
@@ -184,11 +184,7 @@ def _copy(opened: Any, made: Any, detector: str) -> None:
     """Copy all but the frames and reference data; values of a master are no longer virtual."""
     made.attrs.update(opened.attrs)
     source, entry = opened["entry"], made.create_group("entry")
-    entry.attrs.update(source.attrs)
-    for name, each in source.items():
-        # Others may have added groups and arrays.
-        if name in GROUPS or getattr(each, "shape", None) == ():
-            opened.copy(each, entry, name)
+    copy_entry(source, entry)
     instrument = entry.create_group("instrument")
     instrument.attrs.update(opened[INSTRUMENT].attrs)
     group, of = instrument.create_group(detector), opened[f"{INSTRUMENT}/{detector}"]

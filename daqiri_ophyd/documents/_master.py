@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ MASTER = "_master"
 """End of the name of a master file, before its suffix."""
 
 INSTRUMENT = "/entry/instrument"
-GROUPS = ("configuration", "run", "sample")
+_GROUPS = ("configuration", "run", "sample")
 _COUNTS = ("frames", "packets", "missing", "bytes", "dropped")
 # Of the first file of a recording, in the metadata file of its master.
 KEPT = ("format", "reorder_plan", "mode", "clock", "run", "detector", "configuration", "host")
@@ -177,7 +178,6 @@ def _image(
             with detector.opened() as template:
                 if number == 0:
                     _copy_entry(template, master, parts)
-                    _copy_run(parts, master)
                 _write_detector(template, master, detector, target)
                 if number == 0:
                     _write_attributes(master["entry"], attributes)
@@ -191,13 +191,9 @@ def _image(
 def _copy_entry(template: Any, master: Any, parts: Sequence[Part]) -> None:
     master.attrs.update(template.attrs)
     master.attrs["file_time"] = _iso(int(datetime.now(UTC).timestamp() * 1e9))
-    source, entry = template["entry"], master.create_group("entry")
-    entry.attrs.update(source.attrs)
-    for name, part in source.items():
-        # Others may have added groups and arrays.
-        is_copied = name in GROUPS or getattr(part, "shape", None) == ()
-        if is_copied and name not in ("start_time", "end_time"):
-            template.copy(part, entry, name)
+    entry = master.create_group("entry")
+    with _of_run(template, parts) as source:
+        copy_entry(source["entry"], entry, but=("start_time", "end_time"))
     begins = [part.facts["t_first_ns"] for part in parts if part.frames]
     ends = [part.facts["t_last_ns"] for part in parts if part.frames]
     entry["start_time"], entry["end_time"] = _iso(min(begins)), _iso(max(ends))
@@ -205,22 +201,28 @@ def _copy_entry(template: Any, master: Any, parts: Sequence[Part]) -> None:
     instrument.attrs.update(template[INSTRUMENT].attrs)
 
 
-def _copy_run(parts: Sequence[Part], master: Any) -> None:
-    """Take over the run that a later file tells, if the first ended before the run began."""
-    entry = master["entry"]
+def copy_entry(source: Any, entry: Any, *, but: Collection[str] = ()) -> None:
+    """Copy what files of frames have in their entry, without frames and what others have added."""
+    entry.attrs.update(source.attrs)
+    for name, part in source.items():
+        if name not in but and (name in _GROUPS or getattr(part, "shape", None) == ()):
+            source.copy(part, entry, name)
+
+
+@contextmanager
+def _of_run(template: Any, parts: Sequence[Part]) -> Iterator[Any]:
+    """Open the file that tells the run: a later one, if the first ended before the run began."""
     here = [part.path for part in parts if part.path.is_file()]
-    if not here or ("entry_identifier" in entry and entry["entry_identifier"][()]):
+    if not here or _tells_run(template):
+        yield template
         return
     with opened_file(here[-1]) as last:
-        source = last["entry"]
-        if "entry_identifier" not in source or not source["entry_identifier"][()]:
-            return
-        for name, item in source.items():
-            if name in ("start_time", "end_time"):
-                continue
-            if name in GROUPS or getattr(item, "shape", None) == ():
-                entry.pop(name, None)
-                source.copy(item, entry, name)
+        yield last if _tells_run(last) else template
+
+
+def _tells_run(file: Any) -> bool:
+    entry = file["entry"]
+    return "entry_identifier" in entry and bool(entry["entry_identifier"][()])
 
 
 def _iso(ns: int) -> str:
