@@ -46,9 +46,9 @@ class ReceivedBurst {
   /// (batch, packets, missing, timed out, first timestamp, last timestamp) of a frame.
   [[nodiscard]] py::tuple frame_info() const;
   /// (bits, units) of a frame: bit i of byte i / 8 says whether unit i was received.
+  [[nodiscard]] py::tuple valid() const;
   /// Numbers of a frame's columns.
   [[nodiscard]] std::vector<std::uint64_t> columns() const;
-  [[nodiscard]] py::tuple valid() const;
   void write_pcap(const std::string& directory, const std::string& prefix, bool nanosecond) const;
   void write_raw(const std::string& directory, const std::string& prefix,
                  std::uint64_t offset) const;

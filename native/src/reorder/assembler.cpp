@@ -177,25 +177,24 @@ bool Assembler::begins_anew(Fate fate, const Place& where, const Packet& packet,
   return fate == Fate::PLACED;
 }
 
-template <typename Each>
-[[gnu::always_inline]] inline void for_packets(std::span<const Packet> packets, Each each) {
+/// The headers of packets may not be in the cache yet.
+[[gnu::always_inline]] inline void fetch_ahead_of(std::size_t i, std::span<const Packet> packets) {
   constexpr std::size_t AHEAD = 4;
-  for (std::size_t i = 0; i < packets.size(); ++i) {
-    if (i + AHEAD < packets.size()) __builtin_prefetch(packets[i + AHEAD].data);
-    each(i);
-  }
+  if (i + AHEAD < packets.size()) __builtin_prefetch(packets[i + AHEAD].data);
 }
 
 void Assembler::locate(std::span<const Packet> packets, Found* found) const noexcept {
-  for_packets(packets, [&](std::size_t i) {
+  for (std::size_t i = 0; i < packets.size(); ++i) {
+    fetch_ahead_of(i, packets);
     const Packet& packet = packets[i];
     found[i].located = plan_.locate(packet.data, packet.length, packet.flow, found[i].place);
-  });
+  }
 }
 
 void Assembler::take(std::span<const Packet> packets, std::uint64_t now_ns,
                      Copier* copier) noexcept {
   take_all(packets, copier, now_ns, [&](std::size_t i) {
+    fetch_ahead_of(i, packets);
     const Packet& packet = packets[i];
     Place where{};
     const Located located = plan_.locate(packet.data, packet.length, packet.flow, where);
@@ -217,13 +216,13 @@ void Assembler::take_all(std::span<const Packet> packets, Copier* copier, std::u
   if (copier_ != nullptr) copies_ = copier_->transfers();
   tally_.packets += packets.size();
   placed_ = 0;
-  for_packets(packets, [&](std::size_t i) {
+  for (std::size_t i = 0; i < packets.size(); ++i) {
     if (take(i)) {
       ++placed_;
     } else if (copier_ != nullptr && packets[i].owner != nullptr) {
       packets[i].owner->give(&packets[i].buffer, 1);
     }
-  });
+  }
   settle();
   copier_ = nullptr;
   tally_.placed += placed_;

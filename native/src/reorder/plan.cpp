@@ -137,6 +137,7 @@ Plan::Plan(const ReorderConfig& config, PacketKind kind, std::uint64_t buffer_by
     // Numbers of 64 bits never wrap.
     sequence_numbers_ =
         position.bit_width_ == 64 ? UINT64_MAX : numbers_of(position.bit_width_) / step_;
+    divides_ = reorder::divides(config);
     if (std::has_single_bit(stride_)) {
       sequence_shift_ = static_cast<std::uint32_t>(std::countr_zero(stride_));
     } else {

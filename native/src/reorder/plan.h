@@ -77,9 +77,7 @@ class Plan {
   [[nodiscard]] const std::vector<FlowId>& flow_ids() const noexcept { return flow_ids_; }
   /// Whether batches have a number of packets that does not divide the sequence numbers, so that
   /// the position of a packet depends on how often these have wrapped.
-  [[nodiscard]] bool divides() const noexcept {
-    return divisor_ != 0 && sequence_numbers_ != UINT64_MAX;
-  }
+  [[nodiscard]] bool divides() const noexcept { return divides_; }
   /// Numbers of a batch, and how many different ones there are, of plans that divide.
   [[nodiscard]] std::uint32_t divisor() const noexcept { return divisor_; }
   [[nodiscard]] std::uint64_t sequence_numbers() const noexcept { return sequence_numbers_; }
@@ -217,6 +215,7 @@ class Plan {
   std::uint32_t units_{0};
   std::uint32_t unit_bytes_{0};
   std::uint32_t payload_bytes_{0};
+  bool divides_{false};
   /// Whether longer payloads are cut.
   bool cuts_{false};
   /// Slots of a part of the batch, whose last packet lacks so many output and payload bytes.
