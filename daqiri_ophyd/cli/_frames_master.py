@@ -34,11 +34,9 @@ def make_master(
         # A pattern finds the master of an earlier call, or of the recording, too.
         files = [file for file in files if file not in masters]
         values = dict(_attribute(each) for each in attributes)
-        loaded = {
-            name: load_reference(name, source, _shape_of(files))
-            for name, source in references.items()
-            if source
-        }
+        given = {name: source for name, source in references.items() if source}
+        shape = examine_frames(files[0]).shape if given else ()
+        loaded = {name: load_reference(name, source, shape) for name, source in given.items()}
         path = write_master(
             files, output, attributes=values, references=loaded, join=join, column=column
         )
@@ -84,10 +82,6 @@ def _attribute(text: str) -> tuple[str, str | float | int]:
             )
         return key, found
     return key, value
-
-
-def _shape_of(files: list[Path]) -> tuple[int, ...]:
-    return examine_frames(files[0]).shape
 
 
 def _counted(told: dict[str, Any]) -> str:

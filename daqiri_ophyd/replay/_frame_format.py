@@ -99,6 +99,9 @@ class FrameFormat:
         # Packets that lack a field are malformed.
         self._least = max(map(self._end, columns.values()), default=0)
         self._stride = self._plan.flow_stride or self.packets
+        frame = self._plan.frame
+        # Once: there are as many as pixels, and many parts of a file.
+        self._pixels = None if frame is None or frame.modules is None else module_pixels(frame)
         by_id = {flow.id: flow for flow in flows}
         self._flows = [by_id[number] for number in self._plan.flow_ids]
         used = -(-self.packets // self._stride)
@@ -178,8 +181,8 @@ class FrameFormat:
             pixels = size * 8 // pixel_bits(types.input_type)
             size = pixels * pixel_dtype(types.output_type).itemsize
         flows = self.packets // self._stride if self.packets % self._stride == 0 else 1
-        if self._plan.frame is not None and self._plan.frame.modules is not None:
-            data = data.reshape(len(data), -1)[:, module_pixels(self._plan.frame)]
+        if self._pixels is not None:
+            data = data.reshape(len(data), -1)[:, self._pixels]
         parts = np.ascontiguousarray(data).view(np.uint8).reshape(len(data), flows, -1)
         short = size * (self.packets // flows) - parts.shape[2] if size else 0
         padded = np.pad(parts, ((0, 0), (0, 0), (0, short))) if short else parts
