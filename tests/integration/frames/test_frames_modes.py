@@ -11,6 +11,7 @@ from bluesky import RunEngine
 from bluesky import plan_stubs as bps
 from bluesky import plans as bp
 from bluesky import preprocessors as bpp
+from numbered_camera import loopback
 from numpy.typing import NDArray
 from run_documents import Documents
 from waiting import wait_for
@@ -80,49 +81,19 @@ def numbered(numbers: Any, packets: int) -> NDArray[np.uint8]:
         src_ip="192.0.2.1",
         dst_ip="192.0.2.2",
         src_port=4000,
-        dst_port=5000,
+        dst_port=6000,
     )
 
 
 def of_any_packets() -> dict[str, Any]:
     """Return a loopback with images of three packets, whose numbers begin anew within an image."""
-    plan = {
-        "name": "images",
-        "reorder_type": "cpu",
-        "memory_region": "frames",
-        "flow_ids": [1],
-        "payload_base": "udp_payload",
-        "payload_byte_offset": 4,
-        "method": method(3),
-        "frame": {"shape": [3], "dtype": "uint8"},
-        "modes": {"filled": {"fill": 7}},
-    }
-    queue = {"name": "rx", "id": 0, "cpu_core": "any", "batch_size": 16}
-    flow = {"name": "camera", "id": 1, "match": {"udp_dst": 5000}}
-    return {
-        "version": 1,
-        "master_core": 0,
-        "stream_type": "raw",
-        "loopback": "sw",
-        "memory_regions": [
-            {"name": "packets", "kind": "host", "num_bufs": 512, "buf_size": 2048},
-            {"name": "frames", "kind": "host", "num_bufs": 64, "buf_size": 8192},
-        ],
-        "interfaces": [
-            {
-                "name": "port0",
-                "address": "loopback",
-                "rx": {
-                    "queues": [queue | {"memory_regions": ["packets"]}],
-                    "flows": [flow | {"action": {"type": "queue", "id": 0}}],
-                    "reorder_configs": [plan],
-                },
-                "tx": {
-                    "queues": [queue | {"name": "tx", "memory_regions": ["packets"]}],
-                },
-            }
-        ],
-    }
+    return loopback(
+        buffers=64,
+        payload_byte_offset=4,
+        method=method(3),
+        frame={"shape": [3], "dtype": "uint8"},
+        modes={"filled": {"fill": 7}},
+    )
 
 
 def test_numbers_that_begin_anew_go_over_to_the_next_mode() -> None:
