@@ -108,7 +108,7 @@ def test_numbers_that_begin_anew_go_over_to_the_next_mode() -> None:
                 assert port.tx[0].send(packets, timeout=20.0) == len(packets)
                 return [
                     (frame.batch, frame.data.tolist())
-                    for frame, _ in zip(taken, range(len(numbers) // 3), strict=False)
+                    for _, frame in zip(range(len(numbers) // 3), taken, strict=False)
                 ]
 
         def wanted(numbers: range) -> list[tuple[int, list[int]]]:
