@@ -185,7 +185,7 @@ class Correction:
 
         Parameters
         ----------
-        frames : ndarray, cupy.ndarray, Frame or DeviceArray, shape (..., *shape)
+        frames : ndarray, cupy.ndarray, Frame or DeviceArray, shape (..., shape of a frame)
             A frame, or a stack of them: integers of up to 32 bits, or floats of up to 64. Integers
             of 64 bits are not accepted, because float32 has not their digits: convert them to
             float64 where that is fine. Frames of ``bf16``, which appear as uint16, have to be
@@ -196,7 +196,7 @@ class Correction:
 
         Returns
         -------
-        ndarray or cupy.ndarray of float32, shape (..., *shape)
+        ndarray or cupy.ndarray of float32, shape (..., shape of a frame)
             In GPU memory, if the frames are there; CuPy computes it, in its current stream.
 
         Raises

@@ -32,7 +32,7 @@ def valid_pixels(plan: ReorderConfig, valid: ArrayLike) -> NDArray[np.bool_]:
 
     Returns
     -------
-    ndarray of bool, shape (..., *shape of a frame)
+    ndarray of bool, shape (..., shape of a frame)
         Pixels between modules have not arrived.
 
     Raises
