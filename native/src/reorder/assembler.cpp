@@ -4,6 +4,8 @@
 #include <bit>
 #include <utility>
 
+#include "reorder/deferred_copies.h"
+
 namespace daqiri::reorder {
 
 namespace {
@@ -40,6 +42,23 @@ Assembler::Assembler(const Plan& plan, memory::MemoryRegion& output, const Valid
       batches_(plan.window()),
       delivered_units_(batches_.size() * valid.words()) {}
 
+[[gnu::always_inline]] inline void Assembler::read_columns(Batch& batch, const Place& where,
+                                                           const Packet& packet) noexcept {
+  if (batch.columns == nullptr) return;
+  const bool first = batch.packets == 0 || where.slot < batch.lowest;
+  if (first) batch.lowest = where.slot;
+  plan_.columns().take(packet.data, where.udp_at, first, batch.columns);
+}
+
+[[gnu::always_inline]] inline void Assembler::add(Batch& batch, std::uint32_t packets,
+                                                  std::uint32_t units) noexcept {
+  batch.packets += packets;
+  batch.units += units;
+  if (batch.units != plan_.units()) return;
+  close(batch, End::COMPLETE);
+  deliver();
+}
+
 [[gnu::always_inline]] inline Assembler::Fate Assembler::place(Batch& batch, const Place& where,
                                                                const Packet& packet) noexcept {
   std::uint32_t units = 1;
@@ -68,11 +87,7 @@ Assembler::Assembler(const Plan& plan, memory::MemoryRegion& output, const Valid
     // A packet that overlaps others only in part is malformed.
     return claim == Claim::TAKEN ? Fate::DUPLICATE : Fate::MALFORMED;
   }
-  if (batch.columns != nullptr) {
-    const bool first = batch.packets == 0 || where.slot < batch.lowest;
-    if (first) batch.lowest = where.slot;
-    plan_.columns().take(packet.data, where.udp_at, first, batch.columns);
-  }
+  read_columns(batch, where, packet);
   const auto* const from = reinterpret_cast<const std::byte*>(packet.data) + where.payload_at;
   if (copier_ == nullptr) {
     plan_.place(batch.data, to, from, where.payload_bytes);
@@ -84,12 +99,7 @@ Assembler::Assembler(const Plan& plan, memory::MemoryRegion& output, const Valid
   }
   if (batch.packets == 0) batch.first_time = packet.time;
   batch.last_time = packet.time;
-  batch.packets += 1;
-  batch.units += units;
-  if (batch.units == plan_.units()) {
-    close(batch, End::COMPLETE);
-    deliver();
-  }
+  add(batch, 1, units);
   return Fate::PLACED;
 }
 
@@ -188,7 +198,40 @@ void Assembler::locate(std::span<const Packet> packets, Found* found) const noex
     fetch_ahead_of(i, packets);
     const Packet& packet = packets[i];
     found[i].located = plan_.locate(packet.data, packet.length, packet.flow, found[i].place);
+    found[i].run = 1;
   }
+  // Not of numbers that others have to count first.
+  if (plan_.by_bytes() || plan_.divides()) return;
+  const auto follows = [this](const Place& next, const Place& before) {
+    return next.batch == before.batch && next.slot == before.slot + 1 &&
+           (plan_.payload_bytes() != 0 || next.payload_bytes == before.payload_bytes);
+  };
+  for (std::size_t i = packets.size(); i-- > 1;) {
+    Found& before = found[i - 1];
+    const Found& next = found[i];
+    if (before.located == Located::IN_BATCH && next.located == Located::IN_BATCH &&
+        follows(next.place, before.place))
+      before.run = next.run + 1;
+  }
+}
+
+bool Assembler::place_run(std::span<const Packet> packets, const Found* found,
+                          std::uint64_t now_ns) noexcept {
+  Batch* const batch = latest_;
+  const Place& first = found->place;
+  const auto n = static_cast<std::uint32_t>(packets.size());
+  if (batch == nullptr || batch->raw != first.batch || now_ns < since_until_ns_ ||
+      (plan_.payload_bytes() == 0 && batch->payload_bytes != first.payload_bytes) ||
+      std::uint64_t{first.slot} + n > plan_.units() ||
+      claim(batch->valid, first.slot, n) != Claim::FREE)
+    return false;
+  if (batch->columns != nullptr) {
+    for (std::uint32_t i = 0; i < n; ++i) read_columns(*batch, found[i].place, packets[i]);
+  }
+  deferred_->move_run({batch->data, batch->buffer, batch->slot_bytes, packets.data(), found, n});
+  batch->last_time = packets.back().time;
+  add(*batch, n, n);
+  return true;
 }
 
 void Assembler::take(std::span<const Packet> packets, std::uint64_t now_ns,
@@ -198,15 +241,19 @@ void Assembler::take(std::span<const Packet> packets, std::uint64_t now_ns,
     const Packet& packet = packets[i];
     Place where{};
     const Located located = plan_.locate(packet.data, packet.length, packet.flow, where);
-    return take(packet, located, where, now_ns);
+    return take(packet, located, where, now_ns) ? 1U : 0U;
   });
 }
 
 void Assembler::take(std::span<const Packet> packets, const Found* found, std::uint64_t now_ns,
-                     Copier* copier) noexcept {
-  take_all(packets, copier, now_ns, [&](std::size_t i) {
-    return take(packets[i], found[i].located, found[i].place, now_ns);
+                     DeferredCopies& copies) noexcept {
+  deferred_ = &copies;
+  take_all(packets, &copies, now_ns, [&](std::size_t i) {
+    const std::uint32_t run = found[i].run;
+    if (run > 1 && place_run(packets.subspan(i, run), found + i, now_ns)) return run;
+    return take(packets[i], found[i].located, found[i].place, now_ns) ? 1U : 0U;
   });
+  deferred_ = nullptr;
 }
 
 template <typename Take>
@@ -216,12 +263,12 @@ void Assembler::take_all(std::span<const Packet> packets, Copier* copier, std::u
   if (copier_ != nullptr) copies_ = copier_->transfers();
   tally_.packets += packets.size();
   placed_ = 0;
-  for (std::size_t i = 0; i < packets.size(); ++i) {
-    if (take(i)) {
-      ++placed_;
-    } else if (copier_ != nullptr && packets[i].owner != nullptr) {
+  for (std::size_t i = 0; i < packets.size();) {
+    const std::uint32_t placed = take(i);
+    placed_ += placed;
+    if (placed == 0 && copier_ != nullptr && packets[i].owner != nullptr)
       packets[i].owner->give(&packets[i].buffer, 1);
-    }
+    i += std::max(placed, 1U);
   }
   settle();
   copier_ = nullptr;
@@ -460,7 +507,7 @@ void Assembler::settle() noexcept {
 void Assembler::fill(const Batch& batch, bool lacks) const noexcept {
   const Filling filling{batch.data, batch.valid, batch.slot_bytes, lacks};
   if (fills_ == nullptr) {
-    if (copier_ == nullptr || !copier_->fill_later(batch.buffer, filling)) plan_.fill(filling);
+    if (deferred_ == nullptr || !deferred_->fill_later(batch.buffer, filling)) plan_.fill(filling);
     return;
   }
   plan_.for_missing(filling, [&](std::uint64_t begin, std::uint64_t bytes) {

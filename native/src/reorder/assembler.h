@@ -18,6 +18,8 @@
 
 namespace daqiri::reorder {
 
+class DeferredCopies;
+
 /// packets = placed + duplicate + late + early + malformed + left_out + no_buffer, in every
 /// snapshot.
 struct ReorderSnapshot {
@@ -70,6 +72,14 @@ struct Packet {
   /// Its buffer, for movers; see Transfer::owner.
   memory::BufferOwner* owner{nullptr};
   std::uint32_t buffer{0};
+};
+
+/// The place of a packet.
+struct Found {
+  Located located;
+  /// How many packets, with this one, follow each other in its batch.
+  std::uint32_t run;
+  Place place;
 };
 
 /// A closed batch. The receiver owns the buffer.
@@ -152,16 +162,11 @@ class Assembler {
   /// it has read them; without one, packets are not read after the call.
   void take(std::span<const Packet> packets, std::uint64_t now_ns,
             Copier* copier = nullptr) noexcept;
-  /// The place of a packet.
-  struct Found {
-    Located located;
-    Place place;
-  };
   /// Find the places of packets; any thread. `found`: as many as packets.
   void locate(std::span<const Packet> packets, Found* found) const noexcept;
-  /// As `take`, of packets that were located.
+  /// As `take`, of packets that were located; both are not read after `copies.perform`.
   void take(std::span<const Packet> packets, const Found* found, std::uint64_t now_ns,
-            Copier* copier) noexcept;
+            DeferredCopies& copies) noexcept;
   /// Close batches that have waited long enough. Returns when to call it again; 0: not needed.
   std::uint64_t expire(std::uint64_t now_ns) noexcept;
   /// Close and deliver all batches.
@@ -243,10 +248,15 @@ class Assembler {
 
   /// Place a packet. Returns false if it is in no frame.
   bool take(const Packet& packet, Located located, Place where, std::uint64_t now_ns) noexcept;
-  /// Calls `take(i)` for each packet, which returns whether it was placed.
+  /// Calls `take(i)` until no packet is left, which returns how many packets from this one on were
+  /// placed; 0: this one was not.
   template <typename Take>
   void take_all(std::span<const Packet> packets, Copier* copier, std::uint64_t now_ns,
                 Take take) noexcept;
+  /// Place packets that follow each other, at once: while others wait for the plan. Returns false,
+  /// without a change, if they are not all for free slots of the latest batch.
+  bool place_run(std::span<const Packet> packets, const Found* found,
+                 std::uint64_t now_ns) noexcept;
   /// Place a packet in a batch other than the latest.
   Fate place_in_other(const Place& where, const Packet& packet, std::uint64_t now_ns) noexcept;
   void leave_latest() noexcept;
@@ -316,6 +326,10 @@ class Assembler {
   /// Returns false if none is free.
   bool take_buffer(Batch& batch) noexcept;
   Fate place(Batch& batch, const Place& place, const Packet& packet) noexcept;
+  /// Take the columns of a packet.
+  void read_columns(Batch& batch, const Place& place, const Packet& packet) noexcept;
+  /// Count packets that were placed in a batch.
+  void add(Batch& batch, std::uint32_t packets, std::uint32_t units) noexcept;
   /// Mark units as valid, if none of them is.
   static Claim claim(std::uint64_t* valid, std::uint32_t first, std::uint32_t units) noexcept;
   void close(Batch& batch, End end) noexcept;
@@ -417,6 +431,7 @@ class Assembler {
   std::vector<std::uint64_t> begun_units_;
   /// Of the current call of `take`.
   Copier* copier_{nullptr};
+  DeferredCopies* deferred_{nullptr};
   Mover* fills_{nullptr};
   /// Of the copier.
   Transfer* copies_{nullptr};

@@ -62,10 +62,6 @@ class Copier {
   /// Where to write the copies of the next call of `move`.
   virtual Transfer* transfers() noexcept = 0;
   virtual void move(std::span<const Transfer> copies) noexcept = 0;
-  /// Fill a frame later, before it is handed on. Returns false if the caller has to do it.
-  virtual bool fill_later(std::uint32_t /*frame*/, const Filling& /*filling*/) noexcept {
-    return false;
-  }
 };
 
 /// Performs copies. The destructor completes all of them.

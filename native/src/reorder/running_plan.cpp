@@ -93,7 +93,7 @@ void RunningPlan::take(std::span<const Packet> packets, std::uint64_t now_ns, bo
   bool unknown = false;
   if (open_copies_) {
     // Without the lock: the headers may not be in the cache yet.
-    Assembler::Found found[DeferredCopies::MOST];
+    Found found[DeferredCopies::MOST];
     Mode* const located = &mode();
     located->assembler.locate(packets, found);
     // Others hold it for about a microsecond, less than a sleep takes.
@@ -106,7 +106,7 @@ void RunningPlan::take(std::span<const Packet> packets, std::uint64_t now_ns, bo
     Mode& used = mode();
     DeferredCopies copies(used.plan, *open_copies_);
     if (&used != located) used.assembler.locate(packets, found);
-    used.assembler.take(packets, found, now_ns, &copies);
+    used.assembler.take(packets, found, now_ns, copies);
     unknown = is_newly_unknown();
     lock.unlock();
     copies.perform(*this);

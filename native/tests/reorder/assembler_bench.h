@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "reorder/assembler.h"
+#include "reorder/deferred_copies.h"
 
 namespace daqiri::test {
 
@@ -59,11 +60,12 @@ struct Seen {
 };
 
 /// A plan with a region that no other test uses.
-struct Bench : FrameSink {
+struct Bench : FrameSink, FrameWaiter {
   explicit Bench(const ReorderConfig& config, std::uint32_t buffers = 80,
                  std::uint32_t buf_size = 4096, std::uint64_t taken_to_be = 0)
       : plan(with_timeout(config), PacketKind::PAYLOADS, taken_to_be),
-        valid(buffers, plan.units()) {
+        valid(buffers, plan.units()),
+        open(buffers) {
     MemoryRegionConfig output;
     output.name_ = "frames";
     output.num_bufs_ = buffers;
@@ -75,6 +77,11 @@ struct Bench : FrameSink {
 
   bool begin(std::uint32_t /*buffer*/) noexcept override { return !refuse; }
   void take(const Frame& frame) noexcept override {
+    if (!deferred) return see(frame);
+    static_cast<void>(open.close(frame.buffer));
+    closed.push_back(frame);
+  }
+  void see(const Frame& frame) {
     Seen each;
     each.batch = static_cast<std::uint32_t>(frame.info.batch_id);
     const auto* bytes = reinterpret_cast<const std::uint8_t*>(frame.data);
@@ -94,7 +101,30 @@ struct Bench : FrameSink {
       region->give(&frame.buffer, 1);
     }
   }
-  void discard(std::uint32_t buffer) noexcept override { region->give(&buffer, 1); }
+  void discard(std::uint32_t buffer) noexcept override {
+    if (!deferred) return region->give(&buffer, 1);
+    static_cast<void>(open.close(buffer));
+    discarded.push_back(buffer);
+  }
+  void frame_done(std::uint32_t /*frame*/, bool good) noexcept override { failed += good ? 0 : 1; }
+
+  /// Send packets in one call, as pollers of several queues do: placed under the plan's lock, and
+  /// copied later.
+  void send_together(std::vector<std::vector<std::uint8_t>>& together) {
+    std::vector<Packet> sent;
+    for (const std::vector<std::uint8_t>& bytes : together)
+      sent.push_back({bytes.data(), static_cast<std::uint32_t>(bytes.size()), 0, 0});
+    std::vector<Found> found(sent.size());
+    assembler->locate(sent, found.data());
+    deferred = true;
+    DeferredCopies copies(plan, open);
+    assembler->take(sent, found.data(), now, copies);
+    copies.perform(*this);
+    deferred = false;
+    for (const Frame& frame : std::exchange(closed, {})) see(frame);
+    for (const std::uint32_t buffer : std::exchange(discarded, {})) region->give(&buffer, 1);
+    together.clear();
+  }
 
   void send(std::vector<std::uint8_t> bytes, std::uint64_t time = 0, std::uint32_t flow = 0) {
     packets.push_back(std::move(bytes));
@@ -106,13 +136,17 @@ struct Bench : FrameSink {
   }
   void send(std::uint32_t batch, std::uint32_t slot, std::uint8_t value, std::uint32_t size = 4,
             std::uint32_t flow = 0) {
+    send(packet(batch, slot, value, size), 0, flow);
+  }
+  [[nodiscard]] std::vector<std::uint8_t> packet(std::uint32_t batch, std::uint32_t slot,
+                                                 std::uint8_t value, std::uint32_t size) const {
     std::vector<std::uint8_t> bytes(8 + size, value);
     const std::uint32_t bits = plan.batch_mask() == 0xFFFFU ? batch << 16U : batch << 24U;
     for (int i = 0; i < 4; ++i)
       bytes[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(bits >> (24 - 8 * i));
     bytes[4] = static_cast<std::uint8_t>(slot >> 8U);
     bytes[5] = static_cast<std::uint8_t>(slot);
-    send(std::move(bytes), 0, flow);
+    return bytes;
   }
 
   /// Sends a packet with a sequence number.
@@ -141,6 +175,7 @@ struct Bench : FrameSink {
 
   Plan plan;
   ValidBits valid;
+  OpenCopies open;
   std::unique_ptr<memory::MemoryRegion> region;
   std::unique_ptr<Assembler> assembler;
   std::vector<Seen> frames;
@@ -151,6 +186,11 @@ struct Bench : FrameSink {
   std::uint64_t now{1};
   bool keep{false};
   bool refuse{false};
+  /// Frames and buffers of a call whose copies are done later.
+  bool deferred{false};
+  std::vector<Frame> closed;
+  std::vector<std::uint32_t> discarded;
+  int failed{0};
 };
 
 inline std::vector<std::uint8_t> slots(const std::vector<int>& values, std::size_t size = 4) {

@@ -275,6 +275,7 @@ class Model {
 }  // namespace
 
 TEST_CASE("any sequence of packets does what the rules say", "[reorder]") {
+  constexpr std::size_t MOST_TOGETHER = 16;
   for (unsigned seed = 0; seed < 2000; ++seed) {
     std::mt19937 random(seed);
     const auto below = [&](std::uint32_t n) { return static_cast<std::uint32_t>(random() % n); };
@@ -285,6 +286,9 @@ TEST_CASE("any sequence of packets does what the rules say", "[reorder]") {
     Model model(bench.plan.units(), bench.plan.batch_mask(), bench.plan.window());
     std::uint32_t batch = below(65536);
     std::uint64_t sent = 0;
+    // One by one, or several in a call.
+    const std::size_t most = seed % 4 < 2 ? 1 : 2 + below(MOST_TOGETHER - 1);
+    std::vector<std::vector<std::uint8_t>> together;
     for (int frame = 0; frame < 40; ++frame) {
       ++batch;
       if (below(15) == 0) batch = below(65536);
@@ -301,10 +305,16 @@ TEST_CASE("any sequence of packets does what the rules say", "[reorder]") {
         const std::uint32_t slot = below(10) == 0 ? below(bench.plan.units() + 2) : i;
         const auto value = static_cast<std::uint8_t>(1 + below(255));
         const std::uint32_t size = below(50) == 0 ? 3 : 4;
-        bench.send(raw, slot, value, size);
+        if (most == 1) {
+          bench.send(raw, slot, value, size);
+        } else {
+          together.push_back(bench.packet(raw, slot, value, size));
+          if (together.size() == most) bench.send_together(together);
+        }
         model.take(raw, slot, value, size, bench.now);
         ++sent;
       }
+      bench.send_together(together);
     }
     bench.assembler->finish();
     model.finish();
@@ -322,6 +332,7 @@ TEST_CASE("any sequence of packets does what the rules say", "[reorder]") {
     CHECK(bench.frames == model.frames);
     CHECK(bench.indices == model.indices);
     CHECK(bench.balanced());
+    CHECK(bench.failed == 0);
     CHECK(bench.region->available() == 80);
   }
 }
