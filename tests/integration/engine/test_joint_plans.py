@@ -117,12 +117,13 @@ def send_paced(
     """Send images, some without a slot; a few at a time, as sockets hold few."""
     sent = 0
     made = engine.reorder["images"]
+    before = made.counters().packets
     for batch in batches:
         without = (lost[batch],) if batch in lost else ()
         for number, data in packets(batch, without, slots):
             send(number, data)
             sent += 1
-        wait_for(lambda sent=sent: made.counters().packets == sent)
+        wait_for(lambda sent=sent: made.counters().packets == before + sent)
     return sent
 
 
@@ -190,7 +191,7 @@ def test_what_finds_no_buffer_is_counted_at_its_queue() -> None:
         assert counters.lost == counters.no_buffer / SLOTS
 
 
-def frames_of(data: bytes) -> Any:
+def frames_of(data: bytes, port: int = 5000) -> Any:
     return ethernet.udp_frames(
         np.frombuffer(data, np.uint8)[None],
         src_mac="02:00:00:00:00:01",
@@ -198,7 +199,7 @@ def frames_of(data: bytes) -> Any:
         src_ip="192.0.2.1",
         dst_ip="192.0.2.2",
         src_port=4000,
-        dst_port=5000,
+        dst_port=port,
     )
 
 
@@ -223,15 +224,31 @@ def test_two_loopback_ports() -> None:
 
 
 @pytest.mark.root
-def test_two_network_interfaces(cable: Network) -> None:
+def test_a_thousand_images_of_eight_ports_on_two_network_interfaces(cable: Network) -> None:
+    # Modules 0 to 3 are on the first link, 4 to 7 on the second, each with a port of its own.
     cable.run("ip link add near2 type veth peer name far2")
     for end in ("near2", "far2"):
         cable.call(Path(f"/proc/sys/net/ipv6/conf/{end}/disable_ipv6").write_text, "1")
     cable.up("near2", "far2")
-    interfaces = [module(i, address=("far", "far2")[i]) for i in range(2)]
-    for interface in interfaces:
-        interface["rx"]["flow_isolation"] = True
-    config = configuration(interfaces, [plan(2)], stream_type="raw", engine="packet")
+    of_link = MODULES // 2
+    interfaces = [module(link, address=("far", "far2")[link]) for link in range(2)]
+    for link, interface in enumerate(interfaces):
+        interface["rx"] |= {
+            "flow_isolation": True,
+            "flows": [
+                {
+                    "name": f"module{number}",
+                    "id": number + 1,
+                    "match": {"udp_dst": 5000 + number},
+                    "action": {"type": "queue", "id": 0},
+                }
+                for number in range(link * of_link, (link + 1) * of_link)
+            ],
+        }
+    flows = [f"module{i // of_link}/module{i}" for i in range(MODULES)]
+    config = configuration(interfaces, [plan(flows=flows)], stream_type="raw", engine="packet")
+    # Each packet of module 5 in turn, in every 50th image.
+    lost = {batch: 5 * PACKETS + batch // 50 % PACKETS for batch in range(25, 1000, 50)}
 
     def wire(link: str) -> socket.socket:
         made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
@@ -244,18 +261,30 @@ def test_two_network_interfaces(cable: Network) -> None:
         cable.call(Engine.open, config) as engine,
     ):
         wires = first, second
+
+        def send(number: int, data: bytes) -> None:
+            wires[number // of_link].send(frames_of(data, 5000 + number)[0].tobytes())
+
         made = engine.reorder["images"]
         with made.frames(timeout=30.0) as frames:
-            send = lambda number, data: wires[number].send(frames_of(data)[0].tobytes())  # noqa: E731
-            send_paced(engine, send, range(30), {20: 6}, 2 * PACKETS)
-            for batch in range(30):
-                frame = next(frames)
-                missing = [6] if batch == 20 else []
-                assert (frame.batch, np.flatnonzero(~frame.valid).tolist()) == (batch, missing)
-                wanted = image(batch, 2 * PACKETS)
-                wanted[missing] = 0
-                np.testing.assert_array_equal(frame.data, wanted)
-        assert balanced(engine, made) == 30 * 2 * PACKETS - 1
+            for end in range(10, 1011, 10):
+                send_paced(engine, send, range(end - 10, min(end, 1000)), lost)
+                # A lossy one waits until more follow than may be open.
+                for batch in range(max(end - 20, 0), end - 10):
+                    frame = next(frames)
+                    missing = [lost[batch]] if batch in lost else []
+                    assert (frame.batch, np.flatnonzero(~frame.valid).tolist()) == (batch, missing)
+                    wanted = image(batch)
+                    wanted[missing] = 0
+                    np.testing.assert_array_equal(frame.data, wanted)
+        assert balanced(engine, made) == 1000 * SLOTS - len(lost)
+        counters = made.counters()
+        assert (counters.complete, counters.incomplete, counters.missing) == (980, 20, 20)
+        kept = {
+            port.name: [flow.counters().packets for flow in port.flows] for port in engine.ports
+        }
+        each = 1000 * PACKETS
+        assert kept == {"module0": [each] * 4, "module1": [each, each - 20, each, each]}
 
 
 def test_modules_of_one_socket_differ_by_a_field() -> None:

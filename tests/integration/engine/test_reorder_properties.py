@@ -6,12 +6,14 @@ Frames have to be equal to the last byte, and counters to the last packet.
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
+from networks import Network
 from numpy.typing import NDArray
 
 from daqiri_ophyd.engine import Engine, ethernet
@@ -28,6 +30,7 @@ from .reorder_reference import (
 
 Config = dict[str, Any]
 Build = Callable[..., Config]
+Open = Callable[[Config], Engine]
 Bytes = NDArray[np.uint8]
 
 HEADERS = 42
@@ -409,24 +412,28 @@ PAUSE = 0.25
 """Time after which batch numbers can begin anew, s."""
 
 
-def made_by_engine(config: Config, runs: list[list[Bytes]]) -> tuple[list[Made], dict[str, int]]:
+def made_by_engine(
+    config: Config, runs: list[list[Bytes]], opened: Open = Engine.open
+) -> tuple[list[Made], dict[str, int]]:
     """Return frames and counters; open batches are closed with the engine.
 
     Again, where this process may have made a pause of its own between two packets.
     """
     for _ in range(20):
-        *found, longest = made_once(config, runs)
+        *found, longest = made_once(config, runs, opened)
         if longest < PAUSE:
             return found[0], found[1]
     pytest.fail(f"a process that waits {longest:.2f} s for a processor cannot send without pauses")
 
 
-def made_once(config: Config, runs: list[list[Bytes]]) -> tuple[list[Made], dict[str, int], float]:
+def made_once(
+    config: Config, runs: list[list[Bytes]], opened: Open
+) -> tuple[list[Made], dict[str, int], float]:
     """Return frames, counters, and the longest time that may be between two packets of a run."""
     got: list[Made] = []
     sent = 0
     longest = begun = 0.0
-    with Engine.open(config) as engine:
+    with opened(config) as engine:
         port, sender = engine.ports[0], engine.ports[-1]
         plan = port.reorder["images"]
         with plan.frames(timeout=20.0) as taken:
@@ -464,7 +471,13 @@ def made(frame: Any) -> Made:
     )
 
 
-def compare(drawn: tuple[Config, int, int, int], how: Config, build: Build, udp_at: int) -> None:
+def compare(
+    drawn: tuple[Config, int, int, int],
+    how: Config,
+    build: Build,
+    udp_at: int,
+    opened: Open = Engine.open,
+) -> None:
     maker = Maker(drawn, udp_at)
     sent = maker.all(how)
     reference = maker.reference
@@ -474,7 +487,8 @@ def compare(drawn: tuple[Config, int, int, int], how: Config, build: Build, udp_
             reference.take(packet, flow)
     reference.finish()
     config = configured(build(), maker.plan, udp_at)
-    got, counts = made_by_engine(config, [[packet for packet, _ in run] for run in sent])
+    packets = [[packet for packet, _ in run] for run in sent]
+    got, counts = made_by_engine(config, packets, opened)
     assert counts == dict(reference.counts)
     assert got == reference.frames
 
@@ -539,6 +553,23 @@ def test_any_layout_and_traffic_make_the_frames_of_the_reference_over_udp(
     drawn: tuple[Config, int, int, int], how: Config, udp: Build
 ) -> None:
     compare(drawn, how, udp, 0)
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(
+    "path", ["af_packet", pytest.param("af_xdp", marks=pytest.mark.usefixtures("has_af_xdp"))]
+)
+@settings(few, max_examples=30)
+@given(drawn=plans(HEADERS), how=disturbances)
+def test_any_layout_and_traffic_make_the_frames_of_the_reference_over_a_cable(
+    drawn: tuple[Config, int, int, int], how: Config, path: str, packet: Build, cable: Network
+) -> None:
+    def build() -> Config:
+        config = packet()
+        config["interfaces"][0]["rx"] |= {"receive_path": path, "flow_isolation": True}
+        return config
+
+    compare(drawn, how, build, HEADERS, partial(cable.call, Engine.open))
 
 
 @pytest.mark.slow
