@@ -859,6 +859,11 @@ def _of_modules(form: PacketFormat) -> list[str]:
         )
     if form.modules == 1 and form.source_ports:
         problems.append("source_ports: found with one module; leave it out: any port is accepted")
+    if form.modules == 1 and form.field("module") is not None:
+        problems.append(
+            "modules: found 1, and a field with role: module; accepts 2 to 4096, the number of "
+            "modules, or the field without a role"
+        )
     if form.modules > 1 and len(form.source_ports) not in (0, form.modules):
         problems.append(
             f"source_ports: found {len(form.source_ports)} ports for modules: {form.modules}; "

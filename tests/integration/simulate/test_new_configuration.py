@@ -655,6 +655,10 @@ HALVES = {
         (changed(port="6000-6001"), "port: found 2 ports for modules: 1; accepts one port"),
         (changed(source_ports=7000), "source_ports: found with one module; leave it out"),
         (
+            changed(header=[*HEADER, {**MODULE, "bytes": 1}]),
+            "modules: found 1, and a field with role: module; accepts 2 to 4096, the number of",
+        ),
+        (
             changed(modules=2, source_ports=7000),
             "source_ports: found 1 ports for modules: 2; accepts one for each",
         ),
