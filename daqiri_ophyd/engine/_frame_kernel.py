@@ -60,7 +60,8 @@ class ProcessedPlan:
         The kernel runs once all payloads of a frame are present and converted, and missing data is
         filled. Recorders, `frames` and `preview` see its result. It takes effect with frames that
         are closed from now on, and replaces the previous kernel. When this returns, the previous
-        kernel is no longer in use, and its arrays are freed.
+        kernel is no longer in use, and its arrays are freed. Each mode of a plan has a kernel of
+        its own: this is for the mode in use.
 
         Parameters
         ----------

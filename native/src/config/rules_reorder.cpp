@@ -442,10 +442,6 @@ void check_plan(Subject& subject, ReorderConfig& plan, const Place& place,
   Plan{subject, plan, place, flows_key, owners}.check();
   const Place modes = place["modes"];
   if (plan.modes_.empty() || modes.bad()) return;
-  if (plan.reorder_type_ == "gpu")
-    modes.error(
-        "found with reorder_type: gpu, where a plan has one form; accepts them with "
-        "reorder_type: cpu");
   // What a mode takes over is reported once.
   if (place.bad_within()) return;
   std::set<std::string> names;

@@ -222,7 +222,8 @@ void RunningPlan::stop() noexcept {
 
 void RunningPlan::set_kernel(const FrameKernel* kernel) {
   const std::lock_guard lock(kernel_mutex_);
-  if (on_gpu() && written_.mover != nullptr) return written_.mover->set_kernel(kernel, mutex_);
+  if (Mover* const mover = mode().mover.get(); on_gpu() && mover != nullptr)
+    return mover->set_kernel(kernel, mutex_);
   if (kernel == nullptr) return;
   const std::string what = "reorder plan '" + config_.name_ + "': kernel '" + kernel->name + "' ";
   if (!on_gpu()) {
@@ -235,7 +236,11 @@ void RunningPlan::set_kernel(const FrameKernel* kernel) {
 
 void RunningPlan::set_stream(void* stream) {
   const std::lock_guard lock(kernel_mutex_);
-  if (on_gpu() && written_.mover != nullptr) return written_.mover->set_stream(stream, mutex_);
+  if (on_gpu() && written_.mover != nullptr) {
+    written_.mover->set_stream(stream, mutex_);
+    for (const auto& each : modes_) each->mover->set_stream(stream, mutex_);
+    return;
+  }
   const std::string what = "reorder plan '" + config_.name_ + "': ";
   if (!on_gpu()) {
     throw Error(Status::NOT_SUPPORTED, what + "a CUDA stream is for plans on a GPU, and " +

@@ -131,8 +131,8 @@ class RunningPlan final : FrameSink, FrameWaiter {
   WaitQueue& frames() noexcept { return frames_; }
   /// After a frame was received, the counters include all losses before it.
   [[nodiscard]] ReorderSnapshot counters() const noexcept;
-  /// Process frames that are closed from now on with a GPU kernel, or with none (null). On return,
-  /// the previous kernel is no longer in use. Throws Error without a change.
+  /// Process frames of the mode in use that are closed from now on with a GPU kernel, or with none
+  /// (null). On return, the previous kernel is no longer in use. Throws Error without a change.
   void set_kernel(const FrameKernel* kernel);
   /// Assemble frames in a stream of the application (CUstream), or in the plan's own (null). Work
   /// launched before is complete on return; the stream must exist until another is set, or the

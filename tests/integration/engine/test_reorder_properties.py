@@ -555,10 +555,15 @@ def test_any_layout_and_traffic_make_the_frames_of_the_reference_over_udp(
     compare(drawn, how, udp, 0)
 
 
+@pytest.fixture(params=["af_packet", "af_xdp"])
+def path(request: pytest.FixtureRequest) -> str:
+    """How engine ``packet`` receives."""
+    if request.param == "af_xdp":
+        request.getfixturevalue("has_af_xdp")
+    return request.param
+
+
 @pytest.mark.root
-@pytest.mark.parametrize(
-    "path", ["af_packet", pytest.param("af_xdp", marks=pytest.mark.usefixtures("has_af_xdp"))]
-)
 @settings(few, max_examples=30)
 @given(drawn=plans(HEADERS), how=disturbances)
 def test_any_layout_and_traffic_make_the_frames_of_the_reference_over_a_cable(

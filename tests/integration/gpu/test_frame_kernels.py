@@ -14,7 +14,7 @@ import pytest
 from daqiri_ophyd.engine import Engine
 
 from .conftest import Config, Run, loopback
-from .sent_frames import send
+from .sent_frames import SLOTS, send
 from .test_gpu_reorder import with_plan
 
 GUIDE = Path(__file__).parents[3] / "docs" / "how-to" / "process-frames-on-the-gpu.md"
@@ -205,6 +205,38 @@ def test_a_kernel_of_cupy_processes_frames() -> None:
             np.testing.assert_array_equal(
                 next(taken).data.get().ravel(), sent.view(np.uint8).ravel() + np.uint8(3)
             )
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["host_pinned", "device"])
+def test_each_mode_has_frames_and_a_kernel_of_its_own(kind: str) -> None:
+    import cupy
+
+    config = with_plan(frames=kind)
+    (written,) = config["interfaces"][0]["rx"]["reorder_configs"]
+    written["modes"] = {"wide": {"data_types": {"input_type": "uint8", "output_type": "uint16"}}}
+    config["memory_regions"][-1]["buf_size"] = SLOTS * 4096
+    with Engine.open(config) as engine:
+        plan = engine.port("port").reorder["images"]
+        stream = cupy.cuda.Stream(non_blocking=True)
+        plan.set_stream(stream)
+        for number, mode in enumerate(["", "wide", "", "wide", "wide", ""]):
+            plan.set_mode(mode)
+            if number == 1:
+                wide = ADD.replace("unsigned char* data", "unsigned short* data")
+                plan.set_kernel(wide, [cupy.full(7, 5, cupy.uint8)])
+            elif number == 2:
+                plan.set_kernel(ADD, [cupy.full(7, 3, cupy.uint8)])
+            with plan.frames(timeout=20) as taken:
+                sent = send(engine, number).view(np.uint8).ravel()
+                data = next(taken).data
+                got = data.ravel() if isinstance(data, np.ndarray) else data.get().ravel()
+            kernel = 5 if mode else 3 if number > 1 else 0
+            wanted = sent.astype(np.uint16 if mode else np.uint8) + got.dtype.type(kernel)
+            assert got.dtype == wanted.dtype
+            np.testing.assert_array_equal(got, wanted)
+        counters = plan.counters()
+    assert (counters.complete, counters.incomplete, counters.lost) == (6, 0, 0)
 
 
 ADD = """

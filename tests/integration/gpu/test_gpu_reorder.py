@@ -116,6 +116,39 @@ with Engine.open({config!r}) as engine:
 """
 
 
+MODES = """
+import numpy as np
+from daqiri_ophyd.engine import Engine
+import sys
+sys.path.insert(0, FOLDER)
+from sent_frames import send
+with Engine.open({config!r}) as engine:
+    plan = engine.port("port").reorder["images"]
+    for number, mode in enumerate(["", "wide", "", "wide", "wide", ""]):
+        plan.set_mode(mode)
+        with plan.frames(timeout=20) as taken:
+            sent = send(engine, number).view(np.uint8)
+            frame = next(taken)
+            same = np.array_equal(frame.data.ravel(), sent.ravel())
+            print(same, frame.batch, frame.data.dtype, end=" ")
+            del frame
+    counters = plan.counters()
+    print(counters.complete, counters.lost)
+"""
+
+
+def test_modes_of_a_plan_take_turns(with_driver: Run) -> None:
+    config = with_plan()
+    (plan,) = config["interfaces"][0]["rx"]["reorder_configs"]
+    plan["modes"] = {"wide": {"data_types": {"input_type": "uint8", "output_type": "uint16"}}}
+    config["memory_regions"][-1]["buf_size"] = SLOTS * 4096
+    program = MODES.format(config=config).replace("FOLDER", repr(f"{Path(__file__).parent}"))
+    said, asked = with_driver(program, ON_HOST=1)
+    modes = ["uint8", "uint16", "uint8", "uint16", "uint16", "uint8"]
+    assert said == " ".join(f"True {i} {kind}" for i, kind in enumerate(modes)) + " 6 0"
+    assert asked.count("load") == asked.count("unload") == 2
+
+
 def test_frames_are_made_by_kernels(with_driver: Run) -> None:
     said, asked = with_driver(MAKE.replace("LOSES", "0"))
     placed = int(np.count_nonzero(np.arange(FRAMES * SLOTS) % 7 != 3))
