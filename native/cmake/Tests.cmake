@@ -52,7 +52,8 @@ foreach(folder IN LISTS rooms)
     # The flags of tests come last, and count.
     target_link_libraries(${name} PRIVATE ${library} test_flags)
     if(loaded)
-      add_dependencies(${name} ${loaded})
+      # Those of this build, too: they are beside the library.
+      add_dependencies(${name} ${loaded} daqiri_engines)
     endif()
     compile_rooms_together(${name} ${test_sources})
     target_precompile_headers(${name} REUSE_FROM test_headers)

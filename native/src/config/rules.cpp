@@ -128,6 +128,16 @@ bool is_pci_address(std::string_view text) {
   return text.size() <= 16 && std::regex_match(text.begin(), text.end(), pci);
 }
 
+/// "net_" and a driver's name with a number, then arguments: "net_af_packet0,iface=eth1".
+bool is_virtual_device(std::string_view text) {
+  const std::string_view name = text.substr(0, text.find(','));
+  const auto of_name = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+  };
+  return name.starts_with("net_") && name.size() > 4 && std::ranges::all_of(name, of_name) &&
+         !text.ends_with(',');
+}
+
 bool is_interface_name(std::string_view text) {
   const auto forbidden = [](char c) {
     return c == '/' || c == ':' || c == '<' || c == '>' || static_cast<unsigned char>(c) <= ' ';
@@ -158,10 +168,11 @@ EngineTraits documented_engine(Holds holds) {
 EngineTraits engine_of_addresses(const Subject& subject, const EngineTraits& named) {
   constexpr std::string_view PCI = "a PCI address such as 0000:05:00.0";
   constexpr std::string_view LINUX = "a Linux interface name";
+  constexpr std::string_view VIRTUAL = " or a virtual device such as net_tap0,iface=dtap0";
   const auto engine_with = [](AddressForm form) {
     return documented_engine([&](const EngineTraits& each) { return each.addresses == form; });
   };
-  const EngineTraits by_pci = engine_with(AddressForm::PCI);
+  const EngineTraits by_pci = engine_with(AddressForm::PCI_OR_VIRTUAL_DEVICE);
   const EngineTraits by_name = engine_with(AddressForm::INTERFACE_NAME);
   const bool is_named = !named.name.empty();
   EngineTraits inferred;
@@ -171,6 +182,8 @@ EngineTraits engine_of_addresses(const Subject& subject, const EngineTraits& nam
     const Place at = place["address"];
     const std::string found = "found " + quoted(interface.address_);
     const bool pci = is_pci_address(interface.address_);
+    // Some are interface names, too.
+    if (named.addresses == by_pci.addresses && is_virtual_device(interface.address_)) continue;
     const bool wire = interface.address_ == "loopback";
     const EngineTraits& wanted = pci ? by_pci : by_name;
     if (wire && subject.root["loopback"].bad()) {
@@ -180,7 +193,7 @@ EngineTraits engine_of_addresses(const Subject& subject, const EngineTraits& nam
                " or ", LINUX);
     } else if (is_named && !accepts(named, wanted.addresses)) {
       at.error(found, " with engine: ", named.name, "; accepts ", pci ? LINUX : PCI,
-               " (engine: ", wanted.name, " accepts ", pci ? PCI : LINUX, ")");
+               pci ? "" : VIRTUAL, " (engine: ", wanted.name, " accepts ", pci ? PCI : LINUX, ")");
     } else if (inferred.name.empty()) {
       inferred = wanted;
       inferred_from = at.path();

@@ -40,7 +40,8 @@ enum class AddressForm : std::uint8_t {
   OWN,
   /// A label: there is no network interface, or the endpoints of sockets choose it.
   LABEL,
-  PCI,
+  /// A PCI address, or a virtual device of DPDK with its arguments: "net_tap0,iface=dtap0".
+  PCI_OR_VIRTUAL_DEVICE,
   INTERFACE_NAME,
   PCI_OR_INTERFACE_NAME
 };

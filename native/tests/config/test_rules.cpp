@@ -108,6 +108,14 @@ TEST_CASE("engine, stream type and address fit together", "[config][rules]") {
          "loopback: sw");
   breaks(RAW, "address: 0000:05:00.0", "address: interface_name_too_long", "interfaces[0].address",
          "PCI address");
+  for (const char* device :
+       {"net_null0", "net_tap0,iface=dtap0", "net_af_packet0,iface=eth0,qpairs=2"})
+    require_clean(replaced(RAW, "0000:05:00.0", device));
+  for (const char* text : {"net_", "net_tap0,", "net-tap0,iface=a", "tap0,iface=dtap0"})
+    breaks(RAW, "address: 0000:05:00.0", "address: \"" + std::string(text) + "\"",
+           "interfaces[0].address", "PCI address");
+  breaks(RAW, "address: 0000:05:00.0", "address: eth0", "interfaces[0].address",
+         "or a virtual device such as net_tap0,iface=dtap0");
   breaks(inferred.c_str(), "address: 0000:05:00.1", "address: eth0", "interfaces[1].address",
          "interfaces[0].address is for engine dpdk");
   const std::string packet =

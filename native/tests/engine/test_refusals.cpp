@@ -234,7 +234,7 @@ TEST_CASE("everything that is absent is named at once", "[engine]") {
     plan.name_ = "plan";
     plan.reorder_type_ = "gpu";
   });
-  config.common_.engine_type = EngineType::DPDK;
+  config.common_.engine_type = EngineType::IBVERBS;
   config.mrs_["pinned"] = {.name_ = "pinned", .kind_ = MemoryKind::HOST_PINNED, .position_ = 1};
   for (const char* name : {"gpu0", "gpu1"})
     config.mrs_[name] = {.name_ = name, .kind_ = MemoryKind::DEVICE, .position_ = 2};
@@ -247,7 +247,7 @@ TEST_CASE("everything that is absent is named at once", "[engine]") {
   }
   const auto [status, text] = refusal([&] { refuse(find_refused(config, engine_for(config))); });
   CHECK(status == Status::NOT_SUPPORTED);
-  for (const char* part : {"engine 'dpdk' is not part of this build", "reorder config 'plan'",
+  for (const char* part : {"engine 'ibverbs' is not part of this build", "reorder config 'plan'",
                            "memory region 'pinned': kind 'host_pinned' needs CUDA",
                            "memory regions 'gpu0', 'gpu1': kind 'device' needs CUDA",
                            "memory regions 'huge0' (", "bytes of memory"})

@@ -270,8 +270,9 @@ TEST_CASE("What the build cannot do is refused with a reason", "[session]") {
   refused(config, Status::NOT_SUPPORTED, "CUDA");
   config = loopback_config();
   config.common_.loopback_ = LoopbackType::DISABLED;
+  config.common_.engine = EngineType::IBVERBS;
   config.ifs_[0].address_ = "0000:03:00.0";
-  refused(config, Status::NOT_SUPPORTED, "engine 'dpdk' is not part of this build");
+  refused(config, Status::NOT_SUPPORTED, "engine 'ibverbs' is not part of this build");
 }
 
 TEST_CASE("a queue that a recorder reads cannot be read beside it", "[session]") {

@@ -9,7 +9,7 @@ namespace {
 constexpr std::uint32_t RING = 8192;
 
 const RegisteredEngine dpdk{{{.name = "dpdk",
-                              .addresses = AddressForm::PCI,
+                              .addresses = AddressForm::PCI_OR_VIRTUAL_DEVICE,
                               .kernel_bypass = true,
                               .hugetlbfs = true,
                               .polls_without_pause = true,

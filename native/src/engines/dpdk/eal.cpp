@@ -1,0 +1,243 @@
+#include "engines/dpdk/eal.h"
+
+#include <rte_dev.h>
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+#include <rte_log.h>
+#include <rte_pci.h>
+#include <rte_ring.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "daqiri/error.h"
+#include "memory/hugepages.h"
+#include "system/log.h"
+#include "system/thread.h"
+
+namespace daqiri::dpdk {
+
+namespace {
+
+/// Without hugepages, DPDK reserves this much address space for its own objects (rings, headers of
+/// packets), once; pages become memory when they are used.
+constexpr unsigned WITHOUT_HUGEPAGES_MIB = 512;
+/// With less than this in free hugepages, it uses none.
+constexpr std::uint64_t FEWEST_HUGEPAGE_BYTES = std::uint64_t{64} << 20U;
+
+/// Held while the EAL is started, and while devices come and go.
+std::mutex mutex;
+/// Names of the devices that belong to DPDK, which says nothing when one is added twice.
+std::set<std::string> devices;
+
+// --- Messages
+
+/// The errors that DPDK has reported in this thread; null: they go to the log.
+thread_local std::unique_ptr<std::string> reports;
+
+LogLevel level_of(int level) noexcept {
+  if (level <= 0) return LogLevel::INFO;
+  if (level <= static_cast<int>(RTE_LOG_CRIT)) return LogLevel::CRITICAL;
+  if (level == static_cast<int>(RTE_LOG_ERR)) return LogLevel::ERROR;
+  if (level == static_cast<int>(RTE_LOG_WARNING)) return LogLevel::WARN;
+  // What DPDK finds noteworthy is of interest only to who looks for it.
+  return level == static_cast<int>(RTE_LOG_DEBUG) ? LogLevel::TRACE : LogLevel::DEBUG;
+}
+
+ssize_t write_log(void*, const char* text, std::size_t size) noexcept {
+  std::string_view line(text, size);
+  while (!line.empty() && line.back() == '\n') line.remove_suffix(1);
+  if (line.empty()) return static_cast<ssize_t>(size);
+  try {
+    LogLevel level = level_of(rte_log_cur_msg_loglevel());
+    if (reports != nullptr && level >= LogLevel::ERROR) {
+      *reports += (reports->empty() ? "" : "; ") + std::string(line);
+      level = LogLevel::DEBUG;
+    }
+    log(level, "DPDK: " + std::string(line));
+  } catch (const std::bad_alloc&) {
+    return static_cast<ssize_t>(size);
+  }
+  return static_cast<ssize_t>(size);
+}
+
+// --- Start
+
+/// Result of the start, which is never repeated.
+struct Started {
+  pid_t process;
+  std::optional<Error> error;
+};
+std::optional<Started> started;
+
+/// Arguments as in DPDK's "EAL parameters".
+std::vector<std::string> arguments(const std::vector<int>& cores) {
+  std::vector<std::string> all{"daqiri",
+                               // The one thread that DPDK wants for itself ends after the start.
+                               "--lcores=0@" + std::to_string(cores.front()),
+                               // Packets are at the same address for the card, which needs no
+                               // privilege to look up others.
+                               "--iova-mode=va", "--no-telemetry",
+                               "--file-prefix=daqiri-" + std::to_string(getpid()),
+                               // No device is taken at the start: this list has only one, which
+                               // does not exist. Those that are named later are not affected.
+                               "--allow=pci:ffff:ff:1f.7"};
+  const memory::Hugepages pages = memory::Hugepages::now();
+  if (pages.available * pages.size >= FEWEST_HUGEPAGE_BYTES) {
+    // Needs no mounted hugetlbfs.
+    all.emplace_back("--in-memory");
+  } else {
+    all.insert(all.end(),
+               {"--no-huge", "--no-shconf", "-m", std::to_string(WITHOUT_HUGEPAGES_MIB)});
+  }
+  return all;
+}
+
+/// Returns errno; 0: started.
+int init(const std::vector<int>& cores) {
+  // Threads of DPDK get this mask: signals are for those of the program.
+  sigset_t every;
+  sigfillset(&every);
+  pthread_sigmask(SIG_SETMASK, &every, nullptr);
+  if (FILE* lines = fopencookie(nullptr, "w", {nullptr, write_log, nullptr, nullptr});
+      lines != nullptr)
+    rte_openlog_stream(lines);
+  std::vector<std::string> texts = arguments(cores);
+  std::vector<char*> pointers;
+  for (std::string& each : texts) pointers.push_back(each.data());
+  // DPDK may change the order.
+  std::vector<char*> given = pointers;
+  given.push_back(nullptr);
+  return rte_eal_init(static_cast<int>(pointers.size()), given.data()) < 0 ? rte_errno : 0;
+}
+
+Started start() {
+  Started result{getpid(), {}};
+  std::string why;
+  int error = 0;
+  const std::vector<int> cores = available_cores();
+  // A thread of its own, because DPDK pins the thread that starts it.
+  start_thread([&] {
+    const Reports told;
+    error = init(cores);
+    if (error != 0) why = Reports::reason(error);
+  }).join();
+  if (error == 0) return result;
+  result.error.emplace(
+      error == EPERM || error == EACCES ? Status::NOT_SUPPORTED : Status::GENERIC_FAILURE,
+      "engine 'dpdk': DPDK cannot be started: " + why +
+          "; remove the cause and start the program again, because a process can start DPDK only "
+          "once. DPDK needs 512 MiB of address space (ulimit -v), or free hugepages");
+  return result;
+}
+
+// --- Devices
+
+constexpr int MOST_RINGS = 16;
+
+bool is_virtual(const std::string& address) { return address.starts_with("net_"); }
+
+[[noreturn]] void refuse(const InterfaceConfig& interface, const std::string& what,
+                         const std::string& fix, Status status = Status::INVALID_PARAMETER) {
+  throw Error(status, "interface '" + interface.name_ + "': device '" + interface.address_ + "' " +
+                          what + "; " + fix);
+}
+
+}  // namespace
+
+Reports::Reports() { reports = std::make_unique<std::string>(); }
+
+Reports::~Reports() { reports.reset(); }
+
+std::string Reports::reason(int error) {
+  const std::string text = std::strerror(std::abs(error));
+  if (reports == nullptr || reports->empty()) return text;
+  return text + " (" + std::exchange(*reports, {}) + ")";
+}
+
+bool owns_eal() noexcept { return started && started->process == getpid(); }
+
+void start_eal() {
+  const std::lock_guard lock(mutex);
+  if (!started) started = start();
+  if (started->process != getpid()) {
+    throw Error(Status::NOT_SUPPORTED,
+                "engine 'dpdk': DPDK was started by process " + std::to_string(started->process) +
+                    ", from which this one was forked; open the engine in a process of its own "
+                    "(subprocess, or multiprocessing with start method 'spawn')");
+  }
+  if (started->error) throw Error(*started->error);
+}
+
+Device::Device(const InterfaceConfig& interface) {
+  const std::string& address = interface.address_;
+  const std::size_t comma = is_virtual(address) ? address.find(',') : std::string::npos;
+  const std::string arguments = comma == std::string::npos ? "" : address.substr(comma + 1);
+  name_ = address.substr(0, comma);
+  bus_ = is_virtual(address) ? "vdev" : "pci";
+  if (is_pci()) {
+    rte_pci_addr parsed{};
+    std::array<char, PCI_PRI_STR_SIZE> text{};
+    if (rte_pci_addr_parse(name_.c_str(), &parsed) != 0)
+      refuse(interface, "is no PCI address", "give one such as 0000:05:00.0");
+    rte_pci_device_name(&parsed, text.data(), text.size());
+    name_ = text.data();
+  }
+  const std::lock_guard lock(mutex);
+  if (devices.contains(name_)) {
+    refuse(interface, "is in use by another interface of this process",
+           is_pci() ? "use each device once" : "give it another number");
+  }
+  const int error = rte_eal_hotplug_add(bus_.c_str(), name_.c_str(), arguments.c_str());
+  if (error != 0) {
+    refuse(interface, "cannot be opened: " + Reports::reason(error),
+           is_pci() ? "`dpdk-devbind.py --status` shows whether it exists and which driver it has: "
+                      "it needs vfio-pci, or a driver that it shares with DPDK (mlx5_core)"
+                    : "accepted are DPDK's virtual devices and their arguments, such as net_ring0, "
+                      "net_tap0,iface=dtap0 or net_af_packet0,iface=eth0; its driver is a package "
+                      "of its own on some systems (librte-net-tap23)");
+  }
+  devices.insert(name_);
+  if (rte_eth_dev_get_port_by_name(name_.c_str(), &port_) == 0) return;
+  remove();
+  refuse(interface, "is not a network device", "give one that is");
+}
+
+Device::~Device() {
+  if (!owns_eal()) return;
+  const std::lock_guard lock(mutex);
+  rte_eth_dev_stop(port_);
+  rte_eth_dev_close(port_);
+  remove();
+}
+
+void Device::remove() noexcept {
+  // Of its 16 rings, a net_ring frees those that were used; with the others left, it cannot be made
+  // again as it was.
+  const auto free_rings = [this] {
+    for (int i = 0; i < MOST_RINGS; ++i) {
+      std::array<char, RTE_RING_NAMESIZE> text{};
+      std::snprintf(text.data(), text.size(), "ETH_RXTX%d_%s", i, name_.c_str());
+      rte_ring_free(rte_ring_lookup(text.data()));
+    }
+  };
+  rte_eal_hotplug_remove(bus_.c_str(), name_.c_str());
+  if (loops()) free_rings();
+  devices.erase(name_);
+}
+
+}  // namespace daqiri::dpdk

@@ -1,0 +1,210 @@
+#include "engines/dpdk/port.h"
+
+#include <rte_ethdev.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "daqiri/error.h"
+#include "steering/frame_sizes.h"
+#include "system/log.h"
+#include "timing/clock.h"
+
+namespace daqiri::dpdk {
+
+namespace {
+
+/// Descriptors that the engine asks for; devices have fewer.
+constexpr std::uint16_t RX_DESCRIPTORS = 8192;
+constexpr std::uint16_t TX_DESCRIPTORS = 1024;
+
+/// The region that the device receives into: that of the first queue whose packets are whole, or
+/// else the one with the longest buffers. Packets for other regions are copied.
+memory::MemoryRegion& region_of(const Port& port) {
+  for (const auto& queue : port.rx)
+    if (queue->num_segments() == 1) return queue->region(0);
+  const RxQueue& first = *port.rx.front();
+  int longest = 0;
+  for (int s = 1; s < first.num_segments(); ++s)
+    if (first.region(s).buf_size() > first.region(longest).buf_size()) longest = s;
+  return first.region(longest);
+}
+
+/// Most packets that the device has buffers for: no more than a third of the region's.
+std::uint16_t rx_descriptors(const Port& port) {
+  if (port.rx.empty()) return 0;
+  return static_cast<std::uint16_t>(
+      std::min<std::uint64_t>(RX_DESCRIPTORS, region_of(port).config().num_bufs_ / 3));
+}
+
+}  // namespace
+
+struct DpdkPort::Settings {
+  rte_eth_dev_info info{};
+  rte_eth_conf conf{};
+  std::uint16_t rx_queues{0};
+  std::uint16_t rx_descriptors{0};
+  std::uint16_t tx_descriptors{0};
+};
+
+DpdkPort::DpdkPort(const Port& port, const NetworkConfig& config)
+    : port_(port), flows_(port.config), device_(std::make_unique<Device>(port.config)) {
+  if (device_->is_pci())
+    fail("is a PCI device, which this version does not drive", ENOTSUP,
+         "use engine 'packet' with the device's network interface");
+  const Settings settings = settings_for(config);
+  make_queues(settings);
+  start();
+  losses_before_ = read_losses();
+}
+
+DpdkPort::Settings DpdkPort::settings_for(const NetworkConfig& config) const {
+  Settings settings;
+  rte_eth_dev_info& info = settings.info;
+  if (const int error = rte_eth_dev_info_get(device_->port(), &info); error != 0)
+    fail("does not tell its features", error, "use another device");
+  if (port_.tx.size() > info.max_tx_queues)
+    fail("has " + std::to_string(info.max_tx_queues) + " transmit queues, and the interface has " +
+             std::to_string(port_.tx.size()),
+         ENOTSUP, "use fewer, or give the device more with its own argument (qpairs, tx_queues)");
+  rte_eth_conf& conf = settings.conf;
+  // Devices without limits give the largest numbers.
+  const std::uint32_t header_and_tags = RTE_ETHER_HDR_LEN + 2 * RTE_VLAN_HLEN;
+  const std::uint32_t most = std::min<std::uint32_t>(
+      info.max_mtu, info.max_rx_pktlen - std::min(info.max_rx_pktlen, header_and_tags));
+  const std::uint32_t least = std::min<std::uint32_t>(info.min_mtu, most);
+  const std::uint32_t wanted = steering::mtu_needed(config, port_.config);
+  conf.rxmode.mtu = std::clamp(wanted == 0 ? RTE_ETHER_MTU : wanted, least, most);
+  if (!port_.rx.empty() && conf.rxmode.mtu + header_and_tags > region_of(port_).buf_size())
+    conf.rxmode.offloads |= info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER;
+  const bool in_pieces = !flows_.empty() || std::ranges::any_of(port_.tx, [](const auto& queue) {
+    return queue->num_segments() > 1;
+  });
+  if (in_pieces) conf.txmode.offloads |= info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+  const auto tx_queues = static_cast<std::uint16_t>(port_.tx.size());
+  if (!port_.rx.empty())
+    settings.rx_queues = device_->loops() ? std::max<std::uint16_t>(tx_queues, 1) : 1;
+  const int error = rte_eth_dev_configure(device_->port(), settings.rx_queues, tx_queues, &conf);
+  if (error != 0) fail("refuses its settings", error, "use fewer queues or smaller buffers");
+  settings.rx_descriptors = rx_descriptors(port_);
+  settings.tx_descriptors = TX_DESCRIPTORS;
+  if (const int wrong = rte_eth_dev_adjust_nb_rx_tx_desc(device_->port(), &settings.rx_descriptors,
+                                                         &settings.tx_descriptors);
+      wrong != 0)
+    fail("does not tell the sizes of its rings", wrong, "use another device");
+  return settings;
+}
+
+void DpdkPort::make_queues(const Settings& settings) {
+  const std::uint16_t device = device_->port();
+  const int socket = rte_eth_dev_socket_id(device);
+  rte_ether_addr address{};
+  if (rte_eth_macaddr_get(device, &address) == 0)
+    std::copy_n(std::begin(address.addr_bytes), mac_.size(), mac_.begin());
+  if (!port_.rx.empty()) {
+    pool_ = std::make_unique<PacketPool>(region_of(port_), socket);
+    receiver_ = std::make_unique<Receiver>(port_, device, settings.rx_queues, *pool_);
+  }
+  for (std::uint16_t number = 0; number < settings.rx_queues; ++number) {
+    const int error =
+        rte_eth_rx_queue_setup(device, number, settings.rx_descriptors,
+                               static_cast<unsigned>(socket), nullptr, pool_->mempool());
+    if (error != 0)
+      fail("makes no receive queue", error,
+           "give memory region '" + pool_->region().config().name_ +
+               "' more (num_bufs) or longer buffers (buf_size)");
+  }
+  for (const auto& queue : port_.tx) {
+    const auto number = static_cast<std::uint16_t>(senders_.size());
+    const int error = rte_eth_tx_queue_setup(device, number, settings.tx_descriptors,
+                                             static_cast<unsigned>(socket), nullptr);
+    if (error != 0) fail("makes no transmit queue", error, "use fewer transmit queues");
+    const Sender::Place place{.device = device,
+                              .queue = number,
+                              .descriptors = settings.tx_descriptors,
+                              .most_bytes = UINT16_MAX,
+                              .socket = socket,
+                              .mac = mac_};
+    senders_.push_back(std::make_unique<Sender>(place, *queue, flows_));
+  }
+}
+
+void DpdkPort::start() {
+  const std::uint16_t device = device_->port();
+  if (const int error = rte_eth_dev_start(device); error != 0)
+    fail("does not start", error, "the reason says what it needs");
+  // Frames for other addresses too, as every engine. Devices that have no addresses refuse.
+  if (receiver_ != nullptr) rte_eth_promiscuous_enable(device);
+  for (const auto& sender : senders_) sender->start();
+}
+
+void DpdkPort::fail(const std::string& what, int error, const std::string& fix) const {
+  throw Error(
+      error == ENOTSUP || error == -ENOTSUP ? Status::NOT_SUPPORTED : Status::INVALID_PARAMETER,
+      "interface '" + port_.config.name_ + "': device '" + port_.config.address_ + "' " + what +
+          (error == ENOTSUP ? "" : ": " + Reports::reason(error)) + "; " + fix);
+}
+
+std::uint32_t DpdkPort::receive(RxQueue& queue) noexcept {
+  // One pass for all queues of the port.
+  return &queue == port_.rx.front().get() ? receiver_->receive() : 0;
+}
+
+TransmitResult DpdkPort::transmit(TxQueue& queue, Burst& burst, std::uint32_t first,
+                                  std::uint32_t count) noexcept {
+  return senders_[position(port_.tx, queue)]->send(burst, first, count);
+}
+
+TransmitCompletion DpdkPort::completed(TxQueue& queue, bool last) noexcept {
+  return senders_[position(port_.tx, queue)]->completed(last);
+}
+
+LinkState DpdkPort::link_state() const noexcept {
+  const std::lock_guard lock(mutex_);
+  if (device_ == nullptr || !owns_eal()) return {};
+  const std::uint16_t device = device_->port();
+  if (rte_eth_dev_is_removed(device) == 1) return {.state = "removed"};
+  LinkState state;
+  rte_eth_link link{};
+  if (rte_eth_link_get_nowait(device, &link) != 0) return state;
+  state.state = link.link_status == RTE_ETH_LINK_UP ? "up" : "down";
+  state.speed = link.link_speed == RTE_ETH_SPEED_NUM_UNKNOWN ? 0 : link.link_speed;
+  std::uint16_t mtu = 0;
+  if (rte_eth_dev_get_mtu(device, &mtu) == 0) state.mtu = mtu;
+  return state;
+}
+
+PortSnapshot DpdkPort::read_losses() const noexcept {
+  PortSnapshot now;
+  rte_eth_stats stats{};
+  if (rte_eth_stats_get(device_->port(), &stats) != 0) return losses_;
+  // Not rx_nombuf: these are attempts to get a buffer, and the packets still wait.
+  now.lost_card.value = stats.imissed - losses_before_.lost_card.value;
+  now.lost_errors.value = stats.ierrors - losses_before_.lost_errors.value;
+  now.lost_before_engine.value = now.lost_card.value + now.lost_errors.value;
+  return now;
+}
+
+PortSnapshot DpdkPort::losses(std::uint64_t max_age) const noexcept {
+  const std::lock_guard lock(mutex_);
+  const std::uint64_t now = monotonic_ns();
+  if (device_ != nullptr && owns_eal() && now - losses_read_ >= max_age) {
+    losses_ = read_losses();
+    losses_read_ = now;
+  }
+  return losses_;
+}
+
+void DpdkPort::close() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (device_ == nullptr || !owns_eal()) return;
+  losses_ = read_losses();
+  // A virtual device may still hold packets that nobody reads.
+  if (receiver_ != nullptr) receiver_->drain();
+  device_.reset();
+  receiver_.reset();
+  pool_.reset();
+}
+
+}  // namespace daqiri::dpdk

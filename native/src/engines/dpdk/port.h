@@ -1,0 +1,74 @@
+/// A port: a device of DPDK with its queues.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "engines/dpdk/eal.h"
+#include "engines/dpdk/packet_pool.h"
+#include "engines/dpdk/receiver.h"
+#include "engines/dpdk/sender.h"
+#include "io/io_engine.h"
+#include "steering/transmit_flows.h"
+
+namespace daqiri::dpdk {
+
+class DpdkPort final : public PortIo {
+ public:
+  /// Throws Error.
+  DpdkPort(const Port& port, const NetworkConfig& config);
+
+  std::uint32_t receive(RxQueue& queue) noexcept override;
+  TransmitResult transmit(TxQueue& queue, Burst& burst, std::uint32_t first,
+                          std::uint32_t count) noexcept override;
+  TransmitCompletion completed(TxQueue& queue, bool last) noexcept override;
+  [[nodiscard]] TransmitTraits transmit_traits(const TxQueue&) const noexcept override {
+    return {.keeps_buffers = true,
+            .most_packets = Sender::AT_ONCE,
+            .overhead_bytes = flows_.most_overhead()};
+  }
+  [[nodiscard]] std::shared_ptr<const LinkLayer> link_layer() const override {
+    return std::make_shared<LinkLayer>();
+  }
+  [[nodiscard]] std::array<std::uint8_t, 6> mac_address() const noexcept override { return mac_; }
+  [[nodiscard]] LinkState link_state() const noexcept override;
+  [[nodiscard]] PortSnapshot losses(std::uint64_t max_age) const noexcept override;
+  /// Give the device back. Pollers and workers have ended. Idempotent.
+  void close() noexcept;
+
+ private:
+  /// DPDK's settings of the port.
+  struct Settings;
+
+  /// What the device can do, of what the configuration wants.
+  [[nodiscard]] Settings settings_for(const NetworkConfig& config) const;
+  void make_queues(const Settings& settings);
+  void start();
+  [[noreturn]] void fail(const std::string& what, int error, const std::string& fix) const;
+  /// The device's counts of what it lost. Called with the mutex held.
+  [[nodiscard]] PortSnapshot read_losses() const noexcept;
+
+  const Port& port_;
+  steering::TransmitFlows flows_;
+  std::array<std::uint8_t, 6> mac_{};
+  /// Null: there are no receive queues.
+  std::unique_ptr<PacketPool> pool_;
+  std::unique_ptr<Receiver> receiver_;
+  /// In the order of the port's queues.
+  std::vector<std::unique_ptr<Sender>> senders_;
+  /// Held by any thread that asks the device for its state.
+  mutable std::mutex mutex_;
+  /// Closed before the memory that it uses is freed.
+  std::unique_ptr<Device> device_;
+  /// Counts of the device when it was opened, and since then.
+  PortSnapshot losses_before_;
+  mutable PortSnapshot losses_;
+  /// When they were read, CLOCK_MONOTONIC ns.
+  mutable std::uint64_t losses_read_{0};
+};
+
+}  // namespace daqiri::dpdk

@@ -1,0 +1,151 @@
+#include "engines/dpdk/sender.h"
+
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <utility>
+
+#include "system/log.h"
+#include "timing/clock.h"
+
+namespace daqiri::dpdk {
+
+namespace {
+
+constexpr std::uint32_t SOURCE_AT = 6;
+constexpr std::uint32_t FEWEST_SLOTS = 2048;
+/// How long the last packets may take until the device has read them.
+constexpr std::uint64_t LAST_NS = 1'000'000'000;
+constexpr timespec PAUSE{0, 50'000};
+
+}  // namespace
+
+Sender::Sender(const Place& place, const TxQueue& queue, const steering::TransmitFlows& flows)
+    : place_(place),
+      name_("transmit queue '" + queue.config().common_.name_ + "' of interface '" +
+            queue.interface_name() + "'"),
+      fills_source_mac_(queue.has_offload("tx_eth_src")),
+      flows_(flows),
+      // Packets that wait for the device to free them, besides those that it is sending.
+      size_(std::bit_ceil(std::max(2 * place.descriptors, FEWEST_SLOTS))),
+      slots_(std::make_unique<Slot[]>(size_)),
+      headers_(std::size_t{size_} * flows.most_headers()) {
+  const std::size_t pieces =
+      static_cast<std::size_t>(queue.num_segments()) + (flows.empty() ? 0 : 2);
+  mempool_ = make_header_pool(static_cast<std::uint32_t>(size_ * pieces), place.socket, name_);
+  for (std::uint32_t i = 0; i < size_; ++i) {
+    slots_[i].shared.free_cb = [](void*, void* slot) {
+      static_cast<Slot*>(slot)->read.store(true, std::memory_order_release);
+    };
+    slots_[i].shared.fcb_opaque = &slots_[i];
+  }
+}
+
+void Sender::start() noexcept {
+  tells_on_request_ = rte_eth_tx_done_cleanup(place_.device, place_.queue, 0) != -ENOTSUP;
+}
+
+int Sender::prepare(const Burst& burst, std::uint32_t packet, std::uint32_t number,
+                    rte_mbuf*& out) noexcept {
+  if (fills_source_mac_ && burst.pkt_lens[0][packet] >= ADDRESSES_SIZE) {
+    std::memcpy(static_cast<std::uint8_t*>(burst.pkts[0][packet]) + SOURCE_AT, place_.mac.data(),
+                place_.mac.size());
+  }
+  Pieces pieces;
+  const std::size_t headers = std::size_t{number & (size_ - 1)} * flows_.most_headers();
+  if (const int error = flows_.transform(burst, packet, headers_.data() + headers, pieces);
+      error != 0)
+    return error;
+  if (pieces.length > place_.most_bytes) return EMSGSIZE;
+  // Segments may have no bytes; a packet must have some.
+  const auto end = std::remove_if(pieces.at.begin(), pieces.at.begin() + pieces.count,
+                                  [](const iovec& piece) { return piece.iov_len == 0; });
+  const auto count = static_cast<std::uint16_t>(end - pieces.at.begin());
+  if (count == 0) return EINVAL;
+  std::array<rte_mbuf*, std::tuple_size_v<decltype(pieces.at)>> mbufs;
+  if (rte_pktmbuf_alloc_bulk(mempool_.get(), mbufs.data(), count) != 0) return EAGAIN;
+  Slot& used = slot(number);
+  used.read.store(false, std::memory_order_relaxed);
+  rte_mbuf_ext_refcnt_set(&used.shared, count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const iovec& piece = pieces.at[i];
+    const auto size = static_cast<std::uint16_t>(piece.iov_len);
+    rte_pktmbuf_attach_extbuf(mbufs[i], piece.iov_base,
+                              reinterpret_cast<rte_iova_t>(piece.iov_base), size, &used.shared);
+    mbufs[i]->data_len = size;
+    mbufs[i]->next = i + 1U < count ? mbufs[i + 1] : nullptr;
+  }
+  out = mbufs[0];
+  out->nb_segs = count;
+  out->pkt_len = pieces.length;
+  return 0;
+}
+
+TransmitResult Sender::send(const Burst& burst, std::uint32_t first, std::uint32_t count) noexcept {
+  TransmitResult result;
+  std::array<rte_mbuf*, AT_ONCE> packets;
+  std::array<std::uint32_t, AT_ONCE> lengths;
+  count = std::min({count, AT_ONCE, size_ - (next_ - oldest_)});
+  std::uint16_t made = 0;
+  for (; made < count; ++made) {
+    const int error = prepare(burst, first + made, next_ + made, packets[made]);
+    if (error != 0) {
+      // First send the packets before it.
+      if (made == 0 && error != EAGAIN) {
+        result.failed = 1;
+        result.error = error;
+        return result;
+      }
+      break;
+    }
+    lengths[made] = packets[made]->pkt_len;
+  }
+  const std::uint16_t sent = rte_eth_tx_burst(place_.device, place_.queue, packets.data(), made);
+  for (std::uint16_t i = 0; i < sent; ++i) accepted_bytes_ += lengths[i];
+  rte_pktmbuf_free_bulk(&packets[sent], made - sent);
+  next_ += sent;
+  accepted_ += sent;
+  result.kept = sent;
+  result.device_full = sent == 0;
+  return result;
+}
+
+std::uint32_t Sender::release() noexcept {
+  const std::uint32_t before = oldest_;
+  while (oldest_ != next_ && slot(oldest_).read.load(std::memory_order_acquire)) ++oldest_;
+  return oldest_ - before;
+}
+
+TransmitCompletion Sender::completed(bool last) noexcept {
+  const auto ask = [this] {
+    if (tells_on_request_) rte_eth_tx_done_cleanup(place_.device, place_.queue, 0);
+  };
+  if (oldest_ != next_) ask();
+  TransmitCompletion completion;
+  completion.released = release();
+  const std::uint64_t end = monotonic_ns() + LAST_NS;
+  while (last && oldest_ != next_ && monotonic_ns() < end) {
+    nanosleep(&PAUSE, nullptr);
+    ask();
+    completion.released += release();
+  }
+  if (last && oldest_ != next_) {
+    log(LogLevel::WARN, name_ + ": the device has not said of " + std::to_string(next_ - oldest_) +
+                            " packets that it has sent them");
+    // It is closed before the memory of their buffers is freed.
+    completion.released += next_ - oldest_;
+    oldest_ = next_;
+  }
+  // The device sends what it has accepted; what it does not tell is when.
+  completion.sent = std::exchange(accepted_, 0);
+  completion.bytes = std::exchange(accepted_bytes_, 0);
+  completion.more = oldest_ != next_;
+  return completion;
+}
+
+}  // namespace daqiri::dpdk

@@ -1,0 +1,86 @@
+/// Sends from one transmit queue to one queue of a device.
+#pragma once
+
+#include <rte_mbuf.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engines/dpdk/packet_pool.h"
+#include "io/io_engine.h"
+#include "net/transforms.h"
+#include "steering/transmit_flows.h"
+
+namespace daqiri::dpdk {
+
+/// Used by the worker of the queue. The device reads packets in the buffers of their bursts, and
+/// tells when it has read them, in any order and from any thread.
+class Sender {
+ public:
+  /// Most packets of one call.
+  static constexpr std::uint32_t AT_ONCE = 64;
+
+  /// A port's device, and the queue's number there.
+  struct Place {
+    std::uint16_t device;
+    std::uint16_t queue;
+    /// Packets that the device may have at once.
+    std::uint32_t descriptors;
+    /// Longest packet.
+    std::uint32_t most_bytes;
+    int socket;
+    std::array<std::uint8_t, 6> mac;
+  };
+
+  /// `flows`: those of the port. Throws Error.
+  Sender(const Place& place, const TxQueue& queue, const steering::TransmitFlows& flows);
+
+  /// The device has started.
+  void start() noexcept;
+  /// See PortIo::transmit.
+  TransmitResult send(const Burst& burst, std::uint32_t first, std::uint32_t count) noexcept;
+  /// See PortIo::completed.
+  TransmitCompletion completed(bool last) noexcept;
+
+ private:
+  /// A packet that the device has, or had.
+  struct Slot {
+    rte_mbuf_ext_shared_info shared;
+    std::atomic<bool> read;
+  };
+
+  [[nodiscard]] Slot& slot(std::uint32_t number) const noexcept {
+    return slots_[number & (size_ - 1)];
+  }
+  /// Make packet `number` of all from a packet of the burst. Returns errno; not 0: it can never be
+  /// sent; EAGAIN: not now.
+  int prepare(const Burst& burst, std::uint32_t packet, std::uint32_t number,
+              rte_mbuf*& out) noexcept;
+  /// Release packets that were read, up to the first that was not. Returns their number.
+  std::uint32_t release() noexcept;
+
+  Place place_;
+  std::string name_;
+  /// Offload tx_eth_src: set the port's address as the source of packets.
+  bool fills_source_mac_;
+  const steering::TransmitFlows& flows_;
+  /// Whether the device can be asked to release what it has read.
+  bool tells_on_request_{false};
+  /// A power of two.
+  std::uint32_t size_;
+  std::unique_ptr<Slot[]> slots_;
+  Mempool mempool_;
+  /// By slot: headers that flows put before the packet.
+  std::vector<std::uint8_t> headers_;
+  /// Numbers of the next packet, and of the oldest that is not released.
+  std::uint32_t next_{0};
+  std::uint32_t oldest_{0};
+  /// Accepted by the device since `completed`.
+  std::uint32_t accepted_{0};
+  std::uint64_t accepted_bytes_{0};
+};
+
+}  // namespace daqiri::dpdk

@@ -1,0 +1,33 @@
+/// The module of engine dpdk, which is left out where DPDK is not installed.
+#pragma once
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <string>
+
+#include "daqiri/config.h"
+#include "engine/modules.h"
+
+namespace daqiri::test {
+
+inline bool has_dpdk() {
+  const auto names = engines_with_module();
+  return std::ranges::find(names, "dpdk") != names.end();
+}
+
+/// For a test to end at once.
+inline bool lacks_dpdk() {
+  if (has_dpdk()) return false;
+  WARN("skipped: this build has no module of engine dpdk (install libdpdk-dev)");
+  return true;
+}
+
+/// Make a configuration one of engine dpdk, with these devices for its interfaces.
+inline void use_dpdk(NetworkConfig& config, const std::vector<std::string>& devices) {
+  config.common_.loopback_ = LoopbackType::DISABLED;
+  config.common_.engine = EngineType::DPDK;
+  for (std::size_t i = 0; i < devices.size(); ++i) config.ifs_.at(i).address_ = devices[i];
+}
+
+}  // namespace daqiri::test

@@ -1,0 +1,113 @@
+// DPDK in a process: devices that come and go, and what is refused.
+#include <catch2/catch.hpp>
+
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "engine/registry.h"
+#include "engines/dpdk/dpdk_module.h"
+#include "session/loopback_config.h"
+
+using namespace daqiri;
+using namespace daqiri::test;
+
+namespace {
+
+NetworkConfig config_of(const std::string& device) {
+  NetworkConfig config = loopback_config();
+  use_dpdk(config, {device});
+  return config;
+}
+
+std::string refusal(const NetworkConfig& config) {
+  try {
+    Session::open(config);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "opened";
+}
+
+}  // namespace
+
+TEST_CASE("sessions on virtual devices come and go", "[engines][dpdk]") {
+  if (lacks_dpdk()) return;
+  cpu_set_t before, after;
+  REQUIRE(sched_getaffinity(0, sizeof before, &before) == 0);
+  for (int i = 0; i < 50; ++i) {
+    // The other one produces packets without end.
+    const auto session = Session::open(config_of(i % 10 == 0 ? "net_null0" : "net_ring0"));
+    CHECK(session->port(0).io->link_state().state == std::string("up"));
+  }
+  // DPDK pins a thread at its start.
+  REQUIRE(sched_getaffinity(0, sizeof after, &after) == 0);
+  CHECK(CPU_EQUAL(&before, &after));
+}
+
+TEST_CASE("two sessions use DPDK at the same time, with devices of their own", "[engines][dpdk]") {
+  if (lacks_dpdk()) return;
+  const auto first = Session::open(config_of("net_ring0"));
+  const auto second = Session::open(config_of("net_ring1"));
+  CHECK_THAT(refusal(config_of("net_ring1")),
+             Catch::Contains("interface 'port0': device 'net_ring1' is in use"));
+  for (const auto& session : {second, first}) {
+    REQUIRE(send_frames(session->tx_queue(0, 0), 5000, 0, 20));
+    CHECK(receive_numbers(session->rx_queue(0, 0), 20).size() == 20);
+  }
+}
+
+TEST_CASE("what DPDK cannot open is refused with its reason", "[engines][dpdk]") {
+  if (lacks_dpdk()) return;
+  CHECK_THAT(refusal(config_of("net_nothing0")),
+             Catch::Contains("device 'net_nothing0' cannot be opened") &&
+                 Catch::Contains("accepted are DPDK's virtual devices"));
+  CHECK_THAT(refusal(config_of("net_af_packet0,iface=no_such_one")),
+             Catch::Contains("device 'net_af_packet0,iface=no_such_one' cannot be opened"));
+  CHECK_THAT(refusal(config_of("net_null0,nonsense=1")), Catch::Contains("cannot be opened"));
+  CHECK_THAT(refusal(config_of("0000:fe:1f.6")),
+             Catch::Contains("device '0000:fe:1f.6' cannot be opened") &&
+                 Catch::Contains("dpdk-devbind.py"));
+  NetworkConfig queues = config_of("net_ring0");
+  std::vector<TxQueueConfig>& tx = queues.ifs_[0].tx_.queues_;
+  for (int id = 1; id <= 16; ++id) {
+    tx.push_back(tx[0]);
+    tx.back().common_.name_ = "tx" + std::to_string(id);
+    tx.back().common_.id_ = id;
+  }
+  CHECK_THAT(refusal(queues), Catch::Contains("has 16 transmit queues, and the interface has 17"));
+  // Nothing is left of them.
+  for (const char* device : {"net_null0", "net_ring0"})
+    CHECK(refusal(config_of(device)) == "opened");
+}
+
+TEST_CASE("what the engine does not do is refused before anything is opened", "[engines][dpdk]") {
+  if (lacks_dpdk()) return;
+  NetworkConfig cores = config_of("net_ring0");
+  cores.ifs_[0].rx_.queues_[0].common_.cpu_core_ = "0";
+  cores.ifs_[0].rx_.queues_[1].common_.cpu_core_ = "1";
+  CHECK_THAT(refusal(cores),
+             Catch::Contains("receive queue 'rx1' has cpu_core 1, and 'rx0' has 0"));
+  NetworkConfig large = config_of("net_ring0");
+  large.mrs_.at("rx_frames").buf_size_ = 65536;
+  large.mrs_.at("rx_frames").num_bufs_ = 64;
+  CHECK_THAT(refusal(large), Catch::Contains("memory region 'rx_frames' has buf_size 65536"));
+}
+
+TEST_CASE("a forked child is refused, and leaves its parent's devices alone", "[engines][dpdk]") {
+  if (lacks_dpdk()) return;
+  auto session = Session::open(config_of("net_ring0"));
+  const pid_t child = fork();
+  if (child == 0) {
+    const std::string text = refusal(config_of("net_ring1"));
+    _exit(text.find("was started by process " + std::to_string(getppid())) == std::string::npos);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+  REQUIRE(send_frames(session->tx_queue(0, 0), 5000, 0, 20));
+  CHECK(receive_numbers(session->rx_queue(0, 0), 20).size() == 20);
+}

@@ -1,0 +1,227 @@
+// Packets through virtual devices of DPDK.
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "engines/dpdk/dpdk_module.h"
+#include "frames.h"
+#include "session/loopback_config.h"
+
+using namespace daqiri;
+using namespace daqiri::test;
+
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+constexpr std::uint64_t LONG = 20'000'000'000;
+
+NetworkConfig ring_config() {
+  NetworkConfig config = loopback_config();
+  use_dpdk(config, {"net_ring0"});
+  return config;
+}
+
+/// Splits packets of a queue after 20 bytes.
+void split(NetworkConfig& config, CommonQueueConfig& queue) {
+  const std::string name = queue.mrs_[0] + "_headers";
+  config.mrs_[name] = config.mrs_.at(queue.mrs_[0]);
+  config.mrs_[name].name_ = name;
+  config.mrs_[name].buf_size_ = 20;
+  queue.mrs_ = {name, queue.mrs_[0]};
+}
+
+/// Sends one packet, split after `cut` bytes if the queue has two segments.
+void send(Session& session, const Bytes& frame, std::uint32_t cut = 0) {
+  TxQueue& tx = session.tx_queue(0, 0);
+  Burst* burst = nullptr;
+  REQUIRE(tx.allocate(1, &burst) == Status::SUCCESS);
+  const auto size = static_cast<std::uint32_t>(frame.size());
+  if (tx.num_segments() == 1) cut = size;
+  std::memcpy(burst->pkts[0][0], frame.data(), cut);
+  burst->pkt_lens[0][0] = cut;
+  if (tx.num_segments() > 1) {
+    std::memcpy(burst->pkts[1][0], frame.data() + cut, size - cut);
+    burst->pkt_lens[1][0] = size - cut;
+  }
+  REQUIRE(tx.send(burst) == Status::SUCCESS);
+}
+
+Burst* next_burst(RxQueue& rx) {
+  Burst* burst = nullptr;
+  const std::uint64_t end = monotonic_ns() + LONG;
+  while ((burst = rx.receive()) == nullptr && monotonic_ns() < end) rx.wait(50'000'000);
+  REQUIRE(burst != nullptr);
+  return burst;
+}
+
+/// The next packet of a queue, and its flow.
+std::pair<Bytes, FlowId> receive(Session& session, int queue) {
+  RxQueue& rx = session.rx_queue(0, queue);
+  Burst* burst = next_burst(rx);
+  Bytes bytes;
+  for (int s = 0; s < rx.num_segments(); ++s) {
+    const auto* at = static_cast<const std::uint8_t*>(burst->pkts[s][0]);
+    bytes.insert(bytes.end(), at, at + burst->pkt_lens[s][0]);
+  }
+  const FlowId flow = burst->flow_ids[0];
+  burst->release();
+  return {bytes, flow};
+}
+
+std::uint64_t dropped(const RxQueue& rx, DropReason reason) {
+  const std::uint64_t end = monotonic_ns() + LONG;
+  const auto count = [&] { return rx.counters().dropped[static_cast<std::size_t>(reason)]; };
+  while (count() == 0 && monotonic_ns() < end) std::this_thread::yield();
+  return count();
+}
+
+/// Closes the session; everything must have come back.
+void finish(Session& session) {
+  session.close();
+  for (const auto& queue : session.port(0).rx) {
+    while (Burst* burst = queue->receive()) burst->release();
+    CHECK(balanced(queue->counters()));
+  }
+  for (const auto& queue : session.port(0).tx) CHECK(balanced(queue->counters()));
+  for (const auto& [name, region] : session.memory()->regions) {
+    INFO(name);
+    CHECK(region->available() == region->config().num_bufs_);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("flows steer packets of a device, and count them", "[engines][dpdk]") {
+  if (lacks_dpdk()) return;
+  NetworkConfig config = ring_config();
+  bool isolated = false;
+  SECTION("others go to the first queue") {}
+  SECTION("others are filtered") {
+    config.ifs_[0].rx_.flow_isolation_ = true;
+    isolated = true;
+  }
+  const auto session = Session::open(config);
+  for (const auto& [port, queue] : {std::pair{5000, 0}, {5001, 1}}) {
+    REQUIRE(send_frames(session->tx_queue(0, 0), static_cast<std::uint16_t>(port), 0, 1));
+    const auto [bytes, flow] = receive(*session, queue);
+    CHECK(bytes == udp_frame(static_cast<std::uint16_t>(port), 0));
+    CHECK(flow == static_cast<FlowId>(10 + queue));
+    CHECK(session->port(0).steering.counts(static_cast<std::size_t>(queue)).packets == 1);
+  }
+  REQUIRE(send_frames(session->tx_queue(0, 0), 7000, 3, 1));
+  if (isolated) {
+    CHECK(dropped(session->rx_queue(0, 0), DropReason::FILTERED) == 1);
+  } else {
+    CHECK(receive(*session, 0) == std::pair{udp_frame(7000, 3), FlowId{0}});
+  }
+  finish(*session);
+}
+
+TEST_CASE("transmit flows put headers on and receive flows take them off", "[engines][dpdk]") {
+  if (lacks_dpdk()) return;
+  NetworkConfig config = ring_config();
+  const auto type = GENERATE(TunnelType::VXLAN, TunnelType::GRE, TunnelType::NVGRE);
+  InterfaceConfig& port = config.ifs_[0];
+  port.rx_.flows_.clear();
+  const auto tunnel = [&](FlowType action) { return action_of(action, tunnel_of(type)); };
+  const FlowAction pop = action_of(FlowType::VLAN_POP);
+  add_flow(port, 1, 1, {pop, tunnel(FlowType::TUNNEL_DECAP), pop});
+  FlowConfig& out = port.tx_.flows_.emplace_back();
+  out.name_ = "out";
+  out.id_ = 2;
+  out.actions_ = {push_of(5), tunnel(FlowType::TUNNEL_ENCAP), push_of(6)};
+  out.action_ = out.actions_.back();
+  std::vector<std::uint32_t> cuts{0};
+  SECTION("whole packets") {}
+  SECTION("segments") {
+    split(config, port.tx_.queues_[0].common_);
+    for (RxQueueConfig& queue : port.rx_.queues_) split(config, queue.common_);
+    cuts = {0, 1, 12, 13, 14, 20};
+  }
+  SECTION("segments of one queue") { split(config, port.rx_.queues_[1].common_); }
+  const auto session = Session::open(config);
+  for (const std::uint32_t cut : cuts) {
+    for (const int payload : {0, 10, 1400}) {
+      FrameFields fields;
+      fields.payload = static_cast<std::uint16_t>(payload);
+      const Bytes packet = make_frame(fields);
+      send(*session, packet, cut);
+      CHECK(receive(*session, 1) == std::pair{packet, FlowId{1}});
+    }
+  }
+  finish(*session);
+}
+
+TEST_CASE("packets that do not fit are counted as truncated", "[engines][dpdk]") {
+  if (lacks_dpdk()) return;
+  NetworkConfig config = ring_config();
+  config.mrs_.at("rx_frames").buf_size_ = 512;
+  const auto session = Session::open(config);
+  REQUIRE(send_frames(session->tx_queue(0, 0), 5000, 0, 3, 0, 0, 513));
+  REQUIRE(send_frames(session->tx_queue(0, 0), 5000, 3, 1, 0, 0, 512));
+  CHECK(receive(*session, 0).first == udp_frame(5000, 3, 512));
+  CHECK(dropped(session->rx_queue(0, 0), DropReason::TRUNCATED) == 3);
+  finish(*session);
+}
+
+TEST_CASE("every transmit queue of a ring reaches the receive queues", "[engines][dpdk]") {
+  if (lacks_dpdk()) return;
+  NetworkConfig config = ring_config();
+  std::vector<TxQueueConfig>& tx = config.ifs_[0].tx_.queues_;
+  tx.push_back(tx[0]);
+  tx.back().common_.name_ = "tx1";
+  tx.back().common_.id_ = 1;
+  const auto session = Session::open(config);
+  for (int id = 0; id < 2; ++id) {
+    REQUIRE(send_frames(session->tx_queue(0, id), 5000, 0, 100));
+    CHECK(receive_numbers(session->rx_queue(0, 0), 100).size() == 100);
+  }
+  finish(*session);
+}
+
+TEST_CASE("packets that nobody receives are not sent to who opens the ring next",
+          "[engines][dpdk]") {
+  if (lacks_dpdk()) return;
+  NetworkConfig sends = ring_config();
+  sends.ifs_[0].rx_ = {};
+  {
+    const auto session = Session::open(sends);
+    REQUIRE(send_frames(session->tx_queue(0, 0), 5000, 100, 10));
+    REQUIRE(session->tx_queue(0, 0).wait_idle(LONG));
+    finish(*session);
+  }
+  const auto session = Session::open(ring_config());
+  REQUIRE(send_frames(session->tx_queue(0, 0), 5000, 0, 10));
+  CHECK(receive_numbers(session->rx_queue(0, 0), 10).front() == 0);
+  CHECK(session->rx_queue(0, 0).counters().received == 10);
+  finish(*session);
+}
+
+TEST_CASE("a device receives into the buffers of the region", "[engines][dpdk]") {
+  if (lacks_dpdk()) return;
+  // It produces packets without end.
+  NetworkConfig config = loopback_config();
+  use_dpdk(config, {"net_null0,size=200"});
+  config.ifs_[0].tx_ = {};
+  config.rx_meta_buffers_ = 1024;
+  const auto session = Session::open(config);
+  RxQueue& rx = session->rx_queue(0, 0);
+  const memory::MemoryRegion& region = rx.region(0);
+  std::vector<Burst*> held;
+  // Until the device has too few buffers, and waits.
+  while (region.available() >= 64) {
+    Burst* burst = next_burst(rx);
+    for (std::uint32_t i = 0; i < burst->num_packets(); ++i) {
+      CHECK(burst->pkt_lens[0][i] == 200);
+      REQUIRE(burst->pkts[0][i] == region.address(burst->buffers[0][i]));
+    }
+    held.push_back(burst);
+  }
+  for (Burst* burst : held) burst->release();
+  for (int i = 0; i < 100; ++i) next_burst(rx)->release();
+  finish(*session);
+}
