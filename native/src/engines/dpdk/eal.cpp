@@ -198,6 +198,10 @@ Device::Device(const InterfaceConfig& interface) {
     name_ = text.data();
   }
   const std::lock_guard lock(mutex);
+  if (name_.starts_with("net_memif") && arguments.find("role=server") != std::string::npos) {
+    refuse(interface, "is the server of a memif, and DPDK's driver never gives its socket back",
+           "let the other program be the server (role=client)", Status::NOT_SUPPORTED);
+  }
   if (devices.contains(name_)) {
     refuse(interface, "is in use by another interface of this process",
            is_pci() ? "use each device once" : "give it another number");
@@ -235,7 +239,8 @@ void Device::remove() noexcept {
       rte_ring_free(rte_ring_lookup(text.data()));
     }
   };
-  rte_eal_hotplug_remove(bus_.c_str(), name_.c_str());
+  if (const int error = rte_eal_hotplug_remove(bus_.c_str(), name_.c_str()); error != 0)
+    log(LogLevel::WARN, "DPDK does not give device '" + name_ + "' back: " + std::strerror(-error));
   if (loops()) free_rings();
   devices.erase(name_);
 }

@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "daqiri/config.h"
 #include "engine/modules.h"
+#include "session/loopback_config.h"
+#include "session/session.h"
 
 namespace daqiri::test {
 
@@ -28,6 +31,22 @@ inline void use_dpdk(NetworkConfig& config, const std::vector<std::string>& devi
   config.common_.loopback_ = LoopbackType::DISABLED;
   config.common_.engine = EngineType::DPDK;
   for (std::size_t i = 0; i < devices.size(); ++i) config.ifs_.at(i).address_ = devices[i];
+}
+
+/// Closes the session; everything must have come back.
+inline void finish(Session& session) {
+  session.close();
+  for (int id = 0; id < static_cast<int>(session.config().ifs_.size()); ++id) {
+    for (const auto& queue : session.port(id).rx) {
+      while (Burst* burst = queue->receive()) burst->release();
+      CHECK(balanced(queue->counters()));
+    }
+    for (const auto& queue : session.port(id).tx) CHECK(balanced(queue->counters()));
+  }
+  for (const auto& [name, region] : session.memory()->regions) {
+    INFO(name);
+    CHECK(region->available() == region->config().num_bufs_);
+  }
 }
 
 }  // namespace daqiri::test

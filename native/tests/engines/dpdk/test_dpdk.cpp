@@ -90,6 +90,7 @@ TEST_CASE("what the engine does not do is refused before anything is opened", "[
   cores.ifs_[0].rx_.queues_[1].common_.cpu_core_ = "1";
   CHECK_THAT(refusal(cores),
              Catch::Contains("receive queue 'rx1' has cpu_core 1, and 'rx0' has 0"));
+  CHECK_THAT(refusal(config_of("net_memif0,role=server")), Catch::Contains("(role=client)"));
   NetworkConfig large = config_of("net_ring0");
   large.mrs_.at("rx_frames").buf_size_ = 65536;
   large.mrs_.at("rx_frames").num_bufs_ = 64;

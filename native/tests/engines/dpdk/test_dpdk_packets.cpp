@@ -79,20 +79,6 @@ std::uint64_t dropped(const RxQueue& rx, DropReason reason) {
   return count();
 }
 
-/// Closes the session; everything must have come back.
-void finish(Session& session) {
-  session.close();
-  for (const auto& queue : session.port(0).rx) {
-    while (Burst* burst = queue->receive()) burst->release();
-    CHECK(balanced(queue->counters()));
-  }
-  for (const auto& queue : session.port(0).tx) CHECK(balanced(queue->counters()));
-  for (const auto& [name, region] : session.memory()->regions) {
-    INFO(name);
-    CHECK(region->available() == region->config().num_bufs_);
-  }
-}
-
 }  // namespace
 
 TEST_CASE("flows steer packets of a device, and count them", "[engines][dpdk]") {

@@ -1,0 +1,149 @@
+// Packets between network interfaces of the kernel, through devices of DPDK.
+#include <catch2/catch.hpp>
+
+#include <arpa/inet.h>
+#include <linux/if_packet.h>
+#include <net/ethernet.h>
+#include <net/if.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <utility>
+
+#include "engines/dpdk/dpdk_module.h"
+#include "frames.h"
+#include "session/loopback_config.h"
+#include "socket/own_network.h"
+#include "system/file.h"
+
+using namespace daqiri;
+using namespace daqiri::test;
+
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+
+const std::initializer_list<std::string> CABLE{
+    "ip link add near mtu 9000 type veth peer name far mtu 9000",
+    "sysctl -w net.ipv6.conf.near.disable_ipv6=1 net.ipv6.conf.far.disable_ipv6=1",
+    "ip link set far up", "ip link set near up",
+    // Carrier comes some time after.
+    "for i in 1 2 3 4 5 6 7 8 9; do ip -o link show near | grep -q LOWER_UP && break; sleep 1; "
+    "done",
+    "ip -o link show near | grep LOWER_UP"};
+
+/// A sender and a receiver.
+NetworkConfig two_ports(const std::string& from, const std::string& to) {
+  NetworkConfig config = loopback_config();
+  config.ifs_.push_back(config.ifs_[0]);
+  config.ifs_[1].name_ = "port1";
+  config.ifs_[0].rx_ = {};
+  config.ifs_[1].tx_ = {};
+  use_dpdk(config, {from, to});
+  return config;
+}
+
+/// A packet socket of the kernel on an interface.
+class Kernel {
+ public:
+  explicit Kernel(const char* interface)
+      : socket_(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, htons(ETH_P_ALL))) {
+    sockaddr_ll address{};
+    address.sll_family = AF_PACKET;
+    address.sll_protocol = htons(ETH_P_ALL);
+    address.sll_ifindex = static_cast<int>(if_nametoindex(interface));
+    REQUIRE(bind(socket_.fd(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  }
+  void send(const Bytes& frame) const {
+    REQUIRE(::send(socket_.fd(), frame.data(), frame.size(), 0) ==
+            static_cast<ssize_t>(frame.size()));
+  }
+  /// The next frame, of those that arrive within 10 s.
+  [[nodiscard]] Bytes receive() const {
+    pollfd waiting{socket_.fd(), POLLIN, 0};
+    REQUIRE(poll(&waiting, 1, 10'000) == 1);
+    Bytes frame(65536);
+    frame.resize(static_cast<std::size_t>(recv(socket_.fd(), frame.data(), frame.size(), 0)));
+    return frame;
+  }
+
+ private:
+  File socket_;
+};
+
+Bytes next_packet(RxQueue& rx) {
+  Burst* burst = nullptr;
+  const std::uint64_t end = monotonic_ns() + 10'000'000'000U;
+  while ((burst = rx.receive()) == nullptr && monotonic_ns() < end) rx.wait(50'000'000);
+  REQUIRE(burst != nullptr);
+  const auto* at = static_cast<const std::uint8_t*>(burst->pkts[0][0]);
+  Bytes bytes(at, at + burst->pkt_lens[0][0]);
+  burst->release();
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("packets cross a cable between two ports", "[engines][dpdk]") {
+  if (lacks_dpdk()) return;
+  in_own_network(CABLE, [] {
+    for (int round = 0; round < 3; ++round) {
+      const auto session = Session::open(
+          two_ports("net_af_packet0,iface=near", "net_af_packet1,iface=far,framecnt=4096"));
+      CHECK(session->port(0).io->mac_address() != session->port(1).io->mac_address());
+      CHECK(session->port(1).io->link_state().state == std::string("up"));
+      constexpr std::uint32_t COUNT = 2000;
+      for (std::uint32_t first = 0; first < COUNT; first += 100) {
+        REQUIRE(send_frames(session->tx_queue(0, 0), 5001, first, 100));
+        const auto numbers = receive_numbers(session->rx_queue(1, 1), 100);
+        REQUIRE(numbers.size() == 100);
+        CHECK(numbers.front() == first);
+        CHECK(numbers.back() == first + 99);
+      }
+      CHECK(session->tx_queue(0, 0).wait_idle(10'000'000'000));
+      CHECK(session->tx_queue(0, 0).counters().sent == COUNT);
+      CHECK(session->rx_queue(1, 1).counters().received == COUNT);
+      CHECK(session->port(1).io->losses(0).lost_before_engine.value == 0);
+      finish(*session);
+    }
+  });
+}
+
+TEST_CASE("a device exchanges packets with the kernel", "[engines][dpdk]") {
+  if (lacks_dpdk()) return;
+  in_own_network(CABLE, [] {
+    NetworkConfig config = loopback_config();
+    use_dpdk(config, {"net_af_packet0,iface=far"});
+    const auto session = Session::open(config);
+    const Kernel kernel("near");
+    for (const std::size_t length : {60, 128, 1514}) {
+      kernel.send(udp_frame(5000, 7, length));
+      CHECK(next_packet(session->rx_queue(0, 0)) == udp_frame(5000, 7, length));
+      REQUIRE(send_frames(session->tx_queue(0, 0), 5000, 9, 1, 0, 0, length));
+      // It sees its own frames, too.
+      while (kernel.receive() != udp_frame(5000, 9, length)) {
+      }
+    }
+    finish(*session);
+  });
+}
+
+TEST_CASE("a tap gives packets to the kernel and gets its own", "[engines][dpdk]") {
+  if (lacks_dpdk()) return;
+  in_own_network({"test -c /dev/net/tun"}, [] {
+    for (int round = 0; round < 2; ++round) {
+      NetworkConfig config = loopback_config();
+      use_dpdk(config, {"net_tap0,iface=dtap0"});
+      const auto session = Session::open(config);
+      REQUIRE(std::system("ip link set dtap0 up >/dev/null 2>&1") == 0);
+      const Kernel kernel("dtap0");
+      REQUIRE(send_frames(session->tx_queue(0, 0), 5000, 9, 1));
+      while (kernel.receive() != udp_frame(5000, 9)) {
+      }
+      kernel.send(udp_frame(5000, 7));
+      while (next_packet(session->rx_queue(0, 0)) != udp_frame(5000, 7)) {
+      }
+      finish(*session);
+    }
+  });
+}
