@@ -9,6 +9,7 @@
 #include <rte_ring.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -117,12 +118,10 @@ int init(const std::vector<int>& cores) {
       lines != nullptr)
     rte_openlog_stream(lines);
   std::vector<std::string> texts = arguments(cores);
-  std::vector<char*> pointers;
-  for (std::string& each : texts) pointers.push_back(each.data());
-  // DPDK may change the order.
-  std::vector<char*> given = pointers;
-  given.push_back(nullptr);
-  return rte_eal_init(static_cast<int>(pointers.size()), given.data()) < 0 ? rte_errno : 0;
+  // With a null pointer at the end.
+  std::vector<char*> pointers(texts.size() + 1);
+  std::ranges::transform(texts, pointers.begin(), [](std::string& each) { return each.data(); });
+  return rte_eal_init(static_cast<int>(texts.size()), pointers.data()) < 0 ? rte_errno : 0;
 }
 
 Started start() {
@@ -164,7 +163,7 @@ Reports::Reports() { reports = std::make_unique<std::string>(); }
 Reports::~Reports() { reports.reset(); }
 
 std::string Reports::reason(int error) {
-  const std::string text = std::strerror(std::abs(error));
+  std::string text = std::strerror(std::abs(error));
   if (reports == nullptr || reports->empty()) return text;
   return text + " (" + std::exchange(*reports, {}) + ")";
 }

@@ -1,14 +1,22 @@
 #include "engines/dpdk/port.h"
 
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <net/if.h>
 #include <rte_ethdev.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 #include "daqiri/error.h"
 #include "steering/frame_sizes.h"
-#include "system/log.h"
+#include "system/file.h"
 #include "timing/clock.h"
 
 namespace daqiri::dpdk {
@@ -38,11 +46,39 @@ std::uint16_t rx_descriptors(const Port& port) {
       std::min<std::uint64_t>(RX_DESCRIPTORS, region_of(port).config().num_bufs_ / 3));
 }
 
+/// Bytes before a frame in the ring of a packet socket: the kernel's header, and alignment.
+constexpr std::uint32_t KERNEL_BYTES = TPACKET_ALIGN(TPACKET2_HDRLEN + 16) - ETH_HLEN;
+
+constexpr std::string_view AF_PACKET_DRIVER = "net_af_packet";
+
+/// Longest frame that a net_af_packet with these arguments receives whole: of longer ones, the
+/// driver delivers the beginning.
+std::uint32_t longest_frame(const std::string& device) {
+  constexpr std::string_view KEY = "framesz=";
+  constexpr std::uint32_t DEFAULT = 2048;
+  const std::size_t at = device.find(KEY);
+  const std::uint32_t bytes =
+      at == std::string::npos
+          ? DEFAULT
+          : static_cast<std::uint32_t>(std::strtoul(&device[at + KEY.size()], nullptr, 10));
+  return bytes - std::min(bytes, KERNEL_BYTES);
+}
+
+/// MTU of a network interface of the kernel; 0: not known.
+std::uint32_t mtu_of(unsigned interface) {
+  ifreq request{};
+  const File socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (if_indextoname(interface, request.ifr_name) == nullptr ||
+      ioctl(socket.fd(), SIOCGIFMTU, &request) != 0)
+    return 0;
+  return static_cast<std::uint32_t>(request.ifr_mtu);
+}
+
 }  // namespace
 
 struct DpdkPort::Settings {
   rte_eth_dev_info info{};
-  rte_eth_conf conf{};
+  rte_eth_conf conf;
   std::uint16_t rx_queues{0};
   std::uint16_t rx_descriptors{0};
   std::uint16_t tx_descriptors{0};
@@ -68,7 +104,9 @@ DpdkPort::Settings DpdkPort::settings_for(const NetworkConfig& config) const {
     fail("has " + std::to_string(info.max_tx_queues) + " transmit queues, and the interface has " +
              std::to_string(port_.tx.size()),
          ENOTSUP, "use fewer, or give the device more with its own argument (qpairs, tx_queues)");
+  // C has zeros where these enumerations have no value.
   rte_eth_conf& conf = settings.conf;
+  std::memset(&conf, 0, sizeof conf);
   // Devices without limits give the largest numbers.
   const std::uint32_t header_and_tags = RTE_ETHER_HDR_LEN + 2 * RTE_VLAN_HLEN;
   const std::uint32_t most = std::min<std::uint32_t>(
@@ -78,6 +116,18 @@ DpdkPort::Settings DpdkPort::settings_for(const NetworkConfig& config) const {
   conf.rxmode.mtu = std::clamp(wanted == 0 ? RTE_ETHER_MTU : wanted, least, most);
   if (!port_.rx.empty() && conf.rxmode.mtu + header_and_tags > region_of(port_).buf_size())
     conf.rxmode.offloads |= info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER;
+  if (info.driver_name == AF_PACKET_DRIVER) {
+    // The kernel takes tags out of frames, and the driver cannot put them back in memory of others.
+    conf.rxmode.offloads |= info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_VLAN_STRIP;
+    const std::uint32_t longest = mtu_of(info.if_index) + RTE_ETHER_HDR_LEN;
+    if (longest > longest_frame(port_.config.address_))
+      fail("has space for frames of " + std::to_string(longest_frame(port_.config.address_)) +
+               " bytes, and its network interface sends and receives up to " +
+               std::to_string(longest),
+           ENOTSUP,
+           "add framesz=" + std::to_string(std::bit_ceil(longest + 2 * KERNEL_BYTES)) +
+               " to the address, with buffers as long (buf_size), or lower the MTU");
+  }
   const bool in_pieces = !flows_.empty() || std::ranges::any_of(port_.tx, [](const auto& queue) {
     return queue->num_segments() > 1;
   });

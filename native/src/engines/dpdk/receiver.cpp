@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "net/headers.h"
 #include "net/transforms.h"
 #include "timing/clock.h"
 
@@ -65,6 +66,15 @@ std::uint8_t* data_of(const rte_mbuf& packet) noexcept {
   return rte_pktmbuf_mtod(&packet, std::uint8_t*);
 }
 
+/// Put the tag back that the device has taken out.
+void put_back_tag(rte_mbuf& packet) noexcept {
+  auto* const frame = reinterpret_cast<std::uint8_t*>(rte_pktmbuf_prepend(&packet, RTE_VLAN_HLEN));
+  if (frame == nullptr) return;
+  std::memmove(frame, frame + RTE_VLAN_HLEN, ADDRESSES_SIZE);
+  store_be16(frame + ADDRESSES_SIZE, RTE_ETHER_TYPE_VLAN);
+  store_be16(frame + ADDRESSES_SIZE + 2, packet.vlan_tci);
+}
+
 }  // namespace
 
 Receiver::Receiver(const Port& port, std::uint16_t device, std::uint16_t queues,
@@ -116,6 +126,7 @@ std::uint32_t Receiver::receive(std::uint16_t queue, std::uint32_t most,
 }
 
 void Receiver::take(rte_mbuf& packet, const steering::Program& program) noexcept {
+  if ((packet.ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) != 0) put_back_tag(packet);
   const std::uint32_t whole = packet.pkt_len;
   // Of a packet in pieces, headers may be in any of them.
   std::array<std::uint8_t, steering::MOST_KEY_BYTES> room;

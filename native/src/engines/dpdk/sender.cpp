@@ -91,7 +91,7 @@ TransmitResult Sender::send(const Burst& burst, std::uint32_t first, std::uint32
   std::array<rte_mbuf*, AT_ONCE> packets;
   std::array<std::uint32_t, AT_ONCE> lengths;
   count = std::min({count, AT_ONCE, size_ - (next_ - oldest_)});
-  std::uint16_t made = 0;
+  std::uint32_t made = 0;
   for (; made < count; ++made) {
     const int error = prepare(burst, first + made, next_ + made, packets[made]);
     if (error != 0) {
@@ -105,9 +105,10 @@ TransmitResult Sender::send(const Burst& burst, std::uint32_t first, std::uint32
     }
     lengths[made] = packets[made]->pkt_len;
   }
-  const std::uint16_t sent = rte_eth_tx_burst(place_.device, place_.queue, packets.data(), made);
+  const std::uint16_t sent = rte_eth_tx_burst(place_.device, place_.queue, packets.data(),
+                                              static_cast<std::uint16_t>(made));
   for (std::uint16_t i = 0; i < sent; ++i) accepted_bytes_ += lengths[i];
-  rte_pktmbuf_free_bulk(&packets[sent], made - sent);
+  rte_pktmbuf_free_bulk(packets.data() + sent, made - sent);
   next_ += sent;
   accepted_ += sent;
   result.kept = sent;

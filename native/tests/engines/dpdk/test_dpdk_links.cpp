@@ -24,7 +24,7 @@ namespace {
 using Bytes = std::vector<std::uint8_t>;
 
 const std::initializer_list<std::string> CABLE{
-    "ip link add near mtu 9000 type veth peer name far mtu 9000",
+    "ip link add near type veth peer name far",
     "sysctl -w net.ipv6.conf.near.disable_ipv6=1 net.ipv6.conf.far.disable_ipv6=1",
     "ip link set far up", "ip link set near up",
     // Carrier comes some time after.
@@ -112,11 +112,19 @@ TEST_CASE("packets cross a cable between two ports", "[engines][dpdk]") {
 TEST_CASE("a device exchanges packets with the kernel", "[engines][dpdk]") {
   if (lacks_dpdk()) return;
   in_own_network(CABLE, [] {
+    for (const char* end : {"near", "far"})
+      REQUIRE(std::system(("ip link set mtu 9000 dev " + std::string(end)).c_str()) == 0);
     NetworkConfig config = loopback_config();
+    for (const char* name : {"rx_frames", "tx_frames"}) config.mrs_.at(name).buf_size_ = 16384;
     use_dpdk(config, {"net_af_packet0,iface=far"});
+    CHECK_THROWS_WITH(
+        Session::open(config),
+        Catch::Contains("has space for frames of 1982 bytes, and its network "
+                        "interface sends and receives up to 9014; add framesz=16384"));
+    use_dpdk(config, {"net_af_packet0,iface=far,framesz=16384,blocksz=65536"});
     const auto session = Session::open(config);
     const Kernel kernel("near");
-    for (const std::size_t length : {60, 128, 1514}) {
+    for (const std::size_t length : {60, 128, 1514, 9014}) {
       kernel.send(udp_frame(5000, 7, length));
       CHECK(next_packet(session->rx_queue(0, 0)) == udp_frame(5000, 7, length));
       REQUIRE(send_frames(session->tx_queue(0, 0), 5000, 9, 1, 0, 0, length));
@@ -124,6 +132,9 @@ TEST_CASE("a device exchanges packets with the kernel", "[engines][dpdk]") {
       while (kernel.receive() != udp_frame(5000, 9, length)) {
       }
     }
+    const Bytes with_tag = tagged(udp_frame(7000, 7), {0x8100});
+    kernel.send(with_tag);
+    CHECK(next_packet(session->rx_queue(0, 0)) == with_tag);
     finish(*session);
   });
 }

@@ -1,0 +1,72 @@
+// What happens when DPDK cannot be started, in processes of their own: it is started once.
+#include <catch2/catch.hpp>
+
+#include <spawn.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <fstream>
+#include <string>
+
+#include "engines/dpdk/dpdk_module.h"
+
+using namespace daqiri;
+using namespace daqiri::test;
+
+namespace {
+
+constexpr const char* WITHOUT_MEMORY = "DPDK without address space";
+
+/// Bytes of address space of this process.
+std::uint64_t mapped() {
+  std::uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+std::string refusal_of_ring() {
+  NetworkConfig config = loopback_config(16, 500, 64);
+  use_dpdk(config, {"net_ring0"});
+  try {
+    Session::open(config);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "opened";
+}
+
+/// Runs one test of this program in another process. Returns its status.
+int run(const char* test) {
+  std::string program = "/proc/self/exe";
+  std::string wanted = test;
+  std::array<char*, 3> arguments{program.data(), wanted.data(), nullptr};
+  pid_t child = -1;
+  REQUIRE(posix_spawn(&child, program.c_str(), nullptr, nullptr, arguments.data(), environ) == 0);
+  int status = 1;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  return status;
+}
+
+}  // namespace
+
+TEST_CASE(WITHOUT_MEMORY, "[.]") {
+  // Enough for everything else.
+  const std::uint64_t most = mapped() + (std::uint64_t{400} << 20U);
+  const rlimit limit{most, RLIM_INFINITY};
+  REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
+  const std::string text = refusal_of_ring();
+  CHECK_THAT(text, Catch::Contains("DPDK cannot be started") &&
+                       Catch::Contains("a process can start DPDK only once") &&
+                       Catch::Contains("(ulimit -v)"));
+  // The cause is gone, but it is too late.
+  const rlimit none{RLIM_INFINITY, RLIM_INFINITY};
+  REQUIRE(setrlimit(RLIMIT_AS, &none) == 0);
+  CHECK(refusal_of_ring() == text);
+}
+
+TEST_CASE("a failed start of DPDK is told every time", "[engines][dpdk]") {
+  if (lacks_dpdk()) return;
+  CHECK(run(WITHOUT_MEMORY) == 0);
+}
