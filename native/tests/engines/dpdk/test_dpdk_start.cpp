@@ -54,15 +54,16 @@ int run(const char* test) {
 TEST_CASE(WITHOUT_MEMORY, "[.]") {
   // Enough for everything else.
   const std::uint64_t most = mapped() + (std::uint64_t{400} << 20U);
-  const rlimit limit{most, RLIM_INFINITY};
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_AS, &before) == 0);
+  const rlimit limit{most, before.rlim_max};
   REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
   const std::string text = refusal_of_ring();
   CHECK_THAT(text, Catch::Contains("DPDK cannot be started") &&
                        Catch::Contains("a process can start DPDK only once") &&
                        Catch::Contains("(ulimit -v)"));
   // The cause is gone, but it is too late.
-  const rlimit none{RLIM_INFINITY, RLIM_INFINITY};
-  REQUIRE(setrlimit(RLIMIT_AS, &none) == 0);
+  REQUIRE(setrlimit(RLIMIT_AS, &before) == 0);
   CHECK(refusal_of_ring() == text);
 }
 
