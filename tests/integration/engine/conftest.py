@@ -18,7 +18,15 @@ import pytest
 from free_ports import free_port
 from numpy.typing import NDArray
 
-from daqiri_ophyd.engine import Burst, Engine, RxCounters, RxQueue, TxCounters, ethernet
+from daqiri_ophyd.engine import (
+    Burst,
+    Engine,
+    RxCounters,
+    RxQueue,
+    TxCounters,
+    capabilities,
+    ethernet,
+)
 
 Config = dict[str, Any]
 
@@ -102,6 +110,26 @@ def loopback() -> Callable[..., Config]:
                 }
             ],
         }
+
+    return build
+
+
+@pytest.fixture
+def has_dpdk() -> None:
+    """Skip the test if this build has no engine ``dpdk``."""
+    if (state := capabilities()["dpdk"]) != "available":
+        pytest.skip(f"{state} (its module needs libdpdk-dev when it is built)")
+
+
+@pytest.fixture
+def ring(loopback: Callable[..., Config], has_dpdk: None) -> Callable[..., Config]:
+    """The configuration ``loopback``, on a virtual device of DPDK that receives what it sends."""
+
+    def build(**keys: Any) -> Config:
+        config = loopback(engine="dpdk", **keys)
+        del config["loopback"]
+        config["interfaces"][0]["address"] = "net_ring0"
+        return config
 
     return build
 

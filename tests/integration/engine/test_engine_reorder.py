@@ -58,7 +58,7 @@ def with_plan(config: dict[str, Any]) -> dict[str, Any]:
     return config
 
 
-@pytest.fixture(params=["loopback", "udp"])
+@pytest.fixture(params=["loopback", "ring", "udp"])
 def config(request: pytest.FixtureRequest) -> dict[str, Any]:
     return with_plan(request.getfixturevalue(request.param)())
 
