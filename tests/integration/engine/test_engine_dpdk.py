@@ -34,7 +34,7 @@ def cable_ends(packet: Build, has_dpdk: None) -> Build:
         for number, interface in enumerate(config["interfaces"]):
             interface["address"] = (
                 f"net_af_packet{number},iface={interface['address']},"
-                "framesz=9280,blocksz=46400,framecnt=4095"
+                "framesz=9216,blocksz=36864,framecnt=4096"
             )
         return config
 

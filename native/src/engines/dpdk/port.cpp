@@ -120,13 +120,17 @@ DpdkPort::Settings DpdkPort::settings_for(const NetworkConfig& config) const {
     // The kernel takes tags out of frames, and the driver cannot put them back in memory of others.
     conf.rxmode.offloads |= info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_VLAN_STRIP;
     const std::uint32_t longest = mtu_of(info.if_index) + RTE_ETHER_HDR_LEN;
-    if (longest > longest_frame(port_.config.address_))
-      fail("has space for frames of " + std::to_string(longest_frame(port_.config.address_)) +
+    const std::uint32_t space = longest_frame(port_.config.address_);
+    // Frames are whole numbers of pages, or parts of one.
+    const std::uint32_t better = std::bit_ceil(longest + KERNEL_BYTES);
+    if (longest > space) {
+      fail("has space for frames of " + std::to_string(space) +
                " bytes, and its network interface sends and receives up to " +
                std::to_string(longest),
            ENOTSUP,
-           "add framesz=" + std::to_string(std::bit_ceil(longest + 2 * KERNEL_BYTES)) +
+           "add framesz=" + std::to_string(better) + ",blocksz=" + std::to_string(4 * better) +
                " to the address, with buffers as long (buf_size), or lower the MTU");
+    }
   }
   const bool in_pieces = !flows_.empty() || std::ranges::any_of(port_.tx, [](const auto& queue) {
     return queue->num_segments() > 1;
