@@ -1,4 +1,4 @@
-/// Packets through DPDK: network cards and virtual devices, without the kernel.
+/// Packets through virtual devices of DPDK.
 #include <rte_config.h>
 
 #include <memory>
@@ -63,7 +63,16 @@ void find_several_pollers(const InterfaceConfig& interface, std::vector<Error>& 
 }
 
 void find_rejected(const NetworkConfig& config, std::vector<Error>& found) {
-  for (const InterfaceConfig& interface : config.ifs_) find_several_pollers(interface, found);
+  for (const InterfaceConfig& interface : config.ifs_) {
+    find_several_pollers(interface, found);
+    if (interface.address_.starts_with("net_")) continue;
+    // A card needs the memory of packets to be mapped for it.
+    found.emplace_back(
+        Status::NOT_SUPPORTED,
+        "interface '" + interface.name_ + "': address '" + interface.address_ +
+            "': engine 'dpdk' drives no network cards in this version, only virtual "
+            "devices of DPDK; use engine 'packet' with the card's network interface");
+  }
   for (const auto& [name, region] : config.mrs_) {
     if (region.buf_size_ <= dpdk::PacketPool::MOST_BYTES) continue;
     found.emplace_back(Status::NOT_SUPPORTED, "memory region '" + name + "' has buf_size " +

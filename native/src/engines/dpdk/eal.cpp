@@ -5,7 +5,6 @@
 #include <rte_errno.h>
 #include <rte_ethdev.h>
 #include <rte_log.h>
-#include <rte_pci.h>
 #include <rte_ring.h>
 #include <unistd.h>
 
@@ -148,7 +147,8 @@ Started start() {
 
 constexpr int MOST_RINGS = 16;
 
-bool is_virtual(const std::string& address) { return address.starts_with("net_"); }
+/// Virtual devices.
+constexpr const char* BUS = "vdev";
 
 [[noreturn]] void refuse(const InterfaceConfig& interface, const std::string& what,
                          const std::string& fix, Status status = Status::INVALID_PARAMETER) {
@@ -184,35 +184,23 @@ void start_eal() {
 
 Device::Device(const InterfaceConfig& interface) {
   const std::string& address = interface.address_;
-  const std::size_t comma = is_virtual(address) ? address.find(',') : std::string::npos;
-  const std::string arguments = comma == std::string::npos ? "" : address.substr(comma + 1);
+  const std::size_t comma = std::min(address.find(','), address.size());
+  const std::string arguments = address.substr(std::min(comma + 1, address.size()));
   name_ = address.substr(0, comma);
-  bus_ = is_virtual(address) ? "vdev" : "pci";
-  if (is_pci()) {
-    rte_pci_addr parsed{};
-    std::array<char, PCI_PRI_STR_SIZE> text{};
-    if (rte_pci_addr_parse(name_.c_str(), &parsed) != 0)
-      refuse(interface, "is no PCI address", "give one such as 0000:05:00.0");
-    rte_pci_device_name(&parsed, text.data(), text.size());
-    name_ = text.data();
-  }
   const std::lock_guard lock(mutex);
   if (name_.starts_with("net_memif") && arguments.find("role=server") != std::string::npos) {
     refuse(interface, "is the server of a memif, and DPDK's driver never gives its socket back",
            "let the other program be the server (role=client)", Status::NOT_SUPPORTED);
   }
   if (devices.contains(name_)) {
-    refuse(interface, "is in use by another interface of this process",
-           is_pci() ? "use each device once" : "give it another number");
+    refuse(interface, "is in use by another interface of this process", "give it another number");
   }
-  const int error = rte_eal_hotplug_add(bus_.c_str(), name_.c_str(), arguments.c_str());
+  const int error = rte_eal_hotplug_add(BUS, name_.c_str(), arguments.c_str());
   if (error != 0) {
     refuse(interface, "cannot be opened: " + Reports::reason(error),
-           is_pci() ? "`dpdk-devbind.py --status` shows whether it exists and which driver it has: "
-                      "it needs vfio-pci, or a driver that it shares with DPDK (mlx5_core)"
-                    : "accepted are DPDK's virtual devices and their arguments, such as net_ring0, "
-                      "net_tap0,iface=dtap0 or net_af_packet0,iface=eth0; its driver is a package "
-                      "of its own on some systems (librte-net-tap23)");
+           "accepted are DPDK's virtual devices and their arguments, such as net_ring0, "
+           "net_tap0,iface=dtap0 or net_af_packet0,iface=eth0; on some systems each driver is a "
+           "package of its own (librte-net-tap23)");
   }
   devices.insert(name_);
   if (rte_eth_dev_get_port_by_name(name_.c_str(), &port_) == 0) return;
@@ -238,7 +226,7 @@ void Device::remove() noexcept {
       rte_ring_free(rte_ring_lookup(text.data()));
     }
   };
-  if (const int error = rte_eal_hotplug_remove(bus_.c_str(), name_.c_str()); error != 0)
+  if (const int error = rte_eal_hotplug_remove(BUS, name_.c_str()); error != 0)
     log(LogLevel::WARN, "DPDK does not give device '" + name_ + "' back: " + std::strerror(-error));
   if (loops()) free_rings();
   devices.erase(name_);

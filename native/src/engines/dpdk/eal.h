@@ -30,10 +30,10 @@ class Reports {
   [[nodiscard]] static std::string reason(int error);
 };
 
-/// A device that belongs to DPDK while this object exists.
+/// A virtual device, which exists as long as this object.
 class Device {
  public:
-  /// `interface.address_`: a PCI address, or a virtual device with its arguments. Throws Error.
+  /// `interface.address_`: the device, with its arguments. Throws Error.
   explicit Device(const InterfaceConfig& interface);
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -41,15 +41,12 @@ class Device {
 
   /// DPDK's number of the port.
   [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
-  /// Whether it reads and writes memory by itself.
-  [[nodiscard]] bool is_pci() const noexcept { return bus_ == "pci"; }
   /// Whether each of its receive queues gets what the transmit queue of the same number sends.
   [[nodiscard]] bool loops() const noexcept { return name_.starts_with("net_ring"); }
 
  private:
   void remove() noexcept;
 
-  std::string bus_;
   std::string name_;
   std::uint16_t port_{0};
 };

@@ -86,9 +86,6 @@ struct DpdkPort::Settings {
 
 DpdkPort::DpdkPort(const Port& port, const NetworkConfig& config)
     : port_(port), flows_(port.config), device_(std::make_unique<Device>(port.config)) {
-  if (device_->is_pci())
-    fail("is a PCI device, which this version does not drive", ENOTSUP,
-         "use engine 'packet' with the device's network interface");
   const Settings settings = settings_for(config);
   make_queues(settings);
   start();
