@@ -357,7 +357,8 @@ bool Transmitter::rest(std::uint64_t ns) noexcept {
     due = std::min(due, served.ask);
     std::uint64_t& wanted = served.refused ? retry : due;
     wanted = std::min(wanted, served.due);
-    if (served.ask != NEVER) pause = std::min(pause, LAUNCHING_NS);
+    // Without launch times, the last call of `completed` waits; senders would go on meanwhile here.
+    if (served.ask != NEVER && served.traits.launch_lead > 0) pause = std::min(pause, LAUNCHING_NS);
     if (served.refused && !served.unconnected) pause = std::min(pause, served.wait_ns);
   }
   if (drain_ > 0) {
