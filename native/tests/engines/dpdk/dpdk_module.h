@@ -1,4 +1,4 @@
-/// The module of engine dpdk, which is left out where DPDK is not installed.
+/// The module of engine dpdk, which not every build has.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -28,7 +28,7 @@ inline bool has_dpdk() {
 /// For a test to end at once.
 inline bool lacks_dpdk() {
   if (has_dpdk()) return false;
-  WARN("skipped: needs the module of engine dpdk (libdpdk-dev), and no thread sanitizer");
+  WARN("skipped: needs engine dpdk (DAQIRI_DPDK of CMake, libdpdk-dev), and no thread sanitizer");
   return true;
 }
 
