@@ -2,6 +2,7 @@
 
 import errno
 import ipaddress
+import re
 import resource
 import socket
 import time
@@ -29,7 +30,9 @@ class Destination:
         host, colon, ports = text.rpartition(":")
         first, dash, last = ports.partition("-")
         numbers = [first, last] if dash else [first, first]
-        good = bool(host and colon) and all(n.isdecimal() and int(n) < 65536 for n in numbers)
+        good = bool(host and colon) and all(
+            re.fullmatch("[0-9]{1,5}", n) and 0 < int(n) < 65536 for n in numbers
+        )
         if good:
             self.ports = list(range(int(numbers[0]), int(numbers[1]) + 1))
             good = len(self.ports) == instrument.streams or (
@@ -41,7 +44,8 @@ class Destination:
             if most > 1:
                 accepted.append(f"HOST:FIRST-LAST with {most} ports")
             raise typer.BadParameter(
-                f"destination is {text!r}; accepted is {', or '.join(accepted)}"
+                f"destination is {text!r}; accepted is {', or '.join(accepted)}. Ports are 1 to "
+                "65535"
             )
         self.ports *= instrument.streams // len(self.ports)
         self.host = host.strip("[]")

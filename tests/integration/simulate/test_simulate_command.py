@@ -115,6 +115,8 @@ def test_after_a_restart_frames_are_numbered_from_the_beginning(
         (["camera", "h:1"], "no instrument 'camera'; accepted are ecpri, eiger-12bit,"),
         (["spead"], "no destination; give HOST:PORT, or --config"),
         (["spead", "7148"], "destination is '7148'; accepted is HOST:PORT"),
+        (["spead", "h:0"], "destination is 'h:0'; accepted is HOST:PORT. Ports are 1 to 65535"),
+        (["jungfrau-500k", "h:0-1"], "destination is 'h:0-1'; accepted is HOST:FIRST-LAST with 2"),
         (["spead", "h:70000"], "destination is 'h:70000'; accepted is HOST:PORT"),
         (
             ["jungfrau-stack", "h:1-3"],
