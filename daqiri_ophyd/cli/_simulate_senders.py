@@ -83,6 +83,9 @@ class SocketSender:
             self._open = opened.pop_all()
 
     def _connect(self, to: Destination, instrument: Instrument, opened: ExitStack) -> None:
+        # Streams that need a port each to send to may come from any, unless a format names some.
+        named = instrument.source_port != Instrument.source_port
+        from_own = instrument.streams > 1 and (named or not instrument.needs_own_ports)
         for stream, port in enumerate(to.ports):
             try:
                 found = socket.getaddrinfo(to.host, port, type=socket.SOCK_DGRAM)
@@ -93,9 +96,23 @@ class SocketSender:
                 ) from None
             family, kind, _, _, address = found[0]
             sender = opened.enter_context(socket.socket(family, kind))
-            if instrument.streams > 1:
-                sender.bind(("", instrument.source_port + stream))
+            if from_own:
+                self._bind(sender, instrument, stream)
             self._streams.append((sender, address))
+
+    @staticmethod
+    def _bind(sender: socket.socket, instrument: Instrument, stream: int) -> None:
+        port = instrument.source_port + stream
+        try:
+            sender.bind(("", port))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            raise RuntimeError(
+                f"UDP port {port}, from which {instrument.name} sends its stream {stream}, is in "
+                "use, as by another simulate; end the program that has it: ss -ulpn sport = "
+                f":{port}"
+            ) from None
 
     def send(self, chunk: Chunk) -> None:
         """Send packets, each at its due time."""

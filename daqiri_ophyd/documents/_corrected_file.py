@@ -21,8 +21,9 @@ from daqiri_ophyd.engine import (
 )
 
 from ._correction import Correction
-from ._frame_metadata import frame_facts, recorded_plan
+from ._frame_metadata import frame_facts, recorded_plan, told_by_frames
 from ._master import INSTRUMENT, KEPT, copy_entry, is_master
+from ._opened_file import opened_file
 from ._reference_data import REFERENCES
 from ._repair import is_written
 from ._sidecar import read_sidecar_content, sidecar_part, sidecar_path, write_sidecar
@@ -51,8 +52,8 @@ def write_corrected(
 
     It has all that a file of frames has, with frames of float32, and the reference data that were
     applied: ``dark_applied`` and so on are true. Pixels of packets that did not come have the fill
-    value of the correction, and so have those between modules. If the metadata file of the source
-    does not tell which pixels a packet has, all pixels of a frame that lacks packets have it.
+    value of the correction, and so have those between modules. If neither the source nor its
+    metadata file tells which pixels a packet has, all pixels of a frame that lacks packets have it.
 
     Parameters
     ----------
@@ -89,18 +90,20 @@ def write_corrected(
         raise FileExistsError(f"{target} exists; remove it to write it again.")
     told = read_sidecar_content(source)
     _require_complete(source, told)
+    told = told or told_by_frames(source)
     part = target.with_name(f".{target.name}.part")
     try:
         # A killed process may have left them.
         for left in (part, sidecar_part(target)):
             left.unlink(missing_ok=True)
-        with h5py.File(source, "r", locking=False) as opened:
+        with opened_file(source) as opened:
             detector = _detector_of(opened, source)
             group = f"{INSTRUMENT}/{detector}"
+            plan = recorded_plan(told, source, detector)
             _create(part, opened, detector, correction)
             with h5py.File(part, "r+") as made:
                 written = made[f"{group}/data"]
-                _write_frames(opened[group], written, correction, recorded_plan(told, source))
+                _write_frames(opened[group], written, correction, plan)
         kept = {key: told[key] for key in KEPT if key in told}
         write_sidecar(target, {**kept, "dropped": 0, **frame_facts(examine_frames(part))})
         part.replace(target)

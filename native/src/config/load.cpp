@@ -71,7 +71,7 @@ ConfigReport read_document(const config::Document& document, Findings findings,
   for (const auto& [key, value] : daqiri->entries) {
     if (key.kind == Node::Kind::SCALAR && key.text == "cfg") continue;
     findings.add(Severity::ERROR, "daqiri",
-                 "unknown key " + config::quoted(key.text) + ", nearest is 'cfg'; accepts cfg",
+                 "unknown key " + quoted(key.text) + ", nearest is 'cfg'; accepts cfg",
                  key.mark);
     misspelled = true;
   }

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from free_ports import free_port, free_ports
 
 from daqiri_ophyd.cli import _main, _simulate_senders
 from daqiri_ophyd.engine import Engine
@@ -161,3 +162,22 @@ def test_more_streams_than_the_process_may_open_files(
     said = " ".join(capsys.readouterr().err.split())
     assert f"has 4 streams, each with a socket, and this process may open {most} files" in said
     assert "ulimit -n 260" in said
+
+
+def test_two_simulators_of_one_instrument(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    to = free_ports("udp", 8)
+    # Told apart by the ports that they are sent to: any number of simulators.
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        taken = free_port("udp")
+        other.bind(("", taken))
+        monkeypatch.setattr(Instrument, "source_port", taken)
+        options = ["--frames", "1", "--rate", "0"]
+        assert run("simulate", "jungfrau-500k", f"127.0.0.1:{to}-{to + 1}", *options) == 0
+        capsys.readouterr()
+        # Told apart by those that they come from: one.
+        assert run("simulate", "jungfrau-stack", f"127.0.0.1:{to}", *options) == 1
+        said = " ".join(capsys.readouterr().err.split())
+    assert f"UDP port {taken}, from which jungfrau-stack sends its stream 0, is in use" in said
+    assert f"ss -ulpn sport = :{taken}" in said
