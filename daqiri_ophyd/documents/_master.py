@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -355,7 +355,10 @@ def _write(target: Path, image: bytes, told: Mapping[str, Any]) -> None:
             os.fsync(file.fileno())
         write_sidecar(target, told)
         part.replace(target)
-    except OSError as error:
+    except BaseException as error:
         for left in (part, sidecar_part(target), sidecar_path(target)):
-            left.unlink(missing_ok=True)
-        raise OSError(error.errno, error.strerror, str(target)) from error
+            with suppress(OSError):
+                left.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise OSError(error.errno, error.strerror, str(target)) from error
+        raise

@@ -284,9 +284,11 @@ def require_one_mode(recordings: Sequence[Recording]) -> None:
     """
     seen: dict[str, Part] = {}
     for recording in recordings:
+        # Of several interfaces, each may have a plan of that name, in a mode of its own. Files of
+        # killed recorders do not name the interface.
+        known = (part.facts.get("reorder_plan") for part in recording.parts)
+        plan = next(filter(None, known), recording.plan)
         for part in recording.parts:
-            # Of several interfaces, each may have a plan of that name, in a mode of its own.
-            plan = str(part.facts.get("reorder_plan", recording.plan))
             first = seen.setdefault(plan, part)
             if part.mode != first.mode:
                 raise ValueError(

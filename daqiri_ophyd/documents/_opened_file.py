@@ -26,6 +26,12 @@ def opened_file(path: Path) -> Iterator[Any]:
     try:
         file = h5py.File(path, "r", locking=False)
     except OSError as error:
+        # What HDF5 says of the mark of a writer; its own advice loses the last frames.
+        if "open for write" in str(error):
+            raise OSError(
+                f"{path} is marked as open for writing. If its recorder was killed, repair it: "
+                f"daqiri-ophyd frames repair {path}"
+            ) from error
         raise OSError(f"{path} cannot be opened: {error}") from error
     with file:
         yield file

@@ -246,7 +246,7 @@ def test_a_disk_that_is_full_gets_no_file(
     with monkeypatch.context() as patched:
         patched.setattr(shutil, "disk_usage", lambda _: usage)
         assert _main._run(command) == 1
-    assert "folder has 0.0 GB free, and the frames need 0.0 GB. Free" in capsys.readouterr().err
+    assert "folder has 1.0 MB free, and the frames need 4.2 MB. Free" in capsys.readouterr().err
     assert not list(output.parent.iterdir())
     assert _main._run(command) == 0
 
