@@ -247,7 +247,7 @@ def test_a_port_without_its_sender_leaves_frames_of_the_others() -> None:
                         header = b"".join(n.to_bytes(4, "big") for n in numbers)
                         sender.send(header + bytes([image_number]) * ROW)
                         sent += 1
-                wait_for(lambda: images.counters().packets == sent)
+                wait_for(lambda so_far=sent: images.counters().packets == so_far)
                 frame = next(frames)
                 expected = np.full((4, ROW), image_number, np.uint8)
                 if image_number in missing:

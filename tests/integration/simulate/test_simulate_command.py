@@ -3,7 +3,10 @@
 import errno
 import json
 import resource
+import signal
 import socket
+import subprocess
+import sys
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -181,3 +184,32 @@ def test_two_simulators_of_one_instrument(
         said = " ".join(capsys.readouterr().err.split())
     assert f"UDP port {taken}, from which jungfrau-stack sends its stream 0, is in use" in said
     assert f"ss -ulpn sport = :{taken}" in said
+
+
+@pytest.mark.parametrize("count", [0, 100_000])
+def test_ctrl_c_ends_a_simulator_with_what_was_sent(count: int) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(("127.0.0.1", 0))
+        to = f"127.0.0.1:{receiver.getsockname()[1]}"
+        command = ["simulate", "ecpri", to, "--frames", str(count), "--rate", "50", "--json"]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "daqiri_ophyd", *command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            receiver.recv(65536)
+            process.send_signal(signal.SIGINT)
+            out, said = process.communicate()
+        finally:
+            process.kill()
+            process.wait()
+    told = json.loads(out)
+    assert told["sent"] > 0 and told["bytes"] > 0
+    assert "Traceback" not in said
+    if count:
+        assert process.returncode == 1
+        assert f"interrupted; {told['frames']:,} of 100,000 frames were sent" in said
+    else:
+        assert process.returncode == 0
