@@ -62,10 +62,20 @@ def is_master(path: str | Path) -> bool:
 def read_master(path: str | Path) -> dict[str, Any]:
     """Return what the metadata file of a master has.
 
+    Parameters
+    ----------
+    path : path
+        The master.
+
+    Returns
+    -------
+    dict
+        All keys; those that `write_master` writes are there.
+
     Raises
     ------
     SidecarError
-        If it lacks what `write_master` writes.
+        If it lacks one, or has a value of a wrong kind.
     """
     path = Path(path)
     told = read_sidecar_content(path)
