@@ -199,14 +199,16 @@ def test_ctrl_c_ends_a_simulator_with_what_was_sent(count: int) -> None:
             text=True,
         )
         try:
-            receiver.recv(65536)
+            for _ in range(20):
+                receiver.recv(65536)
             process.send_signal(signal.SIGINT)
             out, said = process.communicate()
         finally:
             process.kill()
             process.wait()
     told = json.loads(out)
-    assert told["sent"] > 0 and told["bytes"] > 0
+    # The last packet may have been sent, and not counted yet.
+    assert told["sent"] >= 19 and told["bytes"] > 0
     assert "Traceback" not in said
     if count:
         assert process.returncode == 1
