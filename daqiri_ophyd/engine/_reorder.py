@@ -285,9 +285,15 @@ class ReorderPlan(ProcessedPlan):
         InvalidParameterError
             If there is no such mode.
         NotReadyError
-            If a receiver takes the frames: a recorder, or `frames`.
+            If a receiver takes the frames, a recorder or `frames`, or the engine is closed.
+        TypeError
+            If it is no text.
         """
-        self._session.set_mode(*self._place, name)
+        if not isinstance(name, str):
+            accepted = ", ".join(map(repr, ("", *self.modes)))
+            raise TypeError(f"the mode is {name!r}, no text; accepted are {accepted}")
+        # A lone surrogate is in no name.
+        self._session.set_mode(*self._place, name.encode(errors="backslashreplace").decode())
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -76,7 +76,7 @@ class FrameReplay:
         if len(names) != 1:
             found = ", ".join(sorted(names)) or "none"
             raise ReplayError(f"The files are of these reorder plans: {found}; accepted is one.")
-        modes = {_described(file).get("mode", "") for file in self._files}
+        modes = {_mode(file) for file in self._files}
         if len(modes) != 1:
             found = ", ".join(map(repr, sorted(modes)))
             raise ReplayError(
@@ -192,6 +192,16 @@ def frame_plan(file: Path | StoredObject) -> str:
             f"{file} cannot be sent again: {path} does not name the reorder plan of its frames "
             f"({error!r})."
         ) from error
+
+
+def _mode(file: Path | StoredObject) -> str:
+    """Return the mode of the plan of a file of frames."""
+    mode = _described(file).get("mode", "")
+    if not isinstance(mode, str):
+        raise ReplayError(
+            f"{file} cannot be sent again: the mode in its metadata file is {mode!r}, no text."
+        )
+    return mode
 
 
 def _described(file: Path | StoredObject) -> dict[str, Any]:

@@ -797,6 +797,11 @@ def _of_numbers(form: PacketFormat) -> list[str]:
             "begins. If the number goes on from frame to frame, its role is sequence_number"
         ]
     problems = []
+    if frame is not None and frame.step > 1 and frame.first >= 2**32 and not places:
+        return [
+            f"header: field {frame.name!r} has first: {frame.first} and step: {frame.step}, alone; "
+            f"accepts a first number up to {2**32 - 1} there"
+        ]
     if frame is not None and not frame.step and not places:
         return [
             f"header: field {frame.name!r} has step: any, alone; accepts it with packet_number, "

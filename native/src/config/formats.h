@@ -210,6 +210,8 @@ extern const Form<double> real_form;
 extern const Form<std::uint64_t> natural_form;
 /// Difference of batch numbers; `any`: 0.
 extern const Form<std::uint64_t> batch_step_form;
+/// A rotation in steps of 90 degrees.
+extern const Form<std::uint32_t> rotation_form;
 /// `scheme://ip:port`; the port can be omitted for RoCE.
 extern const Form<std::string> endpoint_form;
 /// Name of a column of frames.

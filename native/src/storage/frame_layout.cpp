@@ -174,12 +174,13 @@ void make_values(hid_t parent, const RunMetadata& metadata, bool of_run) {
   }
 }
 
-void make_configuration(hid_t entry, const std::string& text) {
+void make_configuration(hid_t entry, const std::string& text, const std::string& mode) {
   if (text.empty()) return;
   const Handle note = make_group(entry, "configuration", "NXnote");
   make_text(note, "type", "application/yaml");
   make_text(note, "description", "Configuration of the engine when the recording began");
   make_long_text(note, "data", text);
+  if (!mode.empty()) make_text(note, "mode", mode);
 }
 
 /// The column of a plan; null: it is another column.
@@ -371,7 +372,7 @@ void make_frame_layout(hid_t file, const FrameForm& form, const RunMetadata& met
   make_scalar(entry, END_TIME, time_type());
   set_text(make_text(entry, "program_name", "daqiri-ophyd"), "version", DAQIRI_VERSION);
   make_values(entry, metadata, true);
-  make_configuration(entry, form.configuration);
+  make_configuration(entry, form.configuration, form.mode);
   const Handle instrument = make_group(entry, "instrument", "NXinstrument");
   const Handle detector = make_group(instrument, form.plan, "NXdetector");
   make_text(detector, "description", "frames of reorder plan " + form.plan);

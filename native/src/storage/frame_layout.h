@@ -42,6 +42,8 @@ struct FrameForm {
   std::uint32_t bit_depth{0};
   /// The configuration of the engine, as YAML; empty: not known.
   std::string configuration{};
+  /// Mode of the plan; empty: the plan as it is written.
+  std::string mode{};
 
   /// Number of columns: those of every file, then those of the plan, then the reductions.
   [[nodiscard]] std::size_t columns() const noexcept;

@@ -36,6 +36,35 @@ TEST_CASE("names and ids are unique", "[config][rules]") {
                 "interfaces[0].rx.flex_items[1].id", "flex_items[0]");
 }
 
+TEST_CASE("names can be those of files and groups", "[config][rules]") {
+  const std::string accepts = "; accepts a text of up to 200 bytes that is not '.' or '..'";
+  const std::string plan = "interfaces[0].rx.reorder_configs[2]";
+  for (const std::string name : {".", ".."}) {
+    const std::string found = "found '" + name + "', which is a folder to file systems" + accepts;
+    breaks(FRAMES, "name: by_count", "name: " + name, plan + ".name", found);
+    breaks(RAW, "name: tx_port", "name: " + name, "interfaces[1].name", found);
+    breaks(RAW, "name: whole, id: 1", "name: " + name + ", id: 1",
+           "interfaces[0].rx.queues[1].name", found);
+    breaks(JOINT, "name: by_count", "name: " + name, "reorder_configs[2].name", found);
+    require_error(replaced(FRAMES, "modes: {fast:", "modes: {" + name + ":"), plan + ".modes",
+                  "found '" + name + "' as a name, which is a folder to file systems" + accepts);
+  }
+  for (const char* name : {"...", "a.b", ".a", "a/b", "\"\\xE9\""})
+    CHECK(load(replaced(FRAMES, "name: by_count", std::string("name: ") + name)).report.ok());
+  breaks(FRAMES, "name: by_count", "name: " + std::string(201, 'x'), plan + ".name",
+         "...', a long text" + accepts);
+  CHECK(load(replaced(FRAMES, "name: by_count", "name: " + std::string(200, 'x'))).report.ok());
+}
+
+TEST_CASE("lists that need elements have some", "[config][rules]") {
+  const std::string plans = "interfaces[0].rx.reorder_configs";
+  breaks(FRAMES, "shape: [210, 140]", "shape: []", plans + "[2].frame.shape",
+         "found an empty list; accepts the lengths of axes, such as [512, 1024]");
+  breaks(FRAMES, "first_packet: [5]", "first_packet: []",
+         plans + "[2].method.seq_packets_per_batch.first_packet",
+         "found an empty list; accepts one number, or one for each flow");
+}
+
 TEST_CASE("flow ids are unique over interfaces, and 0 is told of", "[config][rules]") {
   const std::string other = replaced(RAW, "      tx:\n", R"(      rx:
         queues: [{name: q, id: 0, cpu_core: 7, batch_size: 64, memory_regions: [whole]}]
@@ -493,7 +522,9 @@ TEST_CASE("modules are in the image, apart, and have whole parts", "[config][rul
   breaks(FRAMES, "origin: [70, 4]", "origin: [61, 4]", modules + "positions[1].origin",
          "found [61, 4] for a module of 66 x 62 pixels, which overlaps the one at [0, 0]");
   breaks(FRAMES, "rotate: 90", "rotate: 45", modules + "positions[1].rotate",
-         "found 45; accepts 0, 90, 180 and 270 (degrees, counterclockwise)");
+         "found '45', another angle; accepts 0, 90, 180 and 270 (degrees, counterclockwise)");
+  breaks(FRAMES, "rotate: 90", "rotate: x", modules + "positions[1].rotate",
+         "found 'x', not an integer; accepts 0, 90, 180 and 270 (degrees, counterclockwise)");
 }
 
 TEST_CASE("reorder plans get packets they can use", "[config][rules]") {

@@ -34,14 +34,21 @@ def instrument(request: pytest.FixtureRequest) -> Instrument:
 
 
 @pytest.fixture
-def udp_config(instrument: Instrument) -> tuple[Config, int]:
-    """The profile on free ports of 127.0.0.1, and the first of them."""
+def udp_config(instrument: Instrument, monkeypatch: pytest.MonkeyPatch) -> tuple[Config, int]:
+    """The profile on free ports of 127.0.0.1, and the first of them; also those to send from."""
     count = instrument.streams if instrument.needs_own_ports else 1
     port = free_ports("udp", count)
     text = profiles.path(instrument.name).read_text()
     for stream in reversed(range(count)):
         old, new = (f"127.0.0.1:{first + stream}\n" for first in (instrument.port, port))
         text = text.replace(old, new)
+    if count < instrument.streams:
+        source = free_ports("udp", instrument.streams)
+        for stream in reversed(range(instrument.streams)):
+            old, new = (f"udp_src: {each + stream}}}" for each in (instrument.source_port, source))
+            assert old in text
+            text = text.replace(old, new)
+        monkeypatch.setattr(instrument, "source_port", source)
     return patient(yaml.safe_load(text)["daqiri"]["cfg"]), port
 
 

@@ -265,6 +265,9 @@ def test_a_description_with_mistakes_writes_nothing(
     assert list(tmp_path.iterdir()) == [camera]
 
 
+SINGLE = "name: a\nport: 6000\nframe: [4, 4]\npixels: uint8\npayload_bytes: 16\nheader:\n"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -274,6 +277,18 @@ def test_a_description_with_mistakes_writes_nothing(
         (CAMERA.replace("[64, 96]", "0x" + "F" * 5000), "frame: found an integer of thousands"),
         (CAMERA.replace("camera", "2026-13-45"), "is not YAML: month"),
         ("#" * 2**20 + "\n", "is larger than 1048576 bytes"),
+        ("name: [a\n", "is not YAML: while parsing a flow sequence"),
+        (CAMERA + "nme: camera\n", "nme: unknown key; accepts address, "),
+        # A plan has first numbers of 32 bits.
+        (
+            SINGLE + "- {name: number, bytes: 8, role: sequence_number, first: 4294967296}\n",
+            r"header\[0\].first: found 4294967296; accepts an integer, 0 to 4294967295",
+        ),
+        (
+            SINGLE + "- {name: number, bytes: 8, role: frame_number, first: 4294967296, step: 2}\n",
+            "header: field 'number' has first: 4294967296 and step: 2, alone; accepts a first "
+            "number up to 4294967295 there",
+        ),
     ],
 )
 def test_what_is_no_description_is_named_with_its_file(

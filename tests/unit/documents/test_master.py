@@ -76,6 +76,45 @@ def values_of(path: Path, detector: str = "images") -> list[int]:
     return frames[:, 0, 0].tolist()
 
 
+def of_mode(path: Path, mode: str, plan: str = "port0/images") -> Path:
+    """Let the metadata file name a plan, and its mode."""
+    told = json.loads(sidecar_path(path).read_text())
+    told |= {"reorder_plan": plan} | ({"mode": mode} if mode else {})
+    sidecar_path(path).write_text(json.dumps(told))
+    return path
+
+
+@pytest.mark.parametrize("one_folder", [True, False])
+@pytest.mark.parametrize("join", ["number", "row"])
+@pytest.mark.parametrize("modes", [("roi", ""), ("", "roi"), ("roi", "fast")])
+def test_files_of_several_modes_of_a_plan_are_refused(
+    modes: tuple[str, str], join: Any, one_folder: bool, tmp_path: Path
+) -> None:
+    """Their frames have one shape; what their pixels are differs."""
+    first = of_mode(recorded(tmp_path / "x_000000.h5", [0, 1]), modes[0])
+    other = tmp_path / ("x_000001.h5" if one_folder else "b/x_000000.h5")
+    second = of_mode(recorded(other, [2, 3]), modes[1])
+    with pytest.raises(ValueError) as caught:
+        write_master([first, second], tmp_path / "whole.h5", join=join)
+    said = str(caught.value)
+    assert f"{first} has frames of mode {modes[0]!r} of plan 'port0/images'" in said
+    assert f"{second} of mode {modes[1]!r}; accepted are files of one mode" in said
+    assert "frames master FILE... --output NAME.h5" in said
+    assert not (tmp_path / "whole.h5").exists()
+
+
+def test_plans_of_several_interfaces_have_modes_of_their_own(tmp_path: Path) -> None:
+    files = [
+        of_mode(recorded(tmp_path / "a" / "x_000000.h5", [0, 1]), "roi"),
+        of_mode(recorded(tmp_path / "b" / "x_000000.h5", [2, 3]), "", "port1/images"),
+    ]
+    path = write_master(files, tmp_path / "whole.h5")
+    with h5py.File(path) as file:
+        assert set(file["entry/instrument"]) == {"images_0", "images_1"}
+    assert values_of(path, "images_0") == [0, 1, FILL, FILL]
+    assert values_of(path, "images_1") == [FILL, FILL, 2, 3]
+
+
 def test_receivers_that_take_turns_are_one_detector(tmp_path: Path) -> None:
     files = [
         recorded(tmp_path / "a" / "x_000000.h5", [0, 2, 4]),
