@@ -17,7 +17,7 @@ from daqiri_ophyd.engine import (
     frame_form,
     module_pixels,
 )
-from daqiri_ophyd.simulate import pixel_bits, pixel_bytes, pixel_dtype
+from daqiri_ophyd.simulate import pixel_bytes, pixel_dtype
 
 from ._source import ReplayError
 
@@ -155,14 +155,6 @@ class FrameFormat:
         """
         frame, slot = np.nonzero(valid)
         payload = self._slots_of(data)[frame, slot]
-        types = self._plan.data_types
-        if types is not None:
-            payload = pixel_bytes(
-                payload.view(pixel_dtype(types.output_type)),
-                types.input_type,
-                byte_order="big" if types.endianness == "network" else sys.byteorder,
-                packing=types.packing,
-            )
         end = self._header + payload.shape[1]
         rows = np.zeros((len(payload), max(end, self._least)), np.uint8)
         rows[:, self._header : end] = payload
@@ -176,14 +168,17 @@ class FrameFormat:
     def _slots_of(self, data: NDArray[Any]) -> Bytes:
         """Return the payload of each slot; that of a shorter last packet is padded with 0."""
         size, types = self._plan.payload_bytes, self._plan.data_types
-        if types is not None:
-            # In the frame, elements have other sizes than in packets.
-            pixels = size * 8 // pixel_bits(types.input_type)
-            size = pixels * pixel_dtype(types.output_type).itemsize
         flows = self.packets // self._stride if self.packets % self._stride == 0 else 1
         if self._pixels is not None:
             data = data.reshape(len(data), -1)[:, self._pixels]
         parts = np.ascontiguousarray(data).view(np.uint8).reshape(len(data), flows, -1)
+        if types is not None:
+            parts = pixel_bytes(
+                parts.view(pixel_dtype(types.output_type)),
+                types.input_type,
+                byte_order="big" if types.endianness == "network" else sys.byteorder,
+                packing=types.packing,
+            )
         short = size * (self.packets // flows) - parts.shape[2] if size else 0
         padded = np.pad(parts, ((0, 0), (0, 0), (0, short))) if short else parts
         return padded.reshape(len(data), self.packets, -1)

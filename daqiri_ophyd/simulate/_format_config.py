@@ -258,8 +258,9 @@ def _payload(form: PacketFormat) -> str:
         unit = f", unit: {field.unit}" if field.unit > 1 else ""
         before = f"  payload_offset_field: {{{_bits(field)}{unit}}}  # and as much more\n"
     short = form.last_bytes != form.payload_bytes
+    split = form.payload_bytes % form.group_bytes != 0
     # A byte offset tells where a short packet belongs.
-    if form.numbered_by == "offset" or not (short or before):
+    if form.numbered_by == "offset" or not (short or split or before):
         return before
     whose = "of a module " if form.modules > 1 else ""
     last = f"  # the last packet {whose}in a frame has {form.last_bytes}" if short else ""

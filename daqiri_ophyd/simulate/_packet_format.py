@@ -305,6 +305,11 @@ class PacketFormat:
         return self.pixels_sent * _PIXELS[self.pixels] // 8
 
     @property
+    def group_bytes(self) -> int:
+        """Bytes that have a whole number of pixels."""
+        return math.lcm(_PIXELS[self.pixels], 8) // 8
+
+    @property
     def packets(self) -> int:
         """Packets of a module in a frame."""
         return -(-self.frame_bytes // self.modules // self.payload_bytes)
@@ -752,13 +757,15 @@ def _of_sizes(form: PacketFormat) -> list[str]:
     packet = form.header_bytes + form.payload_bytes
     if packet > _UDP_BYTES:
         return [f"payload_bytes: found a packet of {packet} bytes; accepts up to {_UDP_BYTES}"]
-    bits = _PIXELS[form.pixels]
-    size = math.lcm(bits, 8) // 8
-    if form.payload_bytes % size:
+    bits, size = _PIXELS[form.pixels], form.group_bytes
+    # Of 10, 12, 14 and 24 bits, payloads of a power of two split pixels; of others, it is a mistake.
+    splits = size.bit_count() > 1 and form.numbered_by != "offset"
+    if form.payload_bytes % size and not (splits and form.payload_bytes > size):
+        accepted = f"{size} and more" if splits else f"a multiple of {size}"
         pixels = f"{8 * size // bits} pixels" if size * 8 != bits else "a pixel"
         return [
             f"payload_bytes: found {form.payload_bytes}, which splits {pixels} of {size} bytes; "
-            f"accepts a multiple of {size}"
+            f"accepts {accepted}"
         ]
     of_module = form.frame_bytes // form.modules
     if form.payload_bytes > of_module:

@@ -259,7 +259,7 @@ struct ReorderBurstInfo {
   std::uint32_t source_packet_count{0};
   /// Number of packets of a complete aggregate.
   std::uint32_t packets_per_batch{0};
-  /// Output bytes of one packet.
+  /// Output bytes of one packet, without a pixel that goes on in the next one.
   std::uint32_t payload_len{0};
   /// Output bytes of the batch.
   std::uint32_t aggregate_len{0};

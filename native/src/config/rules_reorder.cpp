@@ -299,7 +299,7 @@ struct Plan {
                  " bytes that a buffer of ", quoted(source.name_),
                  " has after payload_byte_offset");
       else if (!reorder::groups_of(plan).fill(plan.payload_bytes_))
-        at.error("found ", plan.payload_bytes_, "; accepts a multiple of the ", group());
+        check_split(at);
       if (at.bad()) return;
       longest = plan.payload_bytes_;
     }
@@ -346,14 +346,38 @@ struct Plan {
     check_output_size(output, slots, slot, by_bytes);
   }
 
+  /// Payloads that do not have whole groups of elements: the next packet has the rest.
+  void check_split(const Place& at) const {
+    const std::uint32_t least = reorder::groups_of(plan).bytes();
+    const bool slots = plan.method_ != ReorderMethod::BATCH_BYTE_OFFSET;
+    if (slots && !plan.frame_.shape_.empty() && plan.reorder_type_ == "cpu" &&
+        plan.payload_bytes_ > least)
+      return;
+    at.error("found ", plan.payload_bytes_, "; accepts a multiple of the ", group(),
+             ", or with reorder_type: cpu, a frame, and a method with packet or sequence numbers, "
+             "any number above ",
+             least);
+  }
+
   /// The packets of a batch, or of a flow's part of it, are full, but for the last one.
   bool check_parts(std::uint64_t bytes, std::uint64_t full, const Place& at) const {
+    const reorder::Groups groups = reorder::groups_of(plan);
     const std::uint64_t packets = reorder::stride_of(plan);
     const std::uint64_t parts = reorder::slots_of(plan) / packets;
-    const bool whole = bytes != 0 && bytes % parts == 0 &&
-                       bytes / parts % reorder::groups_of(plan).output_bytes() == 0;
-    if (whole && bytes / parts > (packets - 1) * full && bytes / parts <= packets * full)
-      return true;
+    const bool whole =
+        bytes != 0 && bytes % parts == 0 && bytes / parts % groups.output_bytes() == 0;
+    // Packets that split groups have no whole number of bytes of a frame.
+    const std::uint64_t payload = groups.input_of(bytes / parts);
+    const std::uint64_t most = packets * plan.payload_bytes_;
+    if (whole && payload > most - plan.payload_bytes_ && payload <= most) return true;
+    if (!groups.fill(plan.payload_bytes_)) {
+      at.error("found ", sent(), " of ", bytes, " bytes, which ", reorder::slots_of(plan),
+               " packets of payload_bytes: ", plan.payload_bytes_, " do not fill; accepts ",
+               parts == 1 ? "" : concat(parts, " parts of "), "whole ", group(), ", more than ",
+               most - plan.payload_bytes_, " and at most ", most, " bytes of payloads",
+               parts == 1 ? "" : " each");
+      return false;
+    }
     at.error("found ", sent(), " of ", bytes, " bytes; accepts ",
              parts == 1 ? "" : concat(parts, " parts of "), packets, " packets of ", full,
              " bytes each, of which the last may have fewer: more than ",

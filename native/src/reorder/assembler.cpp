@@ -40,7 +40,43 @@ Assembler::Assembler(const Plan& plan, memory::MemoryRegion& output, const Valid
                        ? UINT64_MAX
                        : output.buf_size() / std::max(plan.units(), 1U)),
       batches_(plan.window()),
-      delivered_units_(batches_.size() * valid.words()) {}
+      delivered_units_(batches_.size() * valid.words()) {
+  if (plan.splits())
+    split_ = std::make_unique<std::byte[]>(output.config().num_bufs_ * plan.units() * MOST_GROUP);
+}
+
+std::uint64_t Assembler::keep_split(const Batch& batch, Place& where,
+                                    const std::byte* payload) noexcept {
+  const std::uint32_t group = plan_.groups().bytes();
+  const std::uint32_t before = plan_.split_before(where.slot);
+  std::uint64_t to = plan_.begin_of(where.slot, batch.slot_bytes);
+  if (before != 0) {
+    const std::uint32_t rest = group - before;
+    std::copy_n(payload, rest, split_group(batch, where.slot) + before);
+    where.payload_at += rest;
+    where.payload_bytes -= rest;
+    payload += rest;
+    to += plan_.groups().output_bytes();
+  }
+  // The last packet of a part of the batch ends with a whole group.
+  if (const std::uint32_t begun = where.payload_bytes % group; begun != 0) {
+    where.payload_bytes -= begun;
+    std::copy_n(payload + where.payload_bytes, begun, split_group(batch, where.slot + 1));
+  }
+  return to;
+}
+
+void Assembler::join_split(const Batch& batch) noexcept {
+  const auto is_there = [&](std::uint32_t slot) {
+    return (batch.valid[slot / WORD] >> slot % WORD & 1U) != 0;
+  };
+  for (std::uint32_t slot = 1; slot < plan_.units(); ++slot) {
+    if (plan_.split_before(slot) == 0 || !is_there(slot - 1) || !is_there(slot)) continue;
+    plan_.place(batch.data, plan_.begin_of(slot, batch.slot_bytes), split_group(batch, slot),
+                plan_.groups().bytes());
+  }
+  plan_.settle();
+}
 
 [[gnu::always_inline]] inline void Assembler::read_columns(Batch& batch, const Place& where,
                                                            const Packet& packet) noexcept {
@@ -73,7 +109,7 @@ Assembler::Assembler(const Plan& plan, memory::MemoryRegion& output, const Valid
       // All have the plan's length, if it has one.
       batch.payload_bytes =
           plan_.payload_bytes() != 0 ? plan_.payload_bytes() : where.payload_bytes;
-      batch.slot_bytes = static_cast<std::uint32_t>(plan_.output_bytes(batch.payload_bytes));
+      batch.slot_bytes = plan_.slot_bytes_of(batch.payload_bytes);
     } else if (plan_.payload_bytes() == 0 && batch.payload_bytes != where.payload_bytes) {
       return Fate::MALFORMED;
     }
@@ -88,12 +124,16 @@ Assembler::Assembler(const Plan& plan, memory::MemoryRegion& output, const Valid
     return claim == Claim::TAKEN ? Fate::DUPLICATE : Fate::MALFORMED;
   }
   read_columns(batch, where, packet);
-  const auto* const from = reinterpret_cast<const std::byte*>(packet.data) + where.payload_at;
+  const auto* const data = reinterpret_cast<const std::byte*>(packet.data);
+  Place kept = where;
+  if (plan_.splits()) [[unlikely]]
+    to = keep_split(batch, kept, data + where.payload_at);
+  const std::byte* const from = data + kept.payload_at;
   if (copier_ == nullptr) {
-    plan_.place(batch.data, to, from, where.payload_bytes);
+    plan_.place(batch.data, to, from, kept.payload_bytes);
   } else {
-    copies_[num_copies_] = {batch.data,          from,         static_cast<std::uint32_t>(to),
-                            where.payload_bytes, batch.buffer, packet.buffer,
+    copies_[num_copies_] = {batch.data,         from,         static_cast<std::uint32_t>(to),
+                            kept.payload_bytes, batch.buffer, packet.buffer,
                             packet.owner};
     if (++num_copies_ == Copier::CHUNK) settle();
   }
@@ -201,7 +241,7 @@ void Assembler::locate(std::span<const Packet> packets, Found* found) const noex
     found[i].run = 1;
   }
   // Not of numbers that others have to count first.
-  if (plan_.by_bytes() || plan_.divides()) return;
+  if (plan_.by_bytes() || plan_.divides() || plan_.splits()) return;
   const auto follows = [this](const Place& next, const Place& before) {
     return next.batch == before.batch && next.slot == before.slot + 1 &&
            (plan_.payload_bytes() != 0 || next.payload_bytes == before.payload_bytes);
@@ -573,6 +613,7 @@ void Assembler::hand(Batch& batch) noexcept {
   frame.missing = plan_.units() - batch.units;
   // Whoever had the buffer may have written in the gaps.
   if (frame.missing > 0 || !plan_.layout().gaps().empty()) fill(batch, frame.missing > 0);
+  if (plan_.splits()) join_split(batch);
   const std::uint64_t bytes =
       !plan_.layout().none() ? plan_.frame_bytes()
       : plan_.by_bytes()     ? plan_.output_bytes(std::uint64_t{plan_.units()} * plan_.unit_bytes())

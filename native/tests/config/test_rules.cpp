@@ -499,9 +499,18 @@ TEST_CASE("conditions can be fulfilled, and payloads fill frames", "[config][rul
                 "interfaces[0].rx.reorder_configs[0].frame.shape",
                 "accepts 2 parts of 128 packets of 8320 bytes each, of which the last may have "
                 "fewer: more than 2113280, and at most 2129920");
-  require_error(replaced(modules, "payload_bytes: 8200", "payload_bytes: 8201"),
+  // Pixels may go on in the next packet, but not through it.
+  require_clean(replaced(modules, "payload_bytes: 8200", "payload_bytes: 8201"));
+  require_error(replaced(modules, "payload_bytes: 8200", "payload_bytes: 8101"),
+                "interfaces[0].rx.reorder_configs[0].frame.shape",
+                "found a frame of 2097152 bytes, which 256 packets of payload_bytes: 8101 do not "
+                "fill; accepts 2 parts of whole 2 bytes of an element of uint16, more than "
+                "1028827 and at most 1036928 bytes of payloads each");
+  require_error(replaced(modules, "payload_bytes: 8200", "payload_bytes: 1"),
                 "interfaces[0].rx.reorder_configs[0].payload_bytes",
-                "found 8201; accepts a multiple of the 2 bytes of an element of uint16");
+                "found 1; accepts a multiple of the 2 bytes of an element of uint16, or with "
+                "reorder_type: cpu, a frame, and a method with packet or sequence numbers, any "
+                "number above 2");
 }
 
 TEST_CASE("modules are in the image, apart, and have whole parts", "[config][rules]") {

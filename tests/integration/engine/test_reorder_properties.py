@@ -228,9 +228,12 @@ def plans(draw: st.DrawFn, udp_at: int) -> tuple[Config, int, int, int]:
         size = elements or -(-keys["batch_bytes"] // element // packets)
         plan["payload_bytes"] = size * element
         lacking = draw(integers(0, elements - 1)) if elements else 0
-        if lacking:
+        split = draw(integers(0, element - 1)) if elements else 0
+        if lacking or split:
             parts = packets // plan.get("flow_stride", packets)
-            total = (packets * elements - parts * lacking) * element
+            plan["payload_bytes"] += split
+            of_part = packets // parts * plan["payload_bytes"] // element
+            total = parts * (of_part - lacking) * element
             given, output = (bits_of(each) for each in types or ("same", "same"))
             plan["frame"] = {"shape": [total * 8 // given * output // max(output, 8)]}
     if (elements or "payload_bytes" in plan) and draw(st.booleans()):
@@ -339,7 +342,7 @@ class Maker:
             numbers["sequence_number"] = (batch * of_flow + at) * step + first
             at += batch * of_flow if keys.get("running") else 0
             numbers["packet_number"] = at * step + first
-            size = self.elements * element
+            size = self.plan.get("payload_bytes", self.elements * element)
         if "payload_bytes" in self.plan:
             # What is behind is cut off; what lacks is not sent.
             last = self.elements and (slot + 1) % self.reference.of_flow == 0

@@ -156,6 +156,10 @@ class Expected:
         elements = sent.shape[1] // self.valid.shape[1]
         elements: int = ELEMENTS.get(self._instrument.name, elements)
         there = np.repeat(self.slots, elements, axis=1)[:, : sent.shape[1]]
+        if self._instrument.name == "eiger-12bit":
+            # A packet has 4096 bytes; two pixels are in three, which may be of two packets.
+            groups = np.repeat(self.slots, 4096, axis=1).reshape(len(sent), -1, 3)
+            there = np.repeat(groups.all(axis=2), 2, axis=1)
         sent[~there] = fill
         layout = self._instrument.layout
         if layout is None:

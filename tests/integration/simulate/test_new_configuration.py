@@ -104,6 +104,15 @@ def test_any_name_of_a_network_interface_is_a_text(address: str) -> None:
     assert report.ok, report.text()
 
 
+def test_pixels_that_go_on_in_the_next_packet() -> None:
+    form = PacketFormat.from_document(changed(pixels="uint12", frame=[64, 64], payload_bytes=1024))
+    assert form.packets == 6
+    text = configuration_text(form, "any")
+    assert "payload_bytes: 1024\n" in text
+    report = check_config(text)
+    assert report.ok, report.text()
+
+
 @pytest.mark.parametrize(
     ("keys", "types"),
     [
@@ -527,7 +536,15 @@ HALVES = {
         ),
         (changed(pixels="uint12", packing="big"), "packing: found 'big'; accepts msb, lsb"),
         (
-            changed(pixels="uint12", payload_bytes=64),
+            changed(pixels="uint12", payload_bytes=2),
+            "payload_bytes: found 2, which splits 2 pixels of 3 bytes; accepts 3 and more",
+        ),
+        (
+            changed(
+                pixels="uint12",
+                payload_bytes=64,
+                header=[{**FRAME, "bytes": 4}, {**OFFSET, "bytes": 4}],
+            ),
             "payload_bytes: found 64, which splits 2 pixels of 3 bytes; accepts a multiple of 3",
         ),
         (changed(payload_bytes=383), "payload_bytes: found 383, which splits a pixel of 2 bytes"),
