@@ -61,8 +61,16 @@ void FrameRows::push(const Row& row, const std::uint64_t* valid, const std::uint
     bits.resize(bits.size() + width);
   }
   const std::size_t reductions = NUM_FRAME_COLUMNS + plan_columns_;
-  for (std::size_t c = NUM_FRAME_COLUMNS; c < reductions; ++c)
-    append_to(c, columns != nullptr ? columns[c - NUM_FRAME_COLUMNS] : std::uint64_t{0});
+  for (std::size_t c = NUM_FRAME_COLUMNS; c < reductions; ++c) {
+    std::vector<std::byte>& numbers = columns_[c];
+    if (columns == nullptr) {
+      numbers.resize(numbers.size() + widths_[c]);
+      continue;
+    }
+    const auto* begin = reinterpret_cast<const std::byte*>(columns);
+    numbers.insert(numbers.end(), begin, begin + widths_[c]);
+    columns += widths_[c] / sizeof *columns;
+  }
   for (std::size_t c = reductions; c < this->columns(); ++c) {
     append_to(c,
               reduced.empty() ? std::numeric_limits<double>::quiet_NaN() : reduced[c - reductions]);

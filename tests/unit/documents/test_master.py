@@ -165,7 +165,10 @@ def test_recordings_are_joined_by_a_column_of_their_plans(tmp_path: Path) -> Non
     # One recording, in the order of its pulses.
     path = write_master(files[2:], tmp_path / "one.h5", column="pulse_id")
     assert columns_of(path, "right")["pulse_id"] == [5, 6, late]
-    accepted = "accepted are the numbers of frames, and columns of its plan: pulse_id"
+    accepted = (
+        "accepted are the numbers of frames, and columns of its plan with one for each frame: "
+        "pulse_id"
+    )
     for column in ("energy", "timestamp", "total"):
         with pytest.raises(ValueError, match=f"cannot be joined by '{column}'; {accepted}"):
             write_master(files, tmp_path / "other.h5", column=column)
