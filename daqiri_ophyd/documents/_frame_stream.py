@@ -274,7 +274,7 @@ class FrameStream:
         columns = self._of_frames | (self._of_flown if flown else {})
         for name, (dtype, units) in columns.items():
             scalar: Any = _SCALARS[dtype[1]]
-            shape = [*of_row, *self._shapes.get(name, ())]
+            shape: list[int | None] = [*of_row, *self._shapes.get(name, ())]
             key: DataKey = {
                 "source": f"{self._source}/{name}",
                 "dtype": "array" if shape else scalar,

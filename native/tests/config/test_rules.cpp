@@ -464,14 +464,16 @@ TEST_CASE("columns of packets need packets with a number in the frame", "[config
   require_clean(with("a: " + each + ", b: " + each));
   // Modes have packets of their own.
   const std::string mode = plans + "2].modes.fast.method";
-  const std::string other =
-      "modes: {fast: {frame: {shape: [4]}, data_types: {input_type: uint16, output_type: uint16}, "
-      "method: {";
+  const auto other = [](const std::string& shape, const std::string& method) {
+    return "modes: {fast: {frame: {shape: [" + shape +
+           "]}, data_types: {input_type: uint16, output_type: uint16}, method: {" + method + "}}}";
+  };
   require_error(
       replaced(with("b: {bit_offset: 320, bit_width: 16, from: sum}, a: " + each),
                "modes: {fast: {window: 1}}",
-               other + "batch_byte_offset: {batch_number: {bit_offset: 0, bit_width: 8}, "
-                       "byte_offset: {bit_offset: 8, bit_width: 8}, batch_bytes: 8}}}}"),
+               other("4",
+                     "batch_byte_offset: {batch_number: {bit_offset: 0, bit_width: 8}, "
+                     "byte_offset: {bit_offset: 8, bit_width: 8}, batch_bytes: 8}")),
       mode + ".batch_byte_offset",
       "found column 'a' from: packets with batch_byte_offset, where packets have no number in the "
       "frame; accepts another method, or columns from: first and from: sum");
@@ -480,7 +482,7 @@ TEST_CASE("columns of packets need packets with a number in the frame", "[config
       "packets_per_batch: ";
   const auto counting = [&](const std::string& columns, const std::string& packets) {
     return replaced(with(columns), "modes: {fast: {window: 1}}",
-                    other + sequence + packets + "}}}}");
+                    other(packets, sequence + packets + "}"));
   };
   require_clean(counting("a: " + each, "2"));
   // Few packets of the plan, too many of the mode.

@@ -225,7 +225,7 @@ def test_recorded_frames_are_sent_and_made_again(tmp_path: Path, kind: str) -> N
     valid[2, [1, 4]] = False  # two of an image are lost, as is image 8
     # Of 64 bits: none is lost.
     numbers = np.arange(2**64 - 6, 2**64, dtype=np.uint64)
-    columns = dict.fromkeys(form.columns, numbers)
+    columns: dict[str, Any] = dict.fromkeys(form.columns, numbers)
     clock = np.arange(2**48 - 6 * PACKETS, 2**48, dtype=np.uint64).reshape(6, PACKETS)
     if "clock" in columns:
         columns["clock"] = clock

@@ -290,3 +290,18 @@ def test_all_names_of_files_and_rows_are_in_use(
 def test_reductions_have_other_names(detector: FrameDetector) -> None:
     with pytest.raises(ValueError, match="cannot be named 'Hits', like one of the plan's columns"):
         detector.reductions = {"Hits": float}
+
+
+def test_a_column_of_packets_needs_packets_with_a_number() -> None:
+    field = {"bit_offset": 0, "bit_width": 32, "base": "udp_payload"}
+    method = {"batch_number": field, "byte_offset": field | {"bit_offset": 32}, "batch_bytes": 512}
+    config = configuration(columns=COLUMNS, method={"batch_byte_offset": method})
+    (problem,) = check_config(config).errors
+    assert problem.path == "interfaces[0].rx.reorder_configs[0].columns.pulses.from"
+    assert problem.message == (
+        "found 'packets' with batch_byte_offset, where packets have no number in the frame; "
+        "accepts first and sum, or another method"
+    )
+    config = configuration(columns={"n": COLUMNS["pulses"] | {"from": "each"}})
+    (problem,) = check_config(config).errors
+    assert problem.message == "found 'each', unknown word; accepts 'first', 'sum' or 'packets'"

@@ -107,7 +107,7 @@ class Run:
 
     def complete(self, *, partial: bool = False) -> UnfinishedRun:
         run = UnfinishedRun(self.documents, [self.folder], _frame_file.repair, partial=partial)
-        self.completed = run.complete()
+        self.completed = list(run.complete())
         return run
 
 
