@@ -1037,6 +1037,7 @@ class ReorderBurstInfo:
     aggregate_len: int
     burst_flags: int
     columns: list[int]
+    """Numbers of the plan's columns, one column after the other."""
 
 def get_reorder_burst_info(burst: _Burst) -> tuple[Status, ReorderBurstInfo]: ...
 def set_reorder_cuda_stream(interface_name: str, reorder_name: str, stream: int = 0) -> Status: ...
