@@ -563,7 +563,8 @@ def _condition() -> Schema:
 
 
 def _column() -> Schema:
-    made = _word(("first", "sum"), "packet with the lowest position that came; or all", "first")
+    meaning = "packet with the lowest position that came; sum of all; or a number for each packet"
+    made = _word(("first", "sum", "packets"), meaning, "first")
     return _bit_field({"from": made})
 
 

@@ -112,9 +112,12 @@ class Recording:
         numbers_of = [c.name for c in self.columns if not c.shape and c.dtype == np.uint64]
         accepted = [name for name in numbers_of if name != "batch"]
         if column not in (*accepted, "batch"):
+            several = any(c.name == column and c.shape for c in self.columns)
+            why = ", which has several numbers for each frame" if several else ""
             raise ValueError(
-                f"{self.name}: recordings cannot be joined by {column!r}; accepted are the numbers "
-                f"of frames, and columns of its plan: {', '.join(accepted) or 'none'}."
+                f"{self.name}: recordings cannot be joined by {column!r}{why}; accepted are the "
+                "numbers of frames, and columns of its plan with one for each frame: "
+                f"{', '.join(accepted) or 'none'}."
             )
         found, packets = [], []
         for part in self.parts:
@@ -331,7 +334,11 @@ def _differ(one: Sequence[Column], other: Sequence[Column]) -> bool:
 
 def _told(plan: str, columns: Sequence[Column]) -> str:
     (data,) = (column for column in columns if column.name == "data")
-    others = ", ".join(column.name for column in columns if column.name != "data")
+    others = ", ".join(
+        f"{column.name}{list(column.shape) if column.shape else ''}"
+        for column in columns
+        if column.name != "data"
+    )
     shape = " x ".join(map(str, data.shape))
     return f"frames of {shape} {data.dtype} of plan {plan!r} with the columns {others}"
 

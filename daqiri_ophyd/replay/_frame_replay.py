@@ -30,9 +30,10 @@ class FrameReplay:
 
     Frames have the packets that they were made of, and no others: a packet that was missing is
     missing again. The packets of a frame are evenly between the arrival of its first and of its
-    last one, in the order of their positions. Header fields that the plan does not read are 0; all
-    packets of a frame have the numbers of the plan's ``columns`` of first packets. On
-    Ethernet ports, they have the addresses and ports that the plan's flows match.
+    last one, in the order of their positions. Header fields that the plan does not read are 0. Of
+    the plan's ``columns``, they have the numbers again that are of the first packet, in all packets
+    of a frame, and those of each packet. On Ethernet ports, they have the addresses and ports that
+    the plan's flows match.
 
     Parameters
     ----------
@@ -158,7 +159,8 @@ class FrameReplay:
                     columns = {
                         name: group[name][part][kept]
                         for name in (*_COLUMNS, *self._format.columns)
-                        if name in _COLUMNS or name in group
+                        if name in _COLUMNS
+                        or (name in group and group[name].shape[1:] in self._format.column_shapes)
                     }
                     rows = frames[part][kept] if data else np.zeros(0)
                     yield rows, columns, valid[kept]

@@ -31,7 +31,7 @@ _ROLES = (
 )
 _COUNTED = ("frame_number", "packet_number", "sequence_number")
 _BYTES = ("byte_offset", "payload_offset")
-_SOURCES = ("first", "sum")
+_SOURCES = ("first", "sum", "packets")
 _FLIPS = ("none", "rows", "columns", "both")
 _ANY = "any"
 # Bits of the pixels that frames can have.
@@ -119,7 +119,7 @@ class PacketField:
         Difference of two numbers; 0: they grow irregularly.
     unit : int
         Bytes that a number of bytes counts as one.
-    column : {"first", "sum"} or None
+    column : {"first", "sum", "packets"} or None
         Whether its number goes with a frame, and of which packets.
     roles : tuple of str
         Roles that a field can have.

@@ -95,7 +95,8 @@ inline constexpr Name BYTE_ORDERS[] = {{"big", ReorderByteOrder::BIG},
                                        {"little", ReorderByteOrder::LITTLE}};
 /// Packets that a column is made of.
 inline constexpr Name COLUMN_SOURCES[] = {{"first", ReorderColumnSource::FIRST},
-                                          {"sum", ReorderColumnSource::SUM}};
+                                          {"sum", ReorderColumnSource::SUM},
+                                          {"packets", ReorderColumnSource::PACKETS}};
 inline constexpr Name BASES[] = {{"packet", ReorderBase::PACKET},
                                  {"udp_payload", ReorderBase::UDP_PAYLOAD}};
 inline constexpr Name ENDIANNESS[] = {{"host", ReorderEndianness::HOST},

@@ -9,6 +9,8 @@ namespace daqiri::config {
 namespace {
 
 constexpr std::size_t MOST_COLUMNS = 64;
+/// Of the packets of a frame: 8 MiB.
+constexpr std::uint64_t MOST_NUMBERS = std::uint64_t{1} << 20U;
 
 using reorder::bits_of;
 
@@ -232,6 +234,36 @@ struct Plan {
     }
     if (plan.columns_.size() > MOST_COLUMNS)
       at.error("found ", plan.columns_.size(), "; accepts up to ", MOST_COLUMNS, " columns");
+    check_columns_of_packets();
+  }
+
+  /// Of a mode, the columns are those of the plan, and the packets its own.
+  void check_columns_of_packets() const {
+    const auto of_packets = [](const ReorderColumnConfig& column) {
+      return column.from_ == ReorderColumnSource::PACKETS;
+    };
+    const auto first = std::ranges::find_if(plan.columns_, of_packets);
+    if (first == plan.columns_.end() || method.bad_within()) return;
+    const Place from = place["columns"][first->name_]["from"];
+    if (plan.method_ == ReorderMethod::BATCH_BYTE_OFFSET) {
+      const std::string found =
+          concat("found ",
+                 is_mode ? concat("column ", quoted(first->name_), " from: packets") : "'packets'",
+                 " with batch_byte_offset, where packets have no number in the frame; accepts ");
+      if (is_mode)
+        method.error(found, "another method, or columns from: first and from: sum");
+      else
+        from.error(found, "first and sum, or another method");
+      return;
+    }
+    const auto columns =
+        static_cast<std::uint64_t>(std::ranges::count_if(plan.columns_, of_packets));
+    const std::uint64_t packets = reorder::slots_of(plan);
+    if (columns * packets > MOST_NUMBERS)
+      (is_mode ? method : from)
+          .error("found ", columns, columns == 1 ? " column" : " columns", " from: packets with ",
+                 packets, " packets of a frame; accepts up to ", MOST_NUMBERS,
+                 " numbers of a frame, in all columns from: packets");
   }
 
   /// Checks the types of elements, their conversion, and the value for missing elements.

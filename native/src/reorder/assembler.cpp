@@ -33,7 +33,8 @@ Assembler::Assembler(const Plan& plan, memory::MemoryRegion& output, const Valid
     : plan_(plan),
       output_(output),
       valid_(valid),
-      columns_(std::make_shared<ColumnNumbers>(output.config().num_bufs_, plan.columns().size())),
+      columns_(
+          std::make_shared<ColumnNumbers>(output.config().num_bufs_, plan.columns().numbers())),
       sink_(sink),
       // Where the length is known, the configuration was checked with it.
       most_output_(plan.by_bytes() || plan.payload_bytes() != 0
@@ -83,7 +84,7 @@ void Assembler::join_split(const Batch& batch) noexcept {
   if (batch.columns == nullptr) return;
   const bool first = batch.packets == 0 || where.slot < batch.lowest;
   if (first) batch.lowest = where.slot;
-  plan_.columns().take(packet.data, where.udp_at, first, batch.columns);
+  plan_.columns().take(packet.data, where.udp_at, where.slot, first, batch.columns);
 }
 
 [[gnu::always_inline]] inline void Assembler::add(Batch& batch, std::uint32_t packets,
@@ -511,7 +512,7 @@ void Assembler::open(Batch& batch, std::uint64_t raw, const Packet& packet,
   batch.valid = valid_.of(batch.buffer);
   std::fill_n(batch.valid, valid_.words(), std::uint64_t{0});
   batch.columns = columns_->of(batch.buffer);
-  if (batch.columns != nullptr) std::fill_n(batch.columns, columns_->columns(), std::uint64_t{0});
+  if (batch.columns != nullptr) std::fill_n(batch.columns, columns_->each(), std::uint64_t{0});
 }
 
 bool Assembler::take_buffer(Batch& batch) noexcept {
@@ -633,7 +634,7 @@ void Assembler::hand(Batch& batch) noexcept {
   frame.info.aggregate_len = static_cast<std::uint32_t>(bytes);
   frame.info.burst_flags = DAQIRI_BURST_FLAG_REORDERED;
   frame.info.columns = batch.columns;
-  frame.info.num_columns = static_cast<std::uint32_t>(columns_->columns());
+  frame.info.num_column_values = static_cast<std::uint32_t>(columns_->each());
   if (frame.missing > 0) {
     const auto slot = static_cast<std::size_t>(&batch - batches_.data());
     std::copy_n(batch.valid, valid_.words(), delivered_units_.data() + slot * valid_.words());

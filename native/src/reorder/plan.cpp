@@ -146,7 +146,7 @@ Plan::Plan(const ReorderConfig& config, PacketKind kind, std::uint64_t buffer_by
     }
   }
   firsts_ = config.first_packet_;
-  columns_ = Columns(config.columns_);
+  columns_ = Columns(config.columns_, units_);
   bool of_payload = batch_.of_payload() || position_.of_payload() || payload_based_ ||
                     columns_.of_payload() || (offset_unit_ != 0 && offset_field_.of_payload());
   for (const ReorderConditionConfig& each : config.conditions_) {

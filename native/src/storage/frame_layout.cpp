@@ -248,7 +248,12 @@ void describe_dataset(hid_t dataset, std::optional<std::size_t> column, const Fr
     set_text(dataset, "long_name", form.plan.c_str());
     return;
   }
-  if (*column >= NUM_FRAME_COLUMNS) return;
+  if (*column >= NUM_FRAME_COLUMNS) {
+    if (extent_of(*column, form) > 0)
+      set_text(dataset, "description",
+               "number i of a row: from packet i of the frame; 0 if it has not arrived, see valid");
+    return;
+  }
   switch (static_cast<FrameColumn>(*column)) {
     case FrameColumn::TIMESTAMP:
       return set_text(dataset, "long_name", "arrival of the first packet (ns since 1970, UTC)");
@@ -312,7 +317,8 @@ std::size_t FrameForm::columns() const noexcept {
 
 std::uint32_t width_of(std::size_t column, const FrameForm& form) noexcept {
   static_assert(sizeof(double) == sizeof(std::uint64_t));
-  if (column >= NUM_FRAME_COLUMNS) return sizeof(double);
+  if (column >= NUM_FRAME_COLUMNS)
+    return std::max(extent_of(column, form), 1U) * std::uint32_t{sizeof(double)};
   switch (static_cast<FrameColumn>(column)) {
     case FrameColumn::BATCH:
     case FrameColumn::TIMESTAMP:
@@ -326,6 +332,12 @@ std::uint32_t width_of(std::size_t column, const FrameForm& form) noexcept {
     default:
       return 4;
   }
+}
+
+std::uint32_t extent_of(std::size_t column, const FrameForm& form) noexcept {
+  if (column == static_cast<std::size_t>(FrameColumn::VALID)) return form.valid_bytes();
+  const ReorderColumnConfig* const of_plan = plan_column(column, form);
+  return of_plan != nullptr && of_plan->from_ == ReorderColumnSource::PACKETS ? form.units : 0;
 }
 
 const char* name_of(FrameColumn column) noexcept { return NAMES[static_cast<std::size_t>(column)]; }
@@ -423,7 +435,7 @@ void make_frame_layout(hid_t file, const FrameForm& form, const RunMetadata& met
   for (std::size_t c = 0; c < form.columns(); ++c) {
     const auto column = static_cast<FrameColumn>(c);
     std::vector<hsize_t> extents{0};
-    if (column == FrameColumn::VALID) extents.push_back(form.valid_bytes());
+    if (const std::uint32_t extent = extent_of(c, form); extent > 0) extents.push_back(extent);
     if (column == FrameColumn::LOSSY) {
       make(name_of(c, form), truth_type(), extents, c);
     } else {

@@ -479,6 +479,50 @@ TEST_CASE("columns have names that frames do not have yet", "[config][rules]") {
                 columns, "found 65; accepts up to 64 columns");
 }
 
+TEST_CASE("columns of packets need packets with a number in the frame", "[config][rules]") {
+  const std::string plans = "interfaces[0].rx.reorder_configs[";
+  breaks(FRAMES, "from: sum", "from: packets", plans + "1].columns.name.from",
+         "found 'packets' with batch_byte_offset, where packets have no number in the frame; "
+         "accepts first and sum, or another method");
+  const std::string by_count = "      flow_ids: [4]\n";
+  const auto with = [&](const std::string& columns) {
+    return replaced(FRAMES, by_count, by_count + "      columns: {" + columns + "}\n");
+  };
+  const std::string each = "{bit_offset: 320, bit_width: 16, from: packets}";
+  require_clean(with("a: " + each));
+  require_clean(with("a: " + each + ", b: " + each));
+  // Modes have packets of their own.
+  const std::string mode = plans + "2].modes.fast.method";
+  const auto other = [](const std::string& shape, const std::string& method) {
+    return "modes: {fast: {frame: {shape: [" + shape +
+           "]}, data_types: {input_type: uint16, output_type: uint16}, method: {" + method + "}}}";
+  };
+  require_error(
+      replaced(with("b: {bit_offset: 320, bit_width: 16, from: sum}, a: " + each),
+               "modes: {fast: {window: 1}}",
+               other("4",
+                     "batch_byte_offset: {batch_number: {bit_offset: 0, bit_width: 8}, "
+                     "byte_offset: {bit_offset: 8, bit_width: 8}, batch_bytes: 8}")),
+      mode + ".batch_byte_offset",
+      "found column 'a' from: packets with batch_byte_offset, where packets have no number in the "
+      "frame; accepts another method, or columns from: first and from: sum");
+  const std::string sequence =
+      "seq_packets_per_batch: {sequence_number: {bit_offset: 0, bit_width: 32}, "
+      "packets_per_batch: ";
+  const auto counting = [&](const std::string& columns, const std::string& packets) {
+    return replaced(with(columns), "modes: {fast: {window: 1}}",
+                    other(packets, sequence + packets + "}"));
+  };
+  require_clean(counting("a: " + each, "2"));
+  // Few packets of the plan, too many of the mode.
+  std::string many;
+  for (int i = 0; i < 64; ++i) many += "c" + std::to_string(i) + ": " + each + ", ";
+  require_clean(with(many));
+  require_error(counting(many, "32768"), mode + ".seq_packets_per_batch",
+                "found 64 columns from: packets with 32768 packets of a frame; accepts up to "
+                "1048576 numbers of a frame, in all columns from: packets");
+}
+
 TEST_CASE("conditions can be fulfilled, and payloads fill frames", "[config][rules]") {
   const std::string heaps = "interfaces[0].rx.reorder_configs[1]";
   breaks(FRAMES, "mask: 0xff, equal: 3", "mask: 0xfe, equal: 3", heaps + ".conditions[0].equal",

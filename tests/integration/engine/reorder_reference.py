@@ -138,7 +138,7 @@ class Made:
     valid: list[bool]
     packets: int
     missing: int
-    columns: dict[str, int] = field(default_factory=dict)
+    columns: dict[str, int | list[int]] = field(default_factory=dict)
 
 
 @dataclass
@@ -454,11 +454,14 @@ class Reference:
             data = arranged(data, self.plan["frame"], fill)
         missing = self.slots - len(batch.units)
         valid = [unit in batch.units for unit in range(self.slots)]
-        columns = {}
+        columns: dict[str, int | list[int]] = {}
         for i, (name, keys) in enumerate(self.plan.get("columns", {}).items()):
-            total = sum(numbers[i] for numbers in batch.numbers.values()) % (1 << 64)
-            first = batch.numbers[min(batch.numbers)][i]
-            columns[name] = total if keys.get("from") == "sum" else first
+            came = {slot: numbers[i] for slot, numbers in batch.numbers.items()}
+            columns[name] = {
+                "first": came[min(came)],
+                "sum": sum(came.values()) % (1 << 64),
+                "packets": [came.get(slot, 0) for slot in range(self.slots)],
+            }[keys.get("from", "first")]
         self.frames.append(Made(batch.raw, data, valid, batch.packets, missing, columns))
         self.counts["incomplete" if missing else "complete"] += 1
         self.counts["missing"] += missing

@@ -62,7 +62,7 @@ def of_mode(mode: str, batches: Any) -> NDArray[Any]:
 
 @pytest.fixture
 def daq(make: Callable[..., Daq]) -> Daq:
-    return make(modes=MODES)
+    return make(modes=MODES, columns={"sequence": SEQUENCE | {"from": "packets"}})
 
 
 def check(config: dict[str, Any]) -> list[tuple[str, str]]:
@@ -171,6 +171,10 @@ def test_each_scan_has_the_frames_of_its_mode_in_one_engine(
             batches = stored[f"{KEY}_batch"].read()
             np.testing.assert_array_equal(stored[KEY].read(), of_mode(mode, batches))
             assert stored[KEY].read().dtype == dtype
+            packets = 4 if mode == "half" else PACKETS
+            assert documents.descriptor()["data_keys"][f"{KEY}_sequence"]["shape"] == [packets]
+            numbers = stored[f"{KEY}_sequence"].read()
+            assert (numbers == batches[:, None] * packets + np.arange(packets)).all()
             described = documents.descriptor()["configuration"][KEY]
             assert described["data"][f"{KEY}_mode"] == mode
             assert described["data_keys"][f"{KEY}_mode"]["choices"] == ["", "half", "float"]

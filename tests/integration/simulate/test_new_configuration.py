@@ -417,7 +417,7 @@ def test_wrong_answers_are_asked_again(tmp_path: Path) -> None:
         "found '=BEEF'; accepts = and a number, such as 7 or 0x1F",
         "found 'first=one'; accepts first= and a number, such as 7 or 0x1F",
         "header[2].role: found 'frame_number'; accepts a role once",
-        "header[2].column: found 'mean'; accepts first, sum",
+        "header[2].column: found 'mean'; accepts first, sum, packets",
         "header[2].step: needs one of the roles frame_number, packet_number",
         "header: its fields have 83 bits; accepts whole bytes",
     ):
@@ -645,7 +645,17 @@ HALVES = {
         ),
         (
             changed(header=[*HEADER, {"name": "a", "bytes": 4, "column": "mean"}]),
-            "header[3].column: found 'mean'; accepts first, sum",
+            "header[3].column: found 'mean'; accepts first, sum, packets",
+        ),
+        (
+            changed(
+                header=[
+                    {"name": "frame", "bytes": 4, "role": "frame_number"},
+                    {"name": "offset", "bytes": 4, "role": "byte_offset"},
+                    {"name": "a", "bytes": 4, "column": "packets"},
+                ]
+            ),
+            "header: columns.a.from: found 'packets' with batch_byte_offset, where packets have no",
         ),
         (
             changed(header=[*HEADER, {"name": "batch", "bytes": 4, "column": "sum"}]),
