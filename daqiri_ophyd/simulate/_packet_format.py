@@ -758,7 +758,7 @@ def _of_sizes(form: PacketFormat) -> list[str]:
     if packet > _UDP_BYTES:
         return [f"payload_bytes: found a packet of {packet} bytes; accepts up to {_UDP_BYTES}"]
     bits, size = _PIXELS[form.pixels], form.group_bytes
-    # Of 10, 12, 14 and 24 bits, payloads of a power of two split pixels; of others, it is a mistake.
+    # Of 10, 12, 14 and 24 bits, usual payloads split pixels; of others, it is a mistake.
     splits = size.bit_count() > 1 and form.numbered_by != "offset"
     if form.payload_bytes % size and not (splits and form.payload_bytes > size):
         accepted = f"{size} and more" if splits else f"a multiple of {size}"
