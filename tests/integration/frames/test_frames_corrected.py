@@ -58,6 +58,8 @@ def record(
         source.send()
         source.next += 1
         source.send()
+        # Behind an absent one, an image waits for the next, or as long as statuses do.
+        source.send()
 
     plan = fly(detector, motion(), prepared=5)
     (uid,) = run_engine(bpp.stage_wrapper(plan, [detector]))
@@ -286,6 +288,8 @@ def test_pixels_between_modules_have_no_value(
     def motion() -> Any:
         yield from bps.null()
         source.send(without=(half,))
+        # An incomplete image waits for two more, or as long as statuses do.
+        source.send(2)
 
     run_engine(bpp.stage_wrapper(fly(detector, motion(), prepared=1), [detector]))
     correction = Correction(dark=np.zeros((rows + 1, columns)))
