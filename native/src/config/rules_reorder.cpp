@@ -315,12 +315,6 @@ struct Plan {
         "with the most significant first");
   }
 
-  /// Output bytes for this many payload bytes, without those that fill no group.
-  [[nodiscard]] std::uint64_t output_of(std::uint64_t payload) const {
-    const reorder::Groups groups = reorder::groups_of(plan);
-    return payload / groups.bytes() * groups.output_bytes();
-  }
-
   /// A buffer of the output region must hold a complete batch with the longest possible payloads; a
   /// frame is one batch.
   void check_size(const MemoryRegionConfig& source, const MemoryRegionConfig* output) const {
@@ -337,8 +331,9 @@ struct Plan {
     }
     const bool by_bytes = plan.method_ == ReorderMethod::BATCH_BYTE_OFFSET;
     const std::uint64_t slots = by_bytes ? 1 : reorder::slots_of(plan);
-    std::uint64_t slot = output_of(by_bytes ? plan.batch_byte_offset_.batch_bytes_ : longest);
     const reorder::Groups groups = reorder::groups_of(plan);
+    std::uint64_t slot =
+        groups.output_within(by_bytes ? plan.batch_byte_offset_.batch_bytes_ : longest);
     if (by_bytes && !groups.fill(plan.batch_byte_offset_.batch_bytes_))
       method["batch_bytes"].error("found ", plan.batch_byte_offset_.batch_bytes_,
                                   "; accepts a multiple of the ", group());

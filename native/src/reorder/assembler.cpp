@@ -46,25 +46,24 @@ Assembler::Assembler(const Plan& plan, memory::MemoryRegion& output, const Valid
     split_ = std::make_unique<std::byte[]>(output.config().num_bufs_ * plan.units() * MOST_GROUP);
 }
 
-std::uint64_t Assembler::keep_split(const Batch& batch, Place& where,
-                                    const std::byte* payload) noexcept {
+Assembler::Whole Assembler::keep_split(const Batch& batch, const Place& where,
+                                       const std::byte* payload) noexcept {
   const std::uint32_t group = plan_.groups().bytes();
   const std::uint32_t before = plan_.split_before(where.slot);
-  std::uint64_t to = plan_.begin_of(where.slot, batch.slot_bytes);
+  Whole whole{payload, where.payload_bytes, plan_.begin_of(where.slot, batch.slot_bytes)};
   if (before != 0) {
     const std::uint32_t rest = group - before;
     std::copy_n(payload, rest, split_group(batch, where.slot) + before);
-    where.payload_at += rest;
-    where.payload_bytes -= rest;
-    payload += rest;
-    to += plan_.groups().output_bytes();
+    whole.from += rest;
+    whole.bytes -= rest;
+    whole.to += plan_.groups().output_bytes();
   }
   // The last packet of a part of the batch ends with a whole group.
-  if (const std::uint32_t begun = where.payload_bytes % group; begun != 0) {
-    where.payload_bytes -= begun;
-    std::copy_n(payload + where.payload_bytes, begun, split_group(batch, where.slot + 1));
+  if (const std::uint32_t begun = whole.bytes % group; begun != 0) {
+    whole.bytes -= begun;
+    std::copy_n(whole.from + whole.bytes, begun, split_group(batch, where.slot + 1));
   }
-  return to;
+  return whole;
 }
 
 void Assembler::join_split(const Batch& batch) noexcept {
@@ -110,7 +109,8 @@ void Assembler::join_split(const Batch& batch) noexcept {
       // All have the plan's length, if it has one.
       batch.payload_bytes =
           plan_.payload_bytes() != 0 ? plan_.payload_bytes() : where.payload_bytes;
-      batch.slot_bytes = plan_.slot_bytes_of(batch.payload_bytes);
+      batch.slot_bytes =
+          static_cast<std::uint32_t>(plan_.groups().output_within(batch.payload_bytes));
     } else if (plan_.payload_bytes() == 0 && batch.payload_bytes != where.payload_bytes) {
       return Fate::MALFORMED;
     }
@@ -125,16 +125,15 @@ void Assembler::join_split(const Batch& batch) noexcept {
     return claim == Claim::TAKEN ? Fate::DUPLICATE : Fate::MALFORMED;
   }
   read_columns(batch, where, packet);
-  const auto* const data = reinterpret_cast<const std::byte*>(packet.data);
-  Place kept = where;
+  const auto* const payload = reinterpret_cast<const std::byte*>(packet.data) + where.payload_at;
+  Whole whole{payload, where.payload_bytes, to};
   if (plan_.splits()) [[unlikely]]
-    to = keep_split(batch, kept, data + where.payload_at);
-  const std::byte* const from = data + kept.payload_at;
+    whole = keep_split(batch, where, payload);
   if (copier_ == nullptr) {
-    plan_.place(batch.data, to, from, kept.payload_bytes);
+    plan_.place(batch.data, whole.to, whole.from, whole.bytes);
   } else {
-    copies_[num_copies_] = {batch.data,         from,         static_cast<std::uint32_t>(to),
-                            kept.payload_bytes, batch.buffer, packet.buffer,
+    copies_[num_copies_] = {batch.data,  whole.from,   static_cast<std::uint32_t>(whole.to),
+                            whole.bytes, batch.buffer, packet.buffer,
                             packet.owner};
     if (++num_copies_ == Copier::CHUNK) settle();
   }

@@ -326,9 +326,14 @@ class Assembler {
   /// Returns false if none is free.
   bool take_buffer(Batch& batch) noexcept;
   Fate place(Batch& batch, const Place& place, const Packet& packet) noexcept;
-  /// Keep the parts of groups at the ends of a payload, of plans that split them, and reduce it to
-  /// whole groups. Returns where these begin in the output.
-  std::uint64_t keep_split(const Batch& batch, Place& place, const std::byte* payload) noexcept;
+  /// The whole groups of a payload, and where they begin in the output.
+  struct Whole {
+    const std::byte* from;
+    std::uint32_t bytes;
+    std::uint64_t to;
+  };
+  /// Keep the parts of groups at the ends of a payload, of plans that split them. Returns the rest.
+  Whole keep_split(const Batch& batch, const Place& place, const std::byte* payload) noexcept;
   /// Place groups whose parts are both there.
   void join_split(const Batch& batch) noexcept;
   /// A group of which slot `slot` of a batch has the rest.

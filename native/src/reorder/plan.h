@@ -130,10 +130,6 @@ class Plan {
   [[nodiscard]] std::uint32_t split_before(std::uint32_t slot) const noexcept {
     return static_cast<std::uint32_t>(input_begin(slot) % groups_.bytes());
   }
-  /// Output bytes of a packet, which has `payload` bytes, without groups that it has in part.
-  [[nodiscard]] std::uint32_t slot_bytes_of(std::uint32_t payload) const noexcept {
-    return static_cast<std::uint32_t>(output_bytes(payload - payload % groups_.bytes()));
-  }
   /// Output bytes for this many payload bytes.
   [[nodiscard]] std::uint64_t output_bytes(std::uint64_t payload) const noexcept {
     return groups_.output_of(payload);
