@@ -32,7 +32,8 @@ class FrameReplay:
     missing again. The packets of a frame are evenly between the arrival of its first and of its
     last one, in the order of their positions. Header fields that the plan does not read are 0. Of
     the plan's ``columns``, they have the numbers again that are of the first packet, in all packets
-    of a frame, and those of each packet. On Ethernet ports, they have the addresses and ports that
+    of a frame, and those of each packet. Where a pixel goes on in a packet that was missing,
+    they have the plan's fill value. On Ethernet ports, they have the addresses and ports that
     the plan's flows match.
 
     Parameters
