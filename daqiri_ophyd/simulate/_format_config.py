@@ -122,7 +122,8 @@ def _interface(form: PacketFormat, name: str, port: int, flows: list[tuple[str, 
         # Others have an attribute with another name.
         attribute=f"  # daq.{name}" if name.isidentifier() else "",
         address=_address(form, port),
-        isolation=only if form.on_interface else "",
+        # Nobody reads packets of no flow; they would take the buffers of those of frames.
+        isolation=only if form.on_interface or any(match for _, match, _ in flows) else "",
         flex=_flex_items(form),
         flows="\n".join(
             f"        - {{name: {name}, id: {number}, match: {{{match}}}, "
