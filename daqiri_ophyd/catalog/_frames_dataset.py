@@ -97,7 +97,8 @@ def frames_dataset(
         ``batch``, ``missing``, ``row``
             Number of the batch, missing packets of the frame, row of the stream (from 0).
         each column of the detector's plan
-            The number from the frame's packets, uint64.
+            The number from the frame's packets, uint64; with ``from: packets`` a number for each
+            packet, on a further dimension ``packet``.
         each reduction of the detector
             The number of the frame, or that of the reading to which it belongs.
         each signal
@@ -167,7 +168,9 @@ def frames_dataset(
         float((np.repeat(reported, per_row) - seconds).min(initial=math.inf)),
     )
     for column in _of_plan(source, key):
-        variables[column] = ("frame", _array(source, column).ravel())
+        numbers = _array(source, column)
+        numbers = numbers.reshape((count, *numbers.shape[len(row_shape) :]))
+        variables[column] = (("frame", "packet")[: numbers.ndim], numbers)
     for number, values, attributes in _reduced(source, key, events):
         variables[number] = ("frame", np.repeat(values, per_row), attributes)
     found = dict(_of_events(source, events, device, rows))

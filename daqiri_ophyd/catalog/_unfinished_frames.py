@@ -1,7 +1,8 @@
 """Missing rows of files of frames, of a run whose process was killed."""
 
+import math
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -44,10 +45,14 @@ class _File:
 
 def columns_of(descriptor: Mapping[str, Any]) -> "list[FrameColumns]":
     """Return the frame detectors of a stream."""
-    external = {k: v["source"] for k, v in descriptor["data_keys"].items() if "external" in v}
+    keys = {k: v for k, v in descriptor["data_keys"].items() if "external" in v}
+    external = {key: of_key["source"] for key, of_key in keys.items()}
+    shapes = {key: of_key["shape"] for key, of_key in keys.items()}
     return [
         FrameColumns(
-            device, {key: own for key, own in external.items() if own.startswith(f"{source}/")}
+            device,
+            {key: own for key, own in external.items() if own.startswith(f"{source}/")},
+            shapes,
         )
         for device, source in external.items()
         if external.get(f"{device}_timestamp") == f"{source}/timestamp"
@@ -63,13 +68,18 @@ class FrameColumns:
         Key of the frames.
     sources : mapping of str to str
         Sources of the other columns, by their keys.
+    shapes : mapping of str to sequence of int
+        Shapes of their rows, by their keys.
     """
 
-    def __init__(self, device: str, sources: Mapping[str, str]) -> None:
+    def __init__(
+        self, device: str, sources: Mapping[str, str], shapes: Mapping[str, Sequence[int]]
+    ) -> None:
         # Names in files by key. Frames are last, as in `FrameStream`.
         names = {key: source.rpartition("/")[2] for key, source in sources.items()}
         self.device = device
         self.columns = {**names, device: "data"}
+        self._numbers = {key: math.prod(shapes[key]) for key in names}
         self._files: dict[str, _File] = {}
 
     def take_resource(self, doc: dict[str, Any]) -> None:
@@ -217,7 +227,8 @@ class FrameColumns:
         if key in file.resources:
             return []
         uri = file.uri if file.files is None else file.uri.rpartition("/")[0]
-        composed = frame_resource(uri, key, column, files=file.files)
+        numbers = self._numbers.get(key, 1)
+        composed = frame_resource(uri, key, column, files=file.files, numbers=numbers)
         resource: Any = composed.stream_resource_doc
         file.resources[key] = {**resource, "uid": str(uuid.uuid4()), "run_start": run}
         return [("stream_resource", file.resources[key])]

@@ -22,7 +22,7 @@ _HEADER_HELP = """\
 Fields of the header in their order, one a line: NAME BYTES, or NAME 12bits, and if it has one
   a role:   {roles};
             first=1 if it counts from 1, step=10 if it counts in tens, unit=8 for units of 8 bytes
-  a column: column=first or column=sum, if its number goes with the image
+  a column: column=first, column=sum or column=packets, if its number goes with the image
   a value:  =0xCAFE
   an order: big or little, if it is not that of the pixels"""
 _FIELD = re.compile(

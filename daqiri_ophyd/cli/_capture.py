@@ -48,8 +48,7 @@ def capture(
             metavar="PORT",
             help="On a network interface: capture only UDP packets to this port (IPv4 and IPv6). "
             "Can be repeated.",
-            min=1,
-            max=65535,
+            parser=_limits.whole(1, 65535),
         ),
     ] = None,
     host: Annotated[
@@ -74,14 +73,13 @@ def capture(
         typer.Option(
             metavar="COUNT",
             help="Stop after this many packets; 0: no limit.",
-            min=0,
-            max=_limits.MOST,
+            parser=_limits.whole(),
         ),
     ] = 0,
     seconds: Annotated[
         float,
         typer.Option(
-            metavar="SECONDS", help="Stop after this time; 0: no limit.", callback=_limits.seconds
+            metavar="SECONDS", help="Stop after this time; 0: no limit.", parser=_limits.seconds()
         ),
     ] = 0.0,
     roll_packets: Annotated[
@@ -89,8 +87,7 @@ def capture(
         typer.Option(
             metavar="COUNT",
             help="Begin a new file after this many packets; 0: never.",
-            min=0,
-            max=_limits.MOST,
+            parser=_limits.whole(),
         ),
     ] = 0,
     roll_bytes: Annotated[
@@ -98,8 +95,7 @@ def capture(
         typer.Option(
             metavar="BYTES",
             help="Begin a new file after this many bytes; 0: never.",
-            min=0,
-            max=_limits.MOST,
+            parser=_limits.whole(),
         ),
     ] = 0,
     roll_seconds: Annotated[
@@ -107,7 +103,7 @@ def capture(
         typer.Option(
             metavar="SECONDS",
             help="Begin a new file after this time; 0: never.",
-            callback=_limits.seconds,
+            parser=_limits.seconds(),
         ),
     ] = 0.0,
     on_drop: Annotated[
@@ -118,7 +114,7 @@ def capture(
         typer.Option(
             metavar="SECONDS",
             help="Fail after this time without packets; 0: wait for them. With --send, 0 is 60.",
-            callback=_limits.seconds,
+            parser=_limits.seconds(),
         ),
     ] = 0.0,
     send: Annotated[

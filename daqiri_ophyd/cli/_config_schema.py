@@ -130,12 +130,14 @@ def _forms() -> dict[str, Schema]:
         "ip": {"type": "string", "pattern": r"^[0-9a-fA-F:.]+(%\S+)?$"},
         "ipv4": {"type": "string", "pattern": _IPV4},
         "mac": {"type": "string", "pattern": "^[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}$"},
+        "name": {"type": "string", "minLength": 1, "maxLength": 200, "not": {"enum": [".", ".."]}},
         "ports": {
             "anyOf": [
                 {"type": "integer", "minimum": 0, "maximum": 65535},
                 {"type": "string", "pattern": r"^\d+(-\d+)?$"},
             ]
         },
+        "rotation": {"enum": [0, 90, 180, 270]},
         "store": {"type": "string", "pattern": r"^(s3|gs|az)://[A-Za-z0-9._-]+(/[^?#]*)?$"},
         "real": {"anyOf": [{"type": "number"}, {"enum": ["nan"]}]},
     }
@@ -167,7 +169,7 @@ def _top() -> dict[str, Schema]:
 def _memory_region() -> Schema:
     return _map(
         {
-            "name": _text("unique"),
+            "name": _ref("name", "unique"),
             "kind": _word(
                 ("huge", "device", "host_pinned", "host"),
                 "host: ordinary memory; huge: reserved hugepages; host_pinned: pinned for the "
@@ -190,7 +192,7 @@ def _memory_region() -> Schema:
 def _interface() -> Schema:
     return _map(
         {
-            "name": _text("name of the port, unique"),
+            "name": _ref("name", "name of the port, unique"),
             "address": _text("PCI address, network interface, IP address, or loopback"),
             "socket_config": _ref("socket_config", "the socket, for stream_type: socket"),
             "roce_config": _ref("roce_config", "for roce:// addresses"),
@@ -256,7 +258,7 @@ def _tx() -> Schema:
 def _queue(side: str) -> Schema:
     receives = side == "receive"
     properties = {
-        "name": _text("unique"),
+        "name": _ref("name", "unique"),
         "id": _integer(0, 65535, "unique"),
         "poll_mode": _word(
             ("indirect", "direct"), "direct: no thread; the caller does the work", "indirect"
@@ -288,7 +290,7 @@ def _queue(side: str) -> Schema:
 def _flex_item() -> Schema:
     return _map(
         {
-            "name": _text("unique"),
+            "name": _ref("name", "unique"),
             "id": _integer(0, 2**31 - 1, "unique on the interface"),
             "offset": _integer(0, 60, "bytes after the UDP header") | {"multipleOf": 4},
             "udp_dst_port": _integer(1, 65535, "UDP port of packets that have it"),
@@ -299,7 +301,7 @@ def _flex_item() -> Schema:
 
 def _flow(side: str) -> Schema:
     properties = {
-        "name": _text("unique"),
+        "name": _ref("name", "unique"),
         "id": _integer(0, _MOST_FLOW_ID, "of its packets; unique, except 0: no match"),
         "action": _ref(f"{side}_action", "one action"),
         "actions": _list(_each(f"{side}_action"), "several actions"),
@@ -410,12 +412,13 @@ def _reorder_config(flows: dict[str, Schema]) -> Schema:
     keys = _mode_keys()
     modes: Schema = {
         "type": ["object", "null"],
+        "propertyNames": _each("name"),
         "additionalProperties": _map(keys),
         "description": "variants of the plan, by name: the keys that differ",
     }
     return _map(
         {
-            "name": _text("unique among the plans of its list"),
+            "name": _ref("name", "unique among the plans of its list"),
             "reorder_type": _word(("gpu", "cpu"), "where payloads are moved and converted"),
             "memory_region": _text("of the frames"),
             **flows,
@@ -502,7 +505,7 @@ def _methods() -> dict[str, Schema]:
     each = {key: value for key, value in number.items() if key != "description"}
     first = {
         "first_packet": {
-            "anyOf": [each, {"type": "array", "items": each}],
+            "anyOf": [each, {"type": "array", "items": each, "minItems": 1}],
             "description": f"{number['description']}; or one for each flow",
         }
     }
@@ -560,7 +563,8 @@ def _condition() -> Schema:
 
 
 def _column() -> Schema:
-    made = _word(("first", "sum"), "packet with the lowest position that came; or all", "first")
+    meaning = "packet with the lowest position that came; sum of all; or a number for each packet"
+    made = _word(("first", "sum", "packets"), meaning, "first")
     return _bit_field({"from": made})
 
 
@@ -600,7 +604,7 @@ def _position() -> Schema:
         {
             "origin": {**origin, "maxItems": 2},
             "flip": _word(flips, "reversed before the rotation", "none"),
-            "rotate": _integer(0, 270, "degrees counterclockwise", 0) | {"multipleOf": 90},
+            "rotate": _ref("rotation", "degrees counterclockwise") | {"default": 0},
         },
         ["origin"],
     )

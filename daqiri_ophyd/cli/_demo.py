@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from ._limits import whole
+
 PACKET_PROFILES = ("loopback", "udp")
 # Of profiles that send frames, and how frames are written.
 FRAME_PROFILES = ("frames", "gpu")
@@ -23,7 +25,9 @@ def demo(
     packets: Annotated[
         int | None,
         typer.Option(
-            metavar="COUNT", help="Packets to send, 20000 by default.", min=2, max=1_000_000
+            metavar="COUNT",
+            help="Packets to send, 20000 by default.",
+            parser=whole(2, 1_000_000),
         ),
     ] = None,
     interval_us: Annotated[
@@ -31,8 +35,7 @@ def demo(
         typer.Option(
             metavar="MICROSECONDS",
             help="Gap between packets, 100 by default.",
-            min=1,
-            max=100_000,
+            parser=whole(1, 100_000),
         ),
     ] = None,
     writer: Annotated[

@@ -39,7 +39,12 @@ def examine(path: Path) -> Examination:
     """Check a file and its metadata file."""
     if _is_master(path):
         found = Examination(path, is_master=True)
-        if missing := missing_parts(path):
+        try:
+            missing = missing_parts(path)
+        except SidecarError as error:
+            found.unreadable = str(error)
+            return found
+        if missing:
             found.unreadable = (
                 f"{path}: {len(missing)} of its files are not where it names them, such as "
                 f"{missing[0]}; their rows have the fill value"

@@ -1,9 +1,12 @@
 """``daqiri-ophyd frames info``, ``check``, ``repair``, ``master`` and ``correct``."""
 
+from math import inf
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from ._limits import number
 
 app = typer.Typer(
     help="Show, check, repair, join and correct files of frames.", no_args_is_help=True
@@ -129,7 +132,11 @@ def correct(
         typer.Option(help="Flat field. Default: that of the master.", metavar="SOURCE"),
     ] = None,
     fill: Annotated[
-        float, typer.Option(help="Value of pixels that are masked or did not arrive.")
+        float,
+        typer.Option(
+            help="Value of pixels that are masked or did not arrive.",
+            parser=number(-inf, inf, nan=True),
+        ),
     ] = float("nan"),
     as_json: Json = False,
 ) -> None:

@@ -8,7 +8,7 @@ import typer
 from ..documents import (
     is_master,
     load_reference,
-    read_sidecar_content,
+    read_master,
     write_master,
 )
 from ..engine import DaqiriError, examine_frames
@@ -43,7 +43,7 @@ def make_master(
     except (OSError, DaqiriError, ValueError) as error:
         print_error(reason_of(error))
         raise typer.Exit(1) from None
-    told = read_sidecar_content(path)
+    told = read_master(path)
     if as_json:
         print_json({str(path): {"frames": told["frames"], "parts": told["parts"]}})
     else:
@@ -90,13 +90,13 @@ def _counted(told: dict[str, Any]) -> str:
 
 def missing_parts(path: Path) -> list[str]:
     """Return the files of a master that are not where it names them."""
-    parts = read_sidecar_content(path)["parts"]
+    parts = read_master(path)["parts"]
     return [part for part in parts if not (path.parent / part).is_file()]
 
 
 def describe_master(path: Path) -> dict[str, Any]:
     """Return what the metadata file of a master has, and the files that are here."""
-    told = read_sidecar_content(path)
+    told = read_master(path)
     here = [path.parent / part for part in told["parts"] if (path.parent / part).is_file()]
     if not here:
         raise FileNotFoundError(
@@ -108,6 +108,7 @@ def describe_master(path: Path) -> dict[str, Any]:
         **{key: getattr(form, key) for key in ("plan", "layout", "compression", "dtype", "shape")},
         "run": told.get("run", {}),
         "detector": told.get("detector", {}),
+        "mode": told.get("mode", ""),
         **{key: told[key] for key in counts},
         "parts": told["parts"],
         "missing_parts": missing_parts(path),
@@ -118,4 +119,4 @@ def describe_master(path: Path) -> dict[str, Any]:
 
 def master_report(path: Path) -> str:
     """Return one line about a sound master."""
-    return f"{path}: sound master, {_counted(read_sidecar_content(path))}"
+    return f"{path}: sound master, {_counted(read_master(path))}"

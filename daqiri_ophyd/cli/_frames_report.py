@@ -85,10 +85,11 @@ def _writer(written: bool) -> str:
 
 def _print_info(name: str, found: dict[str, Any]) -> None:
     shape = " x ".join(map(str, found["shape"]))
+    mode = f", mode {found['mode']}" if found["mode"] else ""
     rows = [
         ("file", name),
         *run_rows(found["run"], found["detector"]),
-        ("plan", found["plan"]),
+        ("plan", f"{found['plan']}{mode}"),
         (
             "frames",
             f"{found['frames']:,} of {shape} {found['dtype']}{_writer(found['being_written'])}",

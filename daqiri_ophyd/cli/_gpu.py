@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from . import _limits
+
 app = typer.Typer(help="Check whether a GPU assembles correct frames.", no_args_is_help=True)
 # Without a callback, Typer turns a single command into the whole program.
 app.callback()(lambda: None)
@@ -17,12 +19,16 @@ def check(
         typer.Option(metavar="DIR", help="Directory for cuFile.", exists=True, file_okay=False),
     ] = Path("."),
     seconds: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0, max=60, help="Time for each rate.")
+        float,
+        typer.Option(metavar="SECONDS", help="Time for each rate.", parser=_limits.seconds(0, 60)),
     ] = 0.03,
     size: Annotated[
         float,
         typer.Option(
-            "--bytes", metavar="BYTES", min=8192, help="Size of the packets of a launch, for rates."
+            "--bytes",
+            metavar="BYTES",
+            help="Size of the packets of a launch, for rates.",
+            parser=_limits.number(8192),
         ),
     ] = 512 * 2**20,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,

@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
-from ._limits import MOST
+from ._limits import Number
 
 __all__ = ["describe", "flowing"]
 
@@ -47,9 +47,8 @@ def flowing(text: str) -> str:
 
 
 def _describe(parameter: TyperArgument | TyperOption) -> None:
-    limits = _range_text(parameter.min, parameter.max)
-    parameter.min = parameter.max = None  # only for help: values are still checked
-    if limits:
+    numbers = parameter.type_descriptor.parameter_info.parser
+    if isinstance(numbers, Number) and (limits := numbers.limits):
         parameter.help = f"{parameter.help or ''} Accepts {limits}.".strip()
     if isinstance(parameter, TyperArgument):
         # Usage adds dots to those that can be repeated.
@@ -68,11 +67,3 @@ def _word(option: TyperOption) -> str:
     if kind.is_path and kind.path_type == "dir":
         return "DIR"
     return _WORDS.get(kind.annotation, str(option.name).upper())
-
-
-def _range_text(least: float | None, most: float | None) -> str:
-    """Return a range in words; empty if it only excludes negative and absurd numbers."""
-    most = None if most == MOST else most
-    if most is not None:
-        return f"{least or 0:.12g} to {most:.12g}"
-    return f"at least {least:g}" if least and least != 1 else ""

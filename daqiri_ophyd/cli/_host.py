@@ -23,6 +23,7 @@ from ..host import (
     record_host,
     require_host,
 )
+from . import _limits
 from ._output import out, print_error, print_facts, print_json, print_message, progress_bar
 from ._source import load_source
 
@@ -134,7 +135,8 @@ def measure(
         list[str] | None, typer.Option(metavar="NAME", help="Measure this only; repeatable.")
     ] = None,
     seconds: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, max=60, help="Time for each.")
+        float,
+        typer.Option(metavar="SECONDS", help="Time for each.", parser=_limits.seconds(0.1, 60)),
     ] = 2.0,
     folder: Annotated[
         Path, typer.Option(metavar="DIR", help="Where captures will be written.")

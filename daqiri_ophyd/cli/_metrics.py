@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from ._limits import seconds, whole
 from ._output import print_line, print_message
 
 _PORT = 9464
@@ -16,7 +17,9 @@ def metrics(
     port: Annotated[
         int | None,
         typer.Option(
-            metavar="PORT", help=f"TCP port for Prometheus; default: {_PORT}.", min=0, max=65535
+            metavar="PORT",
+            help=f"TCP port for Prometheus; default: {_PORT}.",
+            parser=whole(0, 65535),
         ),
     ] = None,
     address: Annotated[
@@ -31,7 +34,8 @@ def metrics(
         ),
     ] = None,
     interval: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Time between pushes.", min=0.1)
+        float,
+        typer.Option(metavar="SECONDS", help="Time between pushes.", parser=seconds(0.1)),
     ] = 15.0,
     printed: Annotated[
         str | None,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ._limits import seconds
+from ._limits import number, seconds, whole
 
 
 @dataclass(kw_only=True)
@@ -28,6 +28,7 @@ class PlayOptions:
             metavar="FROM TO",
             help="Send packets from the first to before the second time, in seconds after the "
             "first packet.",
+            parser=seconds(),
         ),
     ] = None
     packets: Annotated[
@@ -45,13 +46,15 @@ class PlayOptions:
         ),
     ] = None
     loops: Annotated[
-        int, typer.Option(metavar="COUNT", help="Number of times to send the packets.", min=1)
+        int,
+        typer.Option(metavar="COUNT", help="Number of times to send the packets.", parser=whole(1)),
     ] = 1
     loop_gap: Annotated[
         float | None,
         typer.Option(
             metavar="SECONDS",
             help="Gap from the last packet to the next loop. Default: the mean gap.",
+            parser=seconds(),
         ),
     ] = None
     rewrite: Annotated[
@@ -63,20 +66,25 @@ class PlayOptions:
         ),
     ] = None
     speed: Annotated[
-        float, typer.Option(metavar="FACTOR", help="Factor on time; 2 halves the gaps.")
+        float,
+        typer.Option(
+            metavar="FACTOR",
+            help="Factor on time; 2 halves the gaps.",
+            parser=number(1e-6, 1_000_000),
+        ),
     ] = 1.0
     max_gap: Annotated[
         float | None,
         typer.Option(
             metavar="SECONDS",
             help="Longest gap of the original time; longer gaps are shortened to it.",
-            callback=seconds,
+            parser=seconds(),
         ),
     ] = None
     start_delay: Annotated[
         float,
         typer.Option(
-            metavar="SECONDS", help="Time from now to the first packet.", callback=seconds
+            metavar="SECONDS", help="Time from now to the first packet.", parser=seconds()
         ),
     ] = 0.2
 

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from ._limits import whole
+
 app = typer.Typer(help="Show, check and repair pcap files.", no_args_is_help=True)
 
 Files = Annotated[list[Path], typer.Argument(metavar="FILE", help="pcap files.")]
@@ -14,7 +16,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 @app.command()
 def info(
     files: Files,
-    flows: Annotated[int, typer.Option(metavar="COUNT", help="Largest flows to list.", min=0)] = 5,
+    flows: Annotated[
+        int, typer.Option(metavar="COUNT", help="Largest flows to list.", parser=whole())
+    ] = 5,
     as_json: Json = False,
 ) -> None:
     """

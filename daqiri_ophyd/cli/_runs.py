@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from ._data_directory import DATA, RUN_SETTINGS, CatalogName, Data, Moved, Readable, Run
+from ._limits import whole
 
 app = typer.Typer(help="List, show and export the runs of a catalog.", invoke_without_command=True)
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -17,7 +18,11 @@ def runs(
     count: Annotated[
         int,
         typer.Option(
-            "--count", "-n", metavar="COUNT", help="Number of runs to list, the latest.", min=1
+            "--count",
+            "-n",
+            metavar="COUNT",
+            help="Number of runs to list, the latest.",
+            parser=whole(1),
         ),
     ] = 20,
     data: Data = DATA,

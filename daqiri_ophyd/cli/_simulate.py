@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from . import _limits
+from ._limits import MOST, number, whole
 from ._output import print_error, print_facts, print_json, print_message, progress_bar
 from ._source import load_source
 
@@ -32,21 +32,26 @@ def simulate(
         typer.Argument(metavar="HOST:PORT", help="Destination; FIRST-LAST: a port per stream."),
     ] = None,
     count: Annotated[
-        int, typer.Option("--frames", "--count", help="Frames to send; 0: until Ctrl-C.", min=0)
+        int,
+        typer.Option(
+            "--frames", "--count", help="Frames to send; 0: until Ctrl-C.", parser=whole()
+        ),
     ] = 100,
     rate: Annotated[
-        float, typer.Option(help="Frames per second; 0: as fast as possible.", min=0.0)
+        float, typer.Option(help="Frames per second; 0: as fast as possible.", parser=number())
     ] = 10.0,
     loss: Annotated[
-        float, typer.Option(help="Probability that a packet is left out.", min=0.0, max=1.0)
+        float, typer.Option(help="Probability that a packet is left out.", parser=number(0, 1))
     ] = 0.0,
     duplicates: Annotated[
-        float, typer.Option(help="Probability that a packet is sent twice.", min=0.0, max=1.0)
+        float, typer.Option(help="Probability that a packet is sent twice.", parser=number(0, 1))
     ] = 0.0,
     shuffle: Annotated[
         int,
         typer.Option(
-            metavar="WINDOW", help="Send in random order within blocks of this many packets.", min=0
+            metavar="WINDOW",
+            help="Send in random order within blocks of this many packets.",
+            parser=whole(),
         ),
     ] = 0,
     restart: Annotated[
@@ -54,10 +59,12 @@ def simulate(
         typer.Option(
             metavar="FRAMES",
             help="Pause, and number frames anew, after this many; 0: never.",
-            min=0,
+            parser=whole(),
         ),
     ] = 0,
-    seed: Annotated[int, typer.Option(help="The same seed makes the same packets.", min=0)] = 0,
+    seed: Annotated[
+        int, typer.Option(help="The same seed makes the same packets.", parser=whole())
+    ] = 0,
     config: Annotated[
         str | None,
         typer.Option(help="Send with an engine: configuration file or name of a profile."),
@@ -96,7 +103,7 @@ def simulate(
     to = Destination(destination or f"192.0.2.2:{chosen.port}{last}", chosen)
     traffic = Traffic(
         chosen,
-        count or _limits.MOST,
+        count or MOST,
         restart=restart,
         disturbance=Disturbance(loss=loss, duplicates=duplicates, shuffle=shuffle),
         seed=seed,

@@ -2,6 +2,7 @@
 
 import errno
 import ipaddress
+import re
 import resource
 import socket
 import time
@@ -29,7 +30,9 @@ class Destination:
         host, colon, ports = text.rpartition(":")
         first, dash, last = ports.partition("-")
         numbers = [first, last] if dash else [first, first]
-        good = bool(host and colon) and all(n.isdecimal() and int(n) < 65536 for n in numbers)
+        good = bool(host and colon) and all(
+            re.fullmatch("[0-9]{1,5}", n) and 0 < int(n) < 65536 for n in numbers
+        )
         if good:
             self.ports = list(range(int(numbers[0]), int(numbers[1]) + 1))
             good = len(self.ports) == instrument.streams or (
@@ -41,7 +44,8 @@ class Destination:
             if most > 1:
                 accepted.append(f"HOST:FIRST-LAST with {most} ports")
             raise typer.BadParameter(
-                f"destination is {text!r}; accepted is {', or '.join(accepted)}"
+                f"destination is {text!r}; accepted is {', or '.join(accepted)}. Ports are 1 to "
+                "65535"
             )
         self.ports *= instrument.streams // len(self.ports)
         self.host = host.strip("[]")
@@ -79,6 +83,9 @@ class SocketSender:
             self._open = opened.pop_all()
 
     def _connect(self, to: Destination, instrument: Instrument, opened: ExitStack) -> None:
+        # Streams that need a port each to send to may come from any, unless a format names some.
+        named = instrument.source_port != Instrument.source_port
+        from_own = instrument.streams > 1 and (named or not instrument.needs_own_ports)
         for stream, port in enumerate(to.ports):
             try:
                 found = socket.getaddrinfo(to.host, port, type=socket.SOCK_DGRAM)
@@ -89,9 +96,23 @@ class SocketSender:
                 ) from None
             family, kind, _, _, address = found[0]
             sender = opened.enter_context(socket.socket(family, kind))
-            if instrument.streams > 1:
-                sender.bind(("", instrument.source_port + stream))
+            if from_own:
+                self._bind(sender, instrument, stream)
             self._streams.append((sender, address))
+
+    @staticmethod
+    def _bind(sender: socket.socket, instrument: Instrument, stream: int) -> None:
+        port = instrument.source_port + stream
+        try:
+            sender.bind(("", port))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            raise RuntimeError(
+                f"UDP port {port}, from which {instrument.name} sends its stream {stream}, is in "
+                "use, as by another simulate; end the program that has it: ss -ulpn sport = "
+                f":{port}"
+            ) from None
 
     def send(self, chunk: Chunk) -> None:
         """Send packets, each at its due time."""

@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from ._limits import seconds, whole
+
 
 def stats(
     config: Annotated[
@@ -12,13 +14,15 @@ def stats(
     ] = None,
     pid: Annotated[
         int | None,
-        typer.Option(metavar="PID", help="Show only the engines of this process.", min=1),
+        typer.Option(metavar="PID", help="Show only the engines of this process.", parser=whole(1)),
     ] = None,
     interval: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Time between updates.", min=0.05)
+        float,
+        typer.Option(metavar="SECONDS", help="Time between updates.", parser=seconds(0.05)),
     ] = 1.0,
     count: Annotated[
-        int, typer.Option(metavar="COUNT", help="Number of updates; 0: until Ctrl-C.", min=0)
+        int,
+        typer.Option(metavar="COUNT", help="Number of updates; 0: until Ctrl-C.", parser=whole()),
     ] = 0,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a line of JSON for each engine and update.")

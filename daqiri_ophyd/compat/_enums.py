@@ -227,6 +227,7 @@ class ReorderColumnSource(_Named):
 
     FIRST = 0
     SUM = 1
+    PACKETS = 2
 
 
 class ReorderPacking(_Named):

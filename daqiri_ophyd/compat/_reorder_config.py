@@ -54,7 +54,7 @@ class ReorderConditionConfig:
 
 @dataclass(slots=True)
 class ReorderColumnConfig:
-    """A number in packets that goes with their frame."""
+    """Numbers in packets that go with their frame."""
 
     field: ReorderBitFieldConfig = dataclasses.field(default_factory=ReorderBitFieldConfig)
     source: ReorderColumnSource = ReorderColumnSource.FIRST

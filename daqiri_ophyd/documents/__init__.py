@@ -16,7 +16,7 @@ from ._frame_stream import (
     frame_files,
     frame_resource,
 )
-from ._master import MASTER, is_master, master_path, write_master
+from ._master import MASTER, is_master, master_path, read_master, write_master
 from ._other_files import other_files
 from ._reference_data import REFERENCES, load_reference
 from ._repair import append_log, is_written, locked, logged, require_no_links
@@ -90,6 +90,7 @@ __all__ = [
     "master_path",
     "no_link",
     "other_files",
+    "read_master",
     "read_sidecar",
     "read_sidecar_content",
     "require_no_links",

@@ -21,8 +21,9 @@ from daqiri_ophyd.engine import (
 )
 
 from ._correction import Correction
-from ._frame_metadata import frame_facts, recorded_plan
+from ._frame_metadata import frame_facts, recorded_plan, told_by_frames
 from ._master import INSTRUMENT, KEPT, copy_entry, is_master
+from ._opened_file import opened_file
 from ._reference_data import REFERENCES
 from ._repair import is_written
 from ._sidecar import read_sidecar_content, sidecar_part, sidecar_path, write_sidecar
@@ -33,8 +34,8 @@ CORRECTED = "_corrected"
 """End of the name of a file of corrected frames, before its suffix."""
 
 _CHUNK_BYTES = 32 << 20
-# Numbers and metadata, in addition to the frames.
-_BESIDE = 16 << 20
+# Of groups, attributes and chunks.
+_METADATA = 4 << 20
 
 
 def corrected_path(source: Path) -> Path:
@@ -51,8 +52,8 @@ def write_corrected(
 
     It has all that a file of frames has, with frames of float32, and the reference data that were
     applied: ``dark_applied`` and so on are true. Pixels of packets that did not come have the fill
-    value of the correction, and so have those between modules. If the metadata file of the source
-    does not tell which pixels a packet has, all pixels of a frame that lacks packets have it.
+    value of the correction, and so have those between modules. If neither the source nor its
+    metadata file tells which pixels a packet has, all pixels of a frame that lacks packets have it.
 
     Parameters
     ----------
@@ -89,18 +90,20 @@ def write_corrected(
         raise FileExistsError(f"{target} exists; remove it to write it again.")
     told = read_sidecar_content(source)
     _require_complete(source, told)
+    told = told or told_by_frames(source)
     part = target.with_name(f".{target.name}.part")
     try:
         # A killed process may have left them.
         for left in (part, sidecar_part(target)):
             left.unlink(missing_ok=True)
-        with h5py.File(source, "r", locking=False) as opened:
+        with opened_file(source) as opened:
             detector = _detector_of(opened, source)
             group = f"{INSTRUMENT}/{detector}"
+            plan = recorded_plan(told, source, detector)
             _create(part, opened, detector, correction)
             with h5py.File(part, "r+") as made:
                 written = made[f"{group}/data"]
-                _write_frames(opened[group], written, correction, recorded_plan(told, source))
+                _write_frames(opened[group], written, correction, plan)
         kept = {key: told[key] for key in KEPT if key in told}
         write_sidecar(target, {**kept, "dropped": 0, **frame_facts(examine_frames(part))})
         part.replace(target)
@@ -108,7 +111,8 @@ def write_corrected(
         for left in (part, sidecar_part(target), sidecar_path(target)):
             with suppress(OSError):
                 left.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename is None and error.errno:
+        unnamed = (None, str(part), str(sidecar_part(target)))
+        if isinstance(error, OSError) and error.errno and error.filename in unnamed:
             raise OSError(error.errno, error.strerror, str(target)) from error
         raise
     return target
@@ -155,14 +159,7 @@ def _create(part: Path, opened: Any, detector: str, correction: Correction) -> N
     import h5py
 
     frames = opened[f"{INSTRUMENT}/{detector}/data"]
-    needed = 4 * frames.size + _BESIDE
-    free = shutil.disk_usage(part.parent).free
-    if free < needed:
-        raise OSError(
-            f"{part.parent} has {free / 1e9:.1f} GB free, and the frames need {needed / 1e9:.1f} "
-            "GB. Free space, or name a file on another disk."
-        )
-    part.touch(exist_ok=False)  # with an error that names it
+    _require_space(part, 4 * frames.size + _beside(opened, detector, correction))
     with h5py.File(part, "w", libver=("v110", "v110")) as made:
         _copy(opened, made, detector)
         group = made[f"{INSTRUMENT}/{detector}"]
@@ -178,6 +175,35 @@ def _create(part: Path, opened: Any, detector: str, correction: Correction) -> N
     # HDF5 cannot close a file on a full disk.
     with open(part, "r+b") as file:
         os.posix_fallocate(file.fileno(), 0, max(part.stat().st_size, 1))
+
+
+def _beside(opened: Any, detector: str, correction: Correction) -> int:
+    """Return the bytes that others than frames need, at most: chunks may have unused space."""
+    values = [opened[f"{INSTRUMENT}/{detector}"].values(), opened["entry"].values()]
+    others = [each for group in values for each in group if hasattr(each, "shape")]
+    numbers = sum(each.nbytes for each in others if each.name.rpartition("/")[2] != "data")
+    references = sum(each.nbytes for each in correction.references.values())
+    return 2 * numbers + references + _METADATA
+
+
+def _require_space(part: Path, needed: int) -> None:
+    """Raise OSError if there cannot be such a file.
+
+    A disk tells what is free, but not a quota or a limit of file sizes: that is tried out, since
+    HDF5 cannot close a file that it cannot write, and ends the process.
+    """
+    free = shutil.disk_usage(part.parent).free
+    if free < needed:
+        raise OSError(
+            f"{part.parent} has {_size(free)} free, and the frames need {_size(needed)}. Free "
+            "space, or name a file on another disk."
+        )
+    with open(part, "xb") as file:
+        os.posix_fallocate(file.fileno(), 0, needed)
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.1f} MB"
 
 
 def _copy(opened: Any, made: Any, detector: str) -> None:

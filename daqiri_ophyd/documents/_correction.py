@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from daqiri_ophyd.engine import DeviceArray, Frame
 
+from ._opened_file import opened_file
 from ._reference_data import REFERENCES, checked_reference, load_reference, shape_text
 
 __all__ = ["Correction"]
@@ -299,14 +300,7 @@ def _reference(name: str, source: Any) -> NDArray[Any]:
 
 
 def _of_file(path: Path) -> dict[str, NDArray[Any]]:
-    import h5py
-
-    path.stat()  # its error names the file
-    try:
-        opened = h5py.File(path, "r", locking=False)
-    except OSError as error:
-        raise OSError(f"{path} cannot be read as HDF5: {error}.") from error
-    with opened as file:
+    with opened_file(path) as file:
         instrument = file.get(_INSTRUMENT, {})
         found: dict[str, dict[str, NDArray[Any]]] = {}
         for name, group in instrument.items():

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from daqiri_ophyd.engine import (
+    ConfigError,
     FrameFile,
+    NetworkConfig,
     ReorderConfig,
     cut_frames,
     examine_frames,
@@ -17,7 +19,12 @@ from daqiri_ophyd.engine import (
 from ._repair import is_written, logged, require_no_links
 from ._sidecar import SidecarError, read_sidecar, sidecar_part, sidecar_path, write_sidecar
 
-__all__ = ["frame_facts", "keep_frames", "recorded_plan"]
+_WAY = (
+    "If it is a metadata file that was edited, correct or remove it: what it has to tell is read "
+    "from the frames then."
+)
+
+__all__ = ["frame_facts", "keep_frames", "recorded_plan", "told_by_frames"]
 
 
 def frame_facts(frames: FrameFile) -> dict[str, Any]:
@@ -32,26 +39,75 @@ def frame_facts(frames: FrameFile) -> dict[str, Any]:
     }
 
 
-def recorded_plan(facts: Mapping[str, Any], path: Path) -> ReorderConfig | None:
+def told_by_frames(path: Path) -> dict[str, Any]:
+    """Return what a file has of its metadata, which a killed recorder does not write.
+
+    Of the reorder plan, it has only the own name.
+    """
+    found = examine_frames(path)
+    told: dict[str, Any] = {"run": found.run, "detector": found.detector}
+    told["configuration"] = found.configuration
+    if found.mode:
+        told["mode"] = found.mode
+    return {**told, **frame_facts(found)}
+
+
+def recorded_plan(facts: Mapping[str, Any], path: Path, group: str) -> ReorderConfig | None:
     """Return the reorder plan that made a file's frames, in its mode; None: unknown.
 
-    Raises ValueError if the mode is none of the plan.
+    Parameters
+    ----------
+    facts : mapping
+        What its metadata file has, or the file.
+    path : Path
+        The file.
+    group : str
+        Group of its frames, by which the plan is known if the facts do not name it.
+
+    Raises
+    ------
+    SidecarError
+        If what the metadata file has is no configuration, or there is no such mode.
     """
+    where = _told_by(path)
+    for key in ("configuration", "reorder_plan", "mode"):
+        if not isinstance(facts.get(key, ""), str):
+            raise SidecarError(
+                f"{where}: its {key!r} is {facts[key]!r}; accepted are texts. {_WAY}"
+            )
     if not (text := facts.get("configuration")):
         return None
-    config, name = load_config(text), facts.get("reorder_plan", "")
-    # Files that a killed recorder left have only the plan's own name.
-    labels = [name, *(f"{interface.name}/{name}" for interface in config.interfaces)]
-    found = next((plan for label in labels if (plan := find_plan(config, label))), None)
-    if found is None:
-        return None
-    plan, mode = found[0], facts.get("mode", "")
-    if mode and mode not in plan.modes:
-        raise ValueError(
-            f"{sidecar_path(path)}: its mode is {mode!r}, and plan {name!r} of its configuration "
-            f"has {', '.join(map(repr, plan.modes)) or 'none'}."
+    try:
+        config = load_config(text if "\n" in text else f"{text}\n")  # never a path
+    except (ConfigError, TypeError) as error:
+        why = error if isinstance(error, ConfigError) else "it is no Unicode text"
+        raise SidecarError(f"{where}: its configuration cannot be read: {why}. {_WAY}") from error
+    plan = _plan_of(config, facts.get("reorder_plan"), group)
+    mode = facts.get("mode", "")
+    if plan is None or not mode:
+        return plan
+    if mode not in plan.modes:
+        raise SidecarError(
+            f"{where}: its mode is {mode!r}, and plan {plan.name!r} of its configuration has "
+            f"{', '.join(map(repr, plan.modes)) or 'none'}. {_WAY}"
         )
-    return plan.modes[mode] if mode else plan
+    return plan.modes[mode]
+
+
+def _plan_of(config: NetworkConfig, label: str | None, group: str) -> ReorderConfig | None:
+    if label is not None:
+        found = find_plan(config, label)
+        return None if found is None else found[0]
+    # Of several interfaces, each may have a plan of that name.
+    plans = [plan for each in config.interfaces for plan in each.rx.reorder_configs]
+    named = [p for p in (*plans, *config.reorder_configs) if p.name.replace("/", "_") == group]
+    return named[0] if len(named) == 1 else None
+
+
+def _told_by(path: Path) -> Path:
+    """Return the file that has the facts: a killed recorder leaves no metadata file."""
+    sidecar = sidecar_path(path)
+    return sidecar if sidecar.exists() else path
 
 
 def keep_frames(path: Path, frames: int, reason: str) -> int:

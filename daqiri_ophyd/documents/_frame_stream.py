@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,6 +46,7 @@ def frame_resource(
     column: str,
     frames_per_row: int = 1,
     files: FrameFiles | None = None,
+    numbers: int = 1,
 ) -> ComposeStreamResourceBundle:
     """Return a StreamResource document, and the composer of its StreamDatum documents.
 
@@ -60,6 +62,8 @@ def frame_resource(
         Frames that are read together.
     files : FrameFiles, optional
         Numbered files of one fly scan. Default: one file.
+    numbers : int
+        Numbers that the dataset has for each frame; not for ``data``.
     """
     from event_model import compose_stream_resource  # as in CaptureSequence
 
@@ -72,7 +76,7 @@ def frame_resource(
         data_key=data_key,
         parameters={
             "dataset": f"/entry/data/{column}",
-            "chunk_shape": (1 if column == "data" else _NUMBERS_PER_CHUNK,),
+            "chunk_shape": (1 if column == "data" else max(1, _NUMBERS_PER_CHUNK // numbers),),
             "swmr": True,
             **more,
         },
@@ -212,9 +216,9 @@ class FrameStream:
         Shape of a frame.
     dtype : dtype
         Type of the elements of a frame.
-    columns : sequence of str, optional
-        Names of numbers from packets that the file has for each frame: columns
-        ``<device>_<name>``, of 64 bits.
+    columns : mapping of str to tuple of int, optional
+        Shapes of the numbers from packets that the file has for each frame, by their names: columns
+        ``<device>_<name>``, of 64 bits. One number has the shape ().
     lossy : bool
         Whether rows of fly scans have the column ``<device>_lossy``, which is set if the
         frame did not come, or some were lost since the row before.
@@ -230,7 +234,7 @@ class FrameStream:
         shape: tuple[int, ...],
         dtype: np.dtype[Any],
         *,
-        columns: Sequence[str] = (),
+        columns: Mapping[str, tuple[int, ...]] | None = None,
         lossy: bool = False,
         reductions: Mapping[str, str] | None = None,
     ) -> None:
@@ -238,7 +242,8 @@ class FrameStream:
         self._source = source
         self._shape = shape
         self._dtype = dtype
-        self._of_frames = _OF_FRAMES | dict.fromkeys(columns, _FROM_PACKETS)
+        self._shapes = dict(columns or {})
+        self._of_frames = _OF_FRAMES | dict.fromkeys(self._shapes, _FROM_PACKETS)
         numbers = {name: ("<f8", units) for name, units in (reductions or {}).items()}
         self._of_flown = (_LOSSY if lossy else {}) | numbers
         self._lock = threading.Lock()
@@ -269,10 +274,11 @@ class FrameStream:
         columns = self._of_frames | (self._of_flown if flown else {})
         for name, (dtype, units) in columns.items():
             scalar: Any = _SCALARS[dtype[1]]
+            shape: list[int | None] = [*of_row, *self._shapes.get(name, ())]
             key: DataKey = {
                 "source": f"{self._source}/{name}",
-                "dtype": "array" if of_row else scalar,
-                "shape": list(of_row),
+                "dtype": "array" if shape else scalar,
+                "shape": shape,
                 "dtype_numpy": dtype,
                 "external": "STREAM:",
             }
@@ -468,7 +474,8 @@ class FrameStream:
         uri = resource.uri if files else f"{resource.uri}/{resource.paths[0].name}"
         for key in self.describe(resource.frames_per_row, flown=resource.flown):
             column = key.removeprefix(self._device).removeprefix("_") or "data"
-            bundle = frame_resource(uri, key, column, resource.frames_per_row, files)
+            numbers = math.prod(self._shapes.get(column, ()))
+            bundle = frame_resource(uri, key, column, resource.frames_per_row, files, numbers)
             resource.bundles[key] = bundle
             yield "stream_resource", bundle.stream_resource_doc
 

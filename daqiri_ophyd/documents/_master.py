@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,14 +20,23 @@ from ._master_parts import (
     Join,
     Part,
     detectors_of,
-    opened_file,
     recordings_of,
+    require_facts,
     require_one_form,
+    require_one_mode,
 )
+from ._opened_file import opened_file
 from ._reference_data import REFERENCES
-from ._sidecar import no_link, read_sidecar_content, sidecar_part, sidecar_path, write_sidecar
+from ._sidecar import (
+    SidecarError,
+    no_link,
+    read_sidecar_content,
+    sidecar_part,
+    sidecar_path,
+    write_sidecar,
+)
 
-__all__ = ["MASTER", "is_master", "master_path", "write_master"]
+__all__ = ["MASTER", "is_master", "master_path", "read_master", "write_master"]
 
 MASTER = "_master"
 """End of the name of a master file, before its suffix."""
@@ -48,6 +57,36 @@ def is_master(path: str | Path) -> bool:
     """Whether a file is a master, by its metadata file."""
     parts = read_sidecar_content(path).get("parts")
     return isinstance(parts, list) and all(isinstance(part, str) for part in parts)
+
+
+def read_master(path: str | Path) -> dict[str, Any]:
+    """Return what the metadata file of a master has.
+
+    Parameters
+    ----------
+    path : path
+        The master.
+
+    Returns
+    -------
+    dict
+        All keys; those that `write_master` writes are there.
+
+    Raises
+    ------
+    SidecarError
+        If it lacks one, or has a value of a wrong kind.
+    """
+    path = Path(path)
+    told = read_sidecar_content(path)
+    require_facts(path, told)
+    lacking = [key for key in (*_COUNTS, "t_first_ns", "t_last_ns") if key not in told]
+    if lacking or not told.get("parts"):
+        raise SidecarError(
+            f"{sidecar_path(path)} lacks {', '.join(lacking or ['parts'])}, which a master has; "
+            "write the master again: daqiri-ophyd frames master FILE..."
+        )
+    return told
 
 
 def write_master(
@@ -104,7 +143,7 @@ def write_master(
     ------
     ValueError
         If there are no frames, a file is none of frames or takes data from other files, files have
-        frames of different forms, or recordings cannot be joined.
+        frames of different forms or modes of a plan, or recordings cannot be joined.
     FileExistsError
         If the file exists.
     OSError
@@ -122,6 +161,7 @@ def write_master(
     if os.path.lexists(target):
         raise FileExistsError(f"{target} exists; remove it to write it again.")
     require_one_form(recordings, all_files=compare)
+    require_one_mode(recordings)
     detectors = detectors_of(recordings, join, column)
     parts = [part for recording in recordings for part in recording.parts]
     told = _metadata(parts, target, detectors)
@@ -149,9 +189,8 @@ def _with_gaps(
     references: dict[str, np.ndarray[Any, Any]], detector: Detector
 ) -> dict[str, np.ndarray[Any, Any]]:
     """Mark the pixels between modules in the mask, with bit 0, as NXdetector has it."""
-    # Of a killed recorder's first file, only the plan's own name is known.
     part = detector.recordings[0].parts[0]
-    plan = recorded_plan({"reorder_plan": detector.plan} | part.facts, part.path)
+    plan = recorded_plan(part.facts, part.path, detector.plan)
     frame = None if plan is None else plan.frame
     if frame is None or frame.modules is None or not (gaps := gap_mask(frame)).any():
         return references
@@ -326,7 +365,10 @@ def _write(target: Path, image: bytes, told: Mapping[str, Any]) -> None:
             os.fsync(file.fileno())
         write_sidecar(target, told)
         part.replace(target)
-    except OSError as error:
+    except BaseException as error:
         for left in (part, sidecar_part(target), sidecar_path(target)):
-            left.unlink(missing_ok=True)
-        raise OSError(error.errno, error.strerror, str(target)) from error
+            with suppress(OSError):
+                left.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise OSError(error.errno, error.strerror, str(target)) from error
+        raise

@@ -13,11 +13,10 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from daqiri_ophyd.engine import examine_frames
-
-from ._frame_metadata import frame_facts
+from ._frame_metadata import told_by_frames
+from ._opened_file import opened_file
 from ._other_files import other_files
-from ._sidecar import read_sidecar_content, sidecar_path
+from ._sidecar import SidecarError, read_sidecar_content, sidecar_path
 
 __all__ = [
     "Column",
@@ -26,9 +25,10 @@ __all__ = [
     "Part",
     "Recording",
     "detectors_of",
-    "opened_file",
     "recordings_of",
+    "require_facts",
     "require_one_form",
+    "require_one_mode",
 ]
 
 _INSTRUMENT = "/entry/instrument"
@@ -61,6 +61,11 @@ class Part:
     def frames(self) -> int:
         """Number of its frames."""
         return int(self.facts["frames"])
+
+    @property
+    def mode(self) -> str:
+        """Mode of its plan; empty: the plan as it is written."""
+        return str(self.facts.get("mode", ""))
 
 
 @dataclass
@@ -107,9 +112,12 @@ class Recording:
         numbers_of = [c.name for c in self.columns if not c.shape and c.dtype == np.uint64]
         accepted = [name for name in numbers_of if name != "batch"]
         if column not in (*accepted, "batch"):
+            several = any(c.name == column and c.shape for c in self.columns)
+            why = ", which has several numbers for each frame" if several else ""
             raise ValueError(
-                f"{self.name}: recordings cannot be joined by {column!r}; accepted are the numbers "
-                f"of frames, and columns of its plan: {', '.join(accepted) or 'none'}."
+                f"{self.name}: recordings cannot be joined by {column!r}{why}; accepted are the "
+                "numbers of frames, and columns of its plan with one for each frame: "
+                f"{', '.join(accepted) or 'none'}."
             )
         found, packets = [], []
         for part in self.parts:
@@ -184,21 +192,6 @@ class Detector:
             return int(file["entry/data/batch"][0])
 
 
-@contextmanager
-def opened_file(path: Path) -> Iterator[Any]:
-    import h5py
-
-    try:
-        file = h5py.File(path, "r", locking=False)
-    except OSError as error:
-        # HDF5 names the file in some of its messages only.
-        if error.filename or str(path) in str(error):
-            raise
-        raise OSError(f"{path} cannot be opened: {error}") from error
-    with file:
-        yield file
-
-
 def recordings_of(files: Iterable[Path]) -> list[Recording]:
     """Return files by recording: those of a folder with one prefix, by their numbers.
 
@@ -234,23 +227,22 @@ def _facts_of(path: Path) -> dict[str, Any]:
     if "parts" in told:
         raise ValueError(f"{path} is a master file itself; name the files that recorders wrote.")
     if {"frames", "t_first_ns", "t_last_ns"} <= told.keys():
-        _require_facts(path, told)
+        require_facts(path, told)
         return told
-    found = examine_frames(path)
-    of_run = {"run": found.run, "detector": found.detector, "configuration": found.configuration}
-    return {**of_run, **frame_facts(found)}
+    return told_by_frames(path)
 
 
-def _require_facts(path: Path, told: dict[str, Any]) -> None:
+def require_facts(path: Path, told: dict[str, Any]) -> None:
+    """Raise SidecarError if a metadata file has a wrong kind of value."""
     numbers = ("frames", "packets", "missing", "bytes", "dropped")
-    times = ("t_first_ns", "t_last_ns") if told["frames"] else ()
+    times = ("t_first_ns", "t_last_ns") if told.get("frames") else ()
     kinds: dict[str, type] = dict.fromkeys((*numbers, *times), int)
     kinds |= dict.fromkeys(("configuration", "reorder_plan", "mode"), str)
     for key, kind in kinds.items():
         value = told.get(key, kind())
         if type(value) is not kind or (kind is int and not 0 <= value < 2**63):
             accepted = "whole numbers of 63 bits" if kind is int else "texts"
-            raise ValueError(
+            raise SidecarError(
                 f"{sidecar_path(path)}: its {key!r} is {value!r}; accepted are {accepted}. If it "
                 "was edited, remove it: what it has to tell is read from the frames then."
             )
@@ -288,6 +280,28 @@ def require_one_form(recordings: Sequence[Recording], *, all_files: bool) -> Non
                 pass
 
 
+def require_one_mode(recordings: Sequence[Recording]) -> None:
+    """Raise ValueError if files of one plan are of several of its modes.
+
+    Their frames may have one shape, and differ in what their pixels are.
+    """
+    seen: dict[str, Part] = {}
+    for recording in recordings:
+        # Of several interfaces, each may have a plan of that name, in a mode of its own. Files of
+        # killed recorders do not name the interface.
+        known = (part.facts.get("reorder_plan") for part in recording.parts)
+        plan = next(filter(None, known), recording.plan)
+        for part in recording.parts:
+            first = seen.setdefault(plan, part)
+            if part.mode != first.mode:
+                raise ValueError(
+                    f"{first.path} has frames of mode {first.mode!r} of plan {plan!r}, and "
+                    f"{part.path} of mode {part.mode!r}; accepted are files of one mode ('': the "
+                    "plan as it is written). Write a master of those of each: daqiri-ophyd frames "
+                    "master FILE... --output NAME.h5"
+                )
+
+
 def _form_of(file: Any, part: Part) -> tuple[str, list[Column]]:
     for name, _, other in other_files(file):
         raise ValueError(
@@ -320,7 +334,11 @@ def _differ(one: Sequence[Column], other: Sequence[Column]) -> bool:
 
 def _told(plan: str, columns: Sequence[Column]) -> str:
     (data,) = (column for column in columns if column.name == "data")
-    others = ", ".join(column.name for column in columns if column.name != "data")
+    others = ", ".join(
+        f"{column.name}{list(column.shape) if column.shape else ''}"
+        for column in columns
+        if column.name != "data"
+    )
     shape = " x ".join(map(str, data.shape))
     return f"frames of {shape} {data.dtype} of plan {plan!r} with the columns {others}"
 
@@ -392,6 +410,7 @@ def _taking_turns(
         for at, (taken, members) in enumerate(groups):
             other = recordings[members[0]]
             same = recording.plan == other.plan and not _differ(recording.columns, other.columns)
+            same = same and recording.parts[0].mode == other.parts[0].mode
             if same and not np.isin(numbers[index], taken).any():
                 groups[at] = (np.concatenate([taken, numbers[index]]), [*members, index])
                 break

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ._opened_file import opened_file
+
 __all__ = ["REFERENCES", "checked_reference", "load_reference", "shape_text"]
 
 REFERENCES = {
@@ -87,7 +89,7 @@ def _load(name: str, source: str) -> NDArray[Any]:
         raise ValueError(f"{name} is {source!r}; {_ACCEPTED}.")
     import h5py
 
-    with h5py.File(file, "r") as opened:
+    with opened_file(Path(file)) as opened:
         found = opened.get(dataset)
         if not isinstance(found, h5py.Dataset):
             known: list[str] = []

@@ -58,6 +58,8 @@ class FrameFile:
         Run, and device that recorded, as far as the file has them: as in its metadata file.
     configuration : str
         YAML of the engine's configuration; empty: not in the file.
+    mode : str
+        Mode of the plan; empty: the plan as it is written.
     """
 
     path: Path
@@ -78,6 +80,7 @@ class FrameFile:
     run: dict[str, str | int] = field(default_factory=dict)
     detector: dict[str, str | float] = field(default_factory=dict)
     configuration: str = ""
+    mode: str = ""
 
 
 def examine_frames(path: str | Path, *, live: bool = False) -> FrameFile:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daqiri_ophyd import _native
-from daqiri_ophyd._native import DeviceArray, ReorderConfig
+from daqiri_ophyd._native import DeviceArray, ReorderColumnConfig, ReorderConfig
 
 from ._block_means import block_means, require_binning, values_of
 from ._counters import ReorderCounters
@@ -83,7 +83,7 @@ class FramePreview:
         read-only.
     batch, packets, missing, timestamp, last_timestamp : int
         As for a `Frame`.
-    columns : dict of str to int
+    columns : dict
         As for a `Frame`.
     """
 
@@ -94,7 +94,23 @@ class FramePreview:
     missing: int
     timestamp: int
     last_timestamp: int
-    columns: dict[str, int]
+    columns: dict[str, Any]
+
+
+def _by_name(columns: Sequence[ReorderColumnConfig], numbers: NDArray[np.uint64]) -> dict[str, Any]:
+    """Return the numbers of a frame by the names of the plan's columns."""
+    single = sum(column.source != "packets" for column in columns)
+    each = (len(numbers) - single) // max(1, len(columns) - single)
+    found: dict[str, Any] = {}
+    begin = 0
+    for column in columns:
+        if column.source == "packets":
+            found[column.name] = numbers[begin : begin + each]
+            begin += each
+        else:
+            found[column.name] = int(numbers[begin])
+            begin += 1
+    return found
 
 
 class Frame:
@@ -120,8 +136,10 @@ class Frame:
         Whether the plan closed the frame because of a timeout.
     timestamp, last_timestamp : int
         Arrival time of its first and last packet, ns on the port's clock.
-    columns : dict of str to int
-        Numbers from its packets, by the names in the plan's ``columns``.
+    columns : dict
+        Numbers from its packets, by the names in the plan's ``columns``: an int, or with ``from:
+        packets`` an ndarray of uint64, shape (n,), with a number for each packet, as in `valid`; 0
+        for one that is missing.
 
     Notes
     -----
@@ -148,7 +166,7 @@ class Frame:
         burst: _native.Burst,
         shape: tuple[int, ...],
         dtype: np.dtype[Any],
-        columns: tuple[str, ...] = (),
+        columns: tuple[ReorderColumnConfig, ...] = (),
     ) -> None:
         # Any: it depends on the configuration, which a type checker does not read.
         self.data: NDArray[Any] | Any = (
@@ -177,9 +195,9 @@ class Frame:
         return self._valid
 
     @property
-    def columns(self) -> dict[str, int]:
+    def columns(self) -> dict[str, Any]:
         """Numbers from its packets, by the names in the plan's ``columns``."""
-        return dict(zip(self._columns, self._burst.columns(), strict=True))
+        return _by_name(self._columns, self._burst.columns())
 
     def __array__(
         self, dtype: np.dtype[Any] | None = None, copy: bool | None = None
@@ -216,7 +234,7 @@ class Frames(Iterator[Frame]):
         native: _native.FrameTaker,
         shape: tuple[int, ...],
         dtype: np.dtype[Any],
-        columns: tuple[str, ...],
+        columns: tuple[ReorderColumnConfig, ...],
         timeout: float | None,
     ) -> None:
         self._native = native
@@ -285,9 +303,15 @@ class ReorderPlan(ProcessedPlan):
         InvalidParameterError
             If there is no such mode.
         NotReadyError
-            If a receiver takes the frames: a recorder, or `frames`.
+            If a receiver takes the frames, a recorder or `frames`, or the engine is closed.
+        TypeError
+            If it is no text.
         """
-        self._session.set_mode(*self._place, name)
+        if not isinstance(name, str):
+            accepted = ", ".join(map(repr, ("", *self.modes)))
+            raise TypeError(f"the mode is {name!r}, no text; accepted are {accepted}")
+        # A lone surrogate is in no name.
+        self._session.set_mode(*self._place, name.encode(errors="backslashreplace").decode())
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -327,7 +351,7 @@ class ReorderPlan(ProcessedPlan):
             If another receiver takes the frames, or the engine is closed.
         """
         native = self._session.take_frames(*self._place)
-        return Frames(native, self.shape, self.dtype, self.columns, timeout)
+        return Frames(native, self.shape, self.dtype, self.config.columns, timeout)
 
     def preview(self, after: int = 0, *, binning: int = 1) -> FramePreview | None:
         """Return a copy of a recent frame, independent of receivers of the frames.
@@ -385,8 +409,7 @@ class ReorderPlan(ProcessedPlan):
         if binning > 1:
             data = block_means(values_of(config, data), binning)
             data.flags.writeable = False
-        of_plan = dict(zip(self.columns, columns, strict=True))
-        return FramePreview(number, data, *rest, columns=of_plan)
+        return FramePreview(number, data, *rest, columns=_by_name(config.columns, columns))
 
     def record(
         self,
@@ -419,9 +442,9 @@ class ReorderPlan(ProcessedPlan):
         epoch), ``packets``, ``missing``, ``timed_out``, ``lossy`` (its frame did not come, or some
         were lost since the row before) and ``valid``, with a row for each frame. Bit ``i`` of a row
         of ``valid`` is set if packet ``i`` is present (`numpy.unpackbits` with
-        ``bitorder="little"``). Each of the plan's ``columns`` is a dataset, too: 0 for a frame that
-        did not come. Other processes can read the file meanwhile (SWMR), and see at least
-        the frames that are older than a second.
+        ``bitorder="little"``). Each of the plan's ``columns`` is a dataset, too: 0 for a frame, or
+        a packet, that did not come. Other processes can read the file meanwhile (SWMR), and see at
+        least the frames that are older than a second.
 
         Parameters
         ----------
@@ -532,7 +555,7 @@ class ReorderPlan(ProcessedPlan):
 
     def _with_numbers(self, burst: _native.Burst) -> Frame:
         """Return a frame whose pixels are numbers: NumPy has no bf16."""
-        frame = Frame(burst, self.shape, self.dtype, self.columns)
+        frame = Frame(burst, self.shape, self.dtype, self.config.columns)
         if self._has_bits:
             pixels = frame.data
             if isinstance(pixels, DeviceArray):

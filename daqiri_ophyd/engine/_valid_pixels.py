@@ -47,9 +47,10 @@ def valid_pixels(plan: ReorderConfig, valid: ArrayLike) -> NDArray[np.bool_]:
             "frame: {shape: [...], dtype: ...}"
         )
     places = module_pixels(plan.frame)
-    bits, unit = _bits(plan)
+    bits, group = _bits(plan)
     packets = plan.packets_per_batch
     if packets is None:  # by byte offsets
+        unit = group
         parts, slots = 1, len(places) * bits // unit
     else:
         slots = plan.flow_stride or packets
@@ -61,11 +62,12 @@ def valid_pixels(plan: ReorderConfig, valid: ArrayLike) -> NDArray[np.bool_]:
             f"of reorder plan {plan.name!r}"
         )
     came = came[..., : parts * slots].reshape(*came.shape[:-1], parts, slots)
-    # A pixel may be in several packets.
+    # A pixel may be in several packets, and is filled with the others of its group.
     counts = np.zeros((*came.shape[:-1], slots + 1), np.int64)
     np.cumsum(came, axis=-1, out=counts[..., 1:])
-    pixels = np.arange(len(places) // parts, dtype=np.int64)
-    first, last = pixels * bits // unit, ((pixels + 1) * bits - 1) // unit
+    begin = np.arange(len(places) // parts, dtype=np.int64) * bits
+    first = begin // group * group // unit
+    last = (-(-(begin + bits) // group) * group - 1) // unit
     arrived = counts[..., last + 1] - counts[..., first] == last + 1 - first
     found = np.zeros((*came.shape[:-2], math.prod(plan.frame.shape)), np.bool_)
     found[..., places] = arrived.reshape(*came.shape[:-2], -1)
@@ -73,7 +75,7 @@ def valid_pixels(plan: ReorderConfig, valid: ArrayLike) -> NDArray[np.bool_]:
 
 
 def _bits(plan: ReorderConfig) -> tuple[int, int]:
-    """Return the bits of a pixel in packets, and of the least that a packet can have of them."""
+    """Return the bits of a pixel in packets, and of the least that is converted at once."""
     if plan.data_types is not None:
         bits = int(re.sub(r"\D", "", plan.data_types.input_type))
         return bits, math.lcm(bits, 8)

@@ -17,7 +17,7 @@ from daqiri_ophyd.engine import (
     frame_form,
     module_pixels,
 )
-from daqiri_ophyd.simulate import pixel_bits, pixel_bytes, pixel_dtype
+from daqiri_ophyd.simulate import pixel_bytes, pixel_dtype
 
 from ._source import ReplayError
 
@@ -34,9 +34,9 @@ Bytes = NDArray[np.uint8]
 class FrameFormat:
     """The packets that a reorder plan assembles into frames.
 
-    Header fields other than those that the plan reads are 0. So are the plan's ``columns``, unless
-    they are of the first packet and outside of the payload: then all packets of a frame have its
-    number.
+    Header fields other than those that the plan reads are 0. So are the plan's ``columns`` that are
+    sums or within the payload. Of the others, packets have the numbers again: those of the first
+    packet all of a frame, those of each packet their own.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class FrameFormat:
         self._columns = {
             column.name: column.field
             for column in self._plan.columns
-            if column.source == "first" and self._begin(column.field) >= 0
+            if column.source != "sum" and self._begin(column.field) >= 0
         }
         """Fields of the plan's columns that packets can have."""
         offset = self._plan.payload_offset_field
@@ -118,6 +118,11 @@ class FrameFormat:
         """Names of the columns that `packets_of` writes to packets."""
         return tuple(self._columns)
 
+    @property
+    def column_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Shapes of the numbers of a frame that `packets_of` takes: one, or one for each packet."""
+        return (), (self.packets,)
+
     def require_form(self, file: str, shape: tuple[int, ...], dtype: "np.dtype[Any]") -> None:
         """Raise `ReplayError` if frames of a file are not those of the plan in its mode."""
         wanted = frame_form(self._plan)
@@ -145,8 +150,9 @@ class FrameFormat:
             Their batch numbers.
         valid : ndarray of bool, shape (n, `packets`)
             Which of their packets to make.
-        columns : mapping of str to ndarray of uint64, shape (n,), optional
-            Their `columns`. Fields of those that are not given are 0.
+        columns : mapping of str to ndarray of uint64, shape (n,) or (n, `packets`), optional
+            Their `columns`, with a number for each frame or for each packet. Fields of those that
+            are not given are 0.
 
         Raises
         ------
@@ -155,35 +161,31 @@ class FrameFormat:
         """
         frame, slot = np.nonzero(valid)
         payload = self._slots_of(data)[frame, slot]
-        types = self._plan.data_types
-        if types is not None:
-            payload = pixel_bytes(
-                payload.view(pixel_dtype(types.output_type)),
-                types.input_type,
-                byte_order="big" if types.endianness == "network" else sys.byteorder,
-                packing=types.packing,
-            )
         end = self._header + payload.shape[1]
         rows = np.zeros((len(payload), max(end, self._least)), np.uint8)
         rows[:, self._header : end] = payload
         for name, numbers in (columns or {}).items():
             field = self._columns[name]
             if self._end(field) <= self._header or self._begin(field) >= end:
-                self._put(rows, field, numbers[frame].astype(np.uint64))
+                own = numbers[frame] if numbers.ndim == 1 else numbers[frame, slot]
+                self._put(rows, field, own.astype(np.uint64))
         self._put_numbers(rows, batches[frame], slot.astype(np.uint64))
         return self._framed(rows, slot // self._stride) if self._ethernet else rows
 
     def _slots_of(self, data: NDArray[Any]) -> Bytes:
         """Return the payload of each slot; that of a shorter last packet is padded with 0."""
         size, types = self._plan.payload_bytes, self._plan.data_types
-        if types is not None:
-            # In the frame, elements have other sizes than in packets.
-            pixels = size * 8 // pixel_bits(types.input_type)
-            size = pixels * pixel_dtype(types.output_type).itemsize
         flows = self.packets // self._stride if self.packets % self._stride == 0 else 1
         if self._pixels is not None:
             data = data.reshape(len(data), -1)[:, self._pixels]
         parts = np.ascontiguousarray(data).view(np.uint8).reshape(len(data), flows, -1)
+        if types is not None:
+            parts = pixel_bytes(
+                parts.view(pixel_dtype(types.output_type)),
+                types.input_type,
+                byte_order="big" if types.endianness == "network" else sys.byteorder,
+                packing=types.packing,
+            )
         short = size * (self.packets // flows) - parts.shape[2] if size else 0
         padded = np.pad(parts, ((0, 0), (0, 0), (0, short))) if short else parts
         return padded.reshape(len(data), self.packets, -1)

@@ -30,9 +30,11 @@ class FrameReplay:
 
     Frames have the packets that they were made of, and no others: a packet that was missing is
     missing again. The packets of a frame are evenly between the arrival of its first and of its
-    last one, in the order of their positions. Header fields that the plan does not read are 0; all
-    packets of a frame have the numbers of the plan's ``columns`` of first packets. On
-    Ethernet ports, they have the addresses and ports that the plan's flows match.
+    last one, in the order of their positions. Header fields that the plan does not read are 0. Of
+    the plan's ``columns``, they have the numbers again that are of the first packet, in all packets
+    of a frame, and those of each packet. Where a pixel goes on in a packet that was missing,
+    they have the plan's fill value. On Ethernet ports, they have the addresses and ports that
+    the plan's flows match.
 
     Parameters
     ----------
@@ -76,7 +78,7 @@ class FrameReplay:
         if len(names) != 1:
             found = ", ".join(sorted(names)) or "none"
             raise ReplayError(f"The files are of these reorder plans: {found}; accepted is one.")
-        modes = {_described(file).get("mode", "") for file in self._files}
+        modes = {_mode(file) for file in self._files}
         if len(modes) != 1:
             found = ", ".join(map(repr, sorted(modes)))
             raise ReplayError(
@@ -158,7 +160,8 @@ class FrameReplay:
                     columns = {
                         name: group[name][part][kept]
                         for name in (*_COLUMNS, *self._format.columns)
-                        if name in _COLUMNS or name in group
+                        if name in _COLUMNS
+                        or (name in group and group[name].shape[1:] in self._format.column_shapes)
                     }
                     rows = frames[part][kept] if data else np.zeros(0)
                     yield rows, columns, valid[kept]
@@ -192,6 +195,16 @@ def frame_plan(file: Path | StoredObject) -> str:
             f"{file} cannot be sent again: {path} does not name the reorder plan of its frames "
             f"({error!r})."
         ) from error
+
+
+def _mode(file: Path | StoredObject) -> str:
+    """Return the mode of the plan of a file of frames."""
+    mode = _described(file).get("mode", "")
+    if not isinstance(mode, str):
+        raise ReplayError(
+            f"{file} cannot be sent again: the mode in its metadata file is {mode!r}, no text."
+        )
+    return mode
 
 
 def _described(file: Path | StoredObject) -> dict[str, Any]:

@@ -15,8 +15,7 @@ __all__ = ["Eiger"]
 
 # Of a quarter, which is what a port sends.
 _ROWS, _COLUMNS = 256, 512
-# Packets of 12 bits are shorter, so that they have whole pixels.
-_PAYLOAD, _PAYLOAD_OF_12_BITS = 4096, 3072
+_PAYLOAD = 4096
 
 
 class Eiger(PsiDetector):
@@ -29,14 +28,13 @@ class Eiger(PsiDetector):
     Parameters
     ----------
     bits : {4, 8, 12, 16, 32}
-        Bits of a pixel. A packet has 4096 bytes of pixels or, of 12 bits, 3072: four rows.
+        Bits of a pixel. A packet has 4096 bytes of pixels; of 12 bits, the last one goes on in the
+        next packet.
 
     Notes
     -----
     Format: that of `PsiDetector`, detector type 1, over 10 Gb/s. The first UDP port of the upper
-    half module (``udp_dstport``) has its left part, that of the lower one its right part. An EIGER
-    sends 4096 bytes of pixels of 12 bits, too, of which the last one goes on in the next packet:
-    plans do not take these.
+    half module (``udp_dstport``) has its left part, that of the lower one its right part.
     """
 
     detector_type = 1
@@ -49,8 +47,7 @@ class Eiger(PsiDetector):
     def __init__(self, bits: Literal[4, 8, 12, 16, 32]) -> None:
         self.pixels = f"uint{bits}"
         self._most = 2**bits - 1 if bits < 16 else None
-        payload = _PAYLOAD_OF_12_BITS if bits == 12 else _PAYLOAD
-        self.stream_packets = _ROWS * _COLUMNS * bits // 8 // payload
+        self.stream_packets = _ROWS * _COLUMNS * bits // 8 // _PAYLOAD
         row, column = _ROWS + self.CHIP_GAP[0], _COLUMNS + 2 * self.CHIP_GAP[1]
         self.layout = FrameLayout(
             shape=(row + _ROWS, column + _COLUMNS + self.CHIP_GAP[1]),

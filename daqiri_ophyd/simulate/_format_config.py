@@ -122,7 +122,8 @@ def _interface(form: PacketFormat, name: str, port: int, flows: list[tuple[str, 
         # Others have an attribute with another name.
         attribute=f"  # daq.{name}" if name.isidentifier() else "",
         address=_address(form, port),
-        isolation=only if form.on_interface else "",
+        # Nobody reads packets of no flow; they would take the buffers of those of frames.
+        isolation=only if form.on_interface or any(match for _, match, _ in flows) else "",
         flex=_flex_items(form),
         flows="\n".join(
             f"        - {{name: {name}, id: {number}, match: {{{match}}}, "
@@ -258,8 +259,9 @@ def _payload(form: PacketFormat) -> str:
         unit = f", unit: {field.unit}" if field.unit > 1 else ""
         before = f"  payload_offset_field: {{{_bits(field)}{unit}}}  # and as much more\n"
     short = form.last_bytes != form.payload_bytes
+    split = form.payload_bytes % form.group_bytes != 0
     # A byte offset tells where a short packet belongs.
-    if form.numbered_by == "offset" or not (short or before):
+    if form.numbered_by == "offset" or not (short or split or before):
         return before
     whose = "of a module " if form.modules > 1 else ""
     last = f"  # the last packet {whose}in a frame has {form.last_bytes}" if short else ""

@@ -31,7 +31,7 @@ _ROLES = (
 )
 _COUNTED = ("frame_number", "packet_number", "sequence_number")
 _BYTES = ("byte_offset", "payload_offset")
-_SOURCES = ("first", "sum")
+_SOURCES = ("first", "sum", "packets")
 _FLIPS = ("none", "rows", "columns", "both")
 _ANY = "any"
 # Bits of the pixels that frames can have.
@@ -119,7 +119,7 @@ class PacketField:
         Difference of two numbers; 0: they grow irregularly.
     unit : int
         Bytes that a number of bytes counts as one.
-    column : {"first", "sum"} or None
+    column : {"first", "sum", "packets"} or None
         Whether its number goes with a frame, and of which packets.
     roles : tuple of str
         Roles that a field can have.
@@ -303,6 +303,11 @@ class PacketFormat:
     def frame_bytes(self) -> int:
         """Bytes of the packets' payloads of a frame."""
         return self.pixels_sent * _PIXELS[self.pixels] // 8
+
+    @property
+    def group_bytes(self) -> int:
+        """Bytes that have a whole number of pixels."""
+        return math.lcm(_PIXELS[self.pixels], 8) // 8
 
     @property
     def packets(self) -> int:
@@ -752,13 +757,15 @@ def _of_sizes(form: PacketFormat) -> list[str]:
     packet = form.header_bytes + form.payload_bytes
     if packet > _UDP_BYTES:
         return [f"payload_bytes: found a packet of {packet} bytes; accepts up to {_UDP_BYTES}"]
-    bits = _PIXELS[form.pixels]
-    size = math.lcm(bits, 8) // 8
-    if form.payload_bytes % size:
+    bits, size = _PIXELS[form.pixels], form.group_bytes
+    # Of 10, 12, 14 and 24 bits, usual payloads split pixels; of others, it is a mistake.
+    splits = size.bit_count() > 1 and form.numbered_by != "offset"
+    if form.payload_bytes % size and not (splits and form.payload_bytes > size):
+        accepted = f"{size} and more" if splits else f"a multiple of {size}"
         pixels = f"{8 * size // bits} pixels" if size * 8 != bits else "a pixel"
         return [
             f"payload_bytes: found {form.payload_bytes}, which splits {pixels} of {size} bytes; "
-            f"accepts a multiple of {size}"
+            f"accepts {accepted}"
         ]
     of_module = form.frame_bytes // form.modules
     if form.payload_bytes > of_module:
@@ -797,6 +804,11 @@ def _of_numbers(form: PacketFormat) -> list[str]:
             "begins. If the number goes on from frame to frame, its role is sequence_number"
         ]
     problems = []
+    if frame is not None and frame.step > 1 and frame.first >= 2**32 and not places:
+        return [
+            f"header: field {frame.name!r} has first: {frame.first} and step: {frame.step}, alone; "
+            f"accepts a first number up to {2**32 - 1} there"
+        ]
     if frame is not None and not frame.step and not places:
         return [
             f"header: field {frame.name!r} has step: any, alone; accepts it with packet_number, "

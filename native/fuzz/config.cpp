@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <string_view>
 
-#include "config/document.h"
 #include "daqiri/config.h"
 #include "require.h"
+#include "system/text.h"
 
 using namespace daqiri;
 using fuzz::require;
@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   NetworkConfig config;
   const ConfigReport report = load_config_text(text, "<text>", config);
-  require(config::find_invalid_utf8(report.text()) == std::string_view::npos,
+  require(find_invalid_utf8(report.text()) == std::string_view::npos,
           "messages are UTF-8, whatever the file holds");
   if (!report.ok()) {
     require(!report.text().empty(), "what is refused has a reason");

@@ -136,6 +136,9 @@ void add_more(FuzzedDataProvider& input, ReorderConfig& plan) {
   if (input.ConsumeBool()) {
     plan.columns_ = {{"first", any_field(input)}, {"sum", any_field(input)}};
     plan.columns_.back().from_ = ReorderColumnSource::SUM;
+    if (plan.method_ != ReorderMethod::BATCH_BYTE_OFFSET) {
+      plan.columns_.push_back({"packets", any_field(input), ReorderColumnSource::PACKETS});
+    }
   }
   if (!input.ConsumeBool()) return;
   plan.payload_bytes_ = input.ConsumeIntegralInRange<std::uint32_t>(1, 40);
@@ -199,7 +202,8 @@ struct Taker final : FrameSink, FrameWaiter {
     for (std::uint32_t i = 0; i < plan.units(); ++i) valid += frame.valid[i / 64] >> (i % 64) & 1U;
     require(valid + frame.missing == plan.units(), "what is not valid is missing");
     require(frame.info.aggregate_len <= region.buf_size(), "a frame fits its buffer");
-    require(frame.info.num_columns == plan.columns().size(), "a frame has the plan's columns");
+    require(frame.info.num_column_values == plan.columns().numbers(),
+            "a frame has the plan's columns");
     packets += frame.info.source_packet_count;
     const std::uint32_t unit =
         plan.by_bytes() ? static_cast<std::uint32_t>(plan.output_bytes(plan.unit_bytes()))

@@ -274,10 +274,10 @@ py::tuple ReceivedBurst::valid() const {
   return py::make_tuple(py::array_t<std::uint8_t>(bytes, bits), burst->units);
 }
 
-std::vector<std::uint64_t> ReceivedBurst::columns() const {
+py::array_t<std::uint64_t> ReceivedBurst::columns() const {
   const Share burst = share();
   const ReorderBurstInfo& info = burst->reorder;
-  return {info.columns, info.columns + info.num_columns};
+  return py::array_t<std::uint64_t>(info.num_column_values, info.columns);
 }
 
 void ReceivedBurst::write_pcap(const std::string& directory, const std::string& prefix,

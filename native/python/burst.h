@@ -48,7 +48,7 @@ class ReceivedBurst {
   /// (bits, units) of a frame: bit i of byte i / 8 says whether unit i was received.
   [[nodiscard]] py::tuple valid() const;
   /// Numbers of a frame's columns.
-  [[nodiscard]] std::vector<std::uint64_t> columns() const;
+  [[nodiscard]] py::array_t<std::uint64_t> columns() const;
   void write_pcap(const std::string& directory, const std::string& prefix, bool nanosecond) const;
   void write_raw(const std::string& directory, const std::string& prefix,
                  std::uint64_t offset) const;

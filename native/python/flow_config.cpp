@@ -160,7 +160,7 @@ void bind_reorder(py::module_& m) {
       .member("at_most", &ReorderConditionConfig::at_most_)
       .finish();
   Struct<ReorderColumnConfig>(m, "ReorderColumnConfig",
-                              "A number in packets that goes with their frame.")
+                              "Numbers in packets that go with their frame.")
       .member("name", &ReorderColumnConfig::name_)
       .member("field", &ReorderColumnConfig::field_)
       .word("source", &ReorderColumnConfig::from_, config::COLUMN_SOURCES)

@@ -48,6 +48,7 @@ void bind_frame_files(py::module_& m) {
         for (const auto& [key, value] : found.metadata) metadata[py::str(key)] = readable(value);
         facts["metadata"] = metadata;
         facts["configuration"] = readable(found.configuration);
+        facts["mode"] = readable(found.mode);
         return facts;
       },
       py::arg("path"), py::arg("live"));

@@ -72,7 +72,7 @@ py::object preview_frame(reorder::RunningPlan& plan, std::uint64_t after) {
   return py::make_tuple(
       copy.number, read_only_view(data, copy.bytes, owning_capsule(std::move(copy.data))),
       info.batch_id, info.source_packet_count, copy.missing, copy.first_time, copy.last_time,
-      std::vector<std::uint64_t>(info.columns, info.columns + info.num_columns));
+      py::array_t<std::uint64_t>(info.num_column_values, info.columns));
 }
 
 namespace {

@@ -30,7 +30,7 @@ py::tuple reorder_info(BurstHandle* handle) {
   const Status status = [&] {
     const BurstHandle::Use use(handle);
     const Status found = get_reorder_burst_info(use.get(), &info);
-    info.numbers.assign(info.columns, info.columns + info.num_columns);
+    info.numbers.assign(info.columns, info.columns + info.num_column_values);
     info.columns = nullptr;
     return found;
   }();

@@ -61,7 +61,7 @@ class Network:
         self.call(partial(subprocess.run, command.split(), check=True))
 
     def up(self, *links: str) -> None:
-        """Set links up, and wait until they carry.
+        """Set links up, and wait until they carry, and take packets to their addresses.
 
         The kernel does the rest at some later time; until then it throws away what is sent, and
         tells the sender of success.
@@ -73,7 +73,11 @@ class Network:
     def _carries(self, link: str) -> bool:
         shown = partial(subprocess.run, check=True, capture_output=True, text=True)
         said = self.call(shown, ["ip", "-o", "link", "show", link]).stdout
-        return "NO-CARRIER" not in said and "qdisc noop " not in said
+        if "NO-CARRIER" in said or "qdisc noop " in said:
+            return False
+        # Also of addresses with nodad: the kernel looks at them later.
+        of_link = ["ip", "-6", "-o", "addr", "show", "dev", link, "scope", "global", "tentative"]
+        return not self.call(shown, of_link).stdout
 
     def close(self) -> None:
         self._thread.shutdown()

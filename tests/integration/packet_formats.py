@@ -81,7 +81,9 @@ def headers(draw: st.DrawFn, roles: list[str]) -> list[Document]:
     for _ in range(draw(st.integers(0, 3))):
         other = {"value": draw(st.integers(0, 255)), "required": draw(st.booleans())}
         if draw(st.booleans()):
-            other["column"] = draw(st.sampled_from(["first", "sum"]))
+            # With offsets, packets have no number in the frame.
+            each = [] if "byte_offset" in roles else ["packets"]
+            other["column"] = draw(st.sampled_from(["first", "sum", *each]))
         fields.append({"bytes": draw(st.integers(1, 9)), **other})
     fields = draw(st.permutations(fields))
     for number, field in enumerate(fields):

@@ -63,6 +63,7 @@ REORDER = WHOLE.replace(
       flow_ids: [7]
       columns:
         second: {bit_offset: 344, bit_width: 8}
+        each: {bit_offset: 344, bit_width: 8, from: packets}
         total: {bit_offset: 344, bit_width: 8, from: sum}
       method:
         seq_packets_per_batch:

@@ -213,7 +213,7 @@ Status set_reorder_cuda_stream(const std::string& interface_name, const std::str
                                cudaStream_t stream);
 /// Use a mode of a reorder config from now on; empty: the config as it is written. Names as for
 /// `set_reorder_cuda_stream`. Frames that no receiver has are given up. NOT_READY: a receiver is
-/// attached to the plan; INVALID_PARAMETER: there is no such mode.
+/// attached to the plan, or the session is closed; INVALID_PARAMETER: there is no such mode.
 Status set_reorder_mode(const std::string& interface_name, const std::string& reorder_name,
                         const std::string& mode);
 /// Get the properties of an aggregate, a burst with DAQIRI_BURST_FLAG_REORDERED. NOT_SUPPORTED: the

@@ -58,8 +58,9 @@ enum class ReorderEndianness { HOST, NETWORK, INVALID };
 /// Byte order of a packet field.
 enum class ReorderByteOrder { BIG, LITTLE };
 /// Packets that a column of frames is made of. FIRST: the one with the lowest position in the
-/// frame, of those that came. SUM: all that came, modulo 2^64.
-enum class ReorderColumnSource { FIRST, SUM };
+/// frame, of those that came. SUM: all that came, modulo 2^64. PACKETS: each, which has a number of
+/// its own.
+enum class ReorderColumnSource { FIRST, SUM, PACKETS };
 /// Origin of offsets: the first byte of the packet, or of its UDP payload.
 enum class ReorderBase { PACKET, UDP_PAYLOAD };
 
@@ -96,7 +97,7 @@ struct ReorderConditionConfig {
   DAQIRI_EQUALITY(ReorderConditionConfig)
 };
 
-/// An entry of `columns`: a number in packets that goes with their frame.
+/// An entry of `columns`: numbers in packets that go with their frame.
 struct ReorderColumnConfig {
   std::string name_;
   ReorderBitFieldConfig field_;
@@ -259,16 +260,18 @@ struct ReorderBurstInfo {
   std::uint32_t source_packet_count{0};
   /// Number of packets of a complete aggregate.
   std::uint32_t packets_per_batch{0};
-  /// Output bytes of one packet.
+  /// Output bytes of one packet, without a pixel that goes on in the next one.
   std::uint32_t payload_len{0};
   /// Output bytes of the batch.
   std::uint32_t aggregate_len{0};
   /// DAQIRI_BURST_FLAG_ bits.
   std::uint32_t burst_flags{0};
-  /// Numbers of the columns of its reorder config, in their order. Valid until the burst is freed.
-  /// Null: there are none.
+  /// Numbers of the columns of its reorder config, one column after the other. A column of PACKETS
+  /// has `packets_per_batch` of them, in the order of the positions, and 0 where a packet is
+  /// missing; others have one. Valid until the burst is freed. Null: there are none.
   const std::uint64_t* columns{nullptr};
-  std::uint32_t num_columns{0};
+  /// Numbers of all columns.
+  std::uint32_t num_column_values{0};
 };
 
 /// \}

@@ -4,6 +4,7 @@
 
 #include "api/call.h"
 #include "daqiri/daqiri.h"
+#include "system/text.h"
 #include "timing/clock.h"
 
 namespace daqiri {
@@ -43,9 +44,9 @@ reorder::RunningPlan& reorder_plan(Session& session, const std::string& interfac
       plans.append(plans.empty() ? "" : ", ").append(plan.name());
     }
     throw Error(Status::INVALID_PARAMETER, std::string(owner)
-                                               .append(" has no reorder config '")
-                                               .append(name)
-                                               .append("'; it has ")
+                                               .append(" has no reorder config ")
+                                               .append(quoted(name))
+                                               .append("; it has ")
                                                .append(plans.empty() ? "none" : plans));
   };
   if (interface.empty()) return find(Session::NO_PORT, "the configuration");
@@ -55,7 +56,7 @@ reorder::RunningPlan& reorder_plan(Session& session, const std::string& interfac
     if (each.name_ == interface) return find(each.port_id_, "interface '" + interface + "'");
   }
   throw Error(Status::INVALID_PARAMETER,
-              "no interface is named '" + interface + "'; there are " + known);
+              "no interface is named " + quoted(interface) + "; there are " + known);
 }
 
 constexpr int ANY_QUEUE = -1;

@@ -1,7 +1,6 @@
 #include "config/document.h"
 
 #include <algorithm>
-#include <bit>
 #include <map>
 #include <sstream>
 #include <stdexcept>
@@ -187,27 +186,6 @@ std::optional<SyntaxProblem> parse_yaml(std::string_view text, Document& documen
   } catch (const YAML::Exception& exception) {
     return SyntaxProblem{to_mark(exception.mark), "not valid YAML: " + exception.msg};
   }
-}
-
-std::size_t find_invalid_utf8(std::string_view text) noexcept {
-  // An encoding with more bytes than necessary is invalid.
-  constexpr std::uint32_t SMALLEST[] = {0, 0, 0x80, 0x800, 0x10000};
-  for (std::size_t i = 0; i < text.size();) {
-    const auto lead = static_cast<unsigned char>(text[i]);
-    const auto length = static_cast<std::size_t>(lead < 0x80 ? 1 : std::countl_one(lead));
-    const bool has_length = lead < 0x80 || (length >= 2 && length <= 4);
-    if (!has_length || length > text.size() - i) return i;
-    std::uint32_t code = lead < 0x80 ? lead : lead & (0x7FU >> length);
-    for (std::size_t j = 1; j < length; ++j) {
-      const auto next = static_cast<unsigned char>(text[i + j]);
-      if ((next & 0xC0U) != 0x80U) return i;
-      code = code << 6U | (next & 0x3FU);
-    }
-    const bool surrogate = code >= 0xD800 && code <= 0xDFFF;
-    if (code < SMALLEST[length] || code > 0x10FFFF || surrogate) return i;
-    i += length;
-  }
-  return std::string_view::npos;
 }
 
 std::string write_yaml(const Node& root) {

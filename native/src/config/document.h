@@ -58,7 +58,4 @@ std::optional<SyntaxProblem> parse_yaml(std::string_view text, Document& documen
 
 std::string write_yaml(const Node& root);
 
-/// Offset of the first byte that is not UTF-8; npos: all are.
-std::size_t find_invalid_utf8(std::string_view text) noexcept;
-
 }  // namespace daqiri::config

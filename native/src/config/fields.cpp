@@ -34,6 +34,22 @@ bool expect(const Node& node, Node::Kind kind, const Place& place, std::string_v
   return good;
 }
 
+std::string wrong_text(std::string_view text) {
+  if (text.empty()) return "an empty text";
+  if (std::ranges::any_of(text,
+                          [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }))
+    return "a text with control characters";
+  return find_invalid_utf8(text) == std::string_view::npos ? "" : "a text that is not UTF-8";
+}
+
+constexpr std::string_view ACCEPTED_NAME = "a text of up to 200 bytes that is not '.' or '..'";
+
+std::string wrong_name(std::string_view name) {
+  constexpr std::size_t LONGEST = 200;
+  if (name == "." || name == "..") return "which is a folder to file systems";
+  return name.size() > LONGEST ? "a long text" : wrong_text(name);
+}
+
 /// Whether other YAML readers would parse the unquoted text as a number.
 bool is_number(std::string_view text) {
   static const std::regex form("[-+]?[0-9][0-9_]*([.][0-9_]*)?([eE][-+]?[0-9]+)?");
@@ -103,18 +119,23 @@ void Fields::text(Key key, std::string& value, bool of_digits) {
   const bool number = !of_digits && given != nullptr && !given->value.quoted &&
                       given->value.kind == Node::Kind::SCALAR && is_number(given->value.text);
   const auto read = [&](std::string_view word) -> std::string {
-    if (word.empty()) return "an empty text";
     if (number)
       return "a number, because YAML readers parse some text without quotes as a number, such as "
              "0000:03:00.0; put the text in quotes";
-    if (std::ranges::any_of(
-            word, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }))
-      return "a text with control characters";
-    if (find_invalid_utf8(word) != std::string_view::npos) return "a text that is not UTF-8";
-    value = word;
-    return {};
+    std::string wrong = wrong_text(word);
+    if (wrong.empty()) value = word;
+    return wrong;
   };
   scalar(key, "a text", read, Node(Node::Kind::SCALAR, value, true));
+}
+
+void Fields::name(Key key, std::string& value) {
+  const auto read = [&](std::string_view word) {
+    std::string wrong = wrong_name(word);
+    if (wrong.empty()) value = word;
+    return wrong;
+  };
+  scalar(key, ACCEPTED_NAME, read, Node(Node::Kind::SCALAR, value, true));
 }
 
 void Fields::formatted(Key key, std::string_view accepts, const Read& read,
@@ -288,12 +309,12 @@ void Fields::variants(Key key, std::span<const std::string_view> fixed,
   std::size_t index = 0;
   std::vector<std::string_view> seen;
   for (const Node::Entry& entry : node->entries) {
-    const std::string name = quoted(entry.key.text);
-    const Place place = at(key.name)[name.substr(1, name.size() - 2)];
-    if (entry.key.kind != Node::Kind::SCALAR || entry.key.text.empty() ||
-        name.size() != entry.key.text.size() + 2) {
+    const std::string wrong =
+        entry.key.kind == Node::Kind::SCALAR ? wrong_name(entry.key.text) : "not a text";
+    const Place place = at(key.name)[entry.key.text];
+    if (!wrong.empty()) {
       at(key.name).about_key(Severity::ERROR, entry.key.mark, "found ", describe(entry.key),
-                             " as a name; accepts a short text");
+                             " as a name, ", wrong, "; accepts ", ACCEPTED_NAME);
       at(key.name).spoil();
     } else if (among(seen, entry.key.text)) {
       place.about_key(Severity::ERROR, entry.key.mark, "the name is given twice; keep one");

@@ -14,28 +14,6 @@ std::string_view parent(std::string_view path) {
 
 }  // namespace
 
-std::string quoted(std::string_view text) {
-  constexpr std::size_t LONGEST = 80;
-  constexpr std::string_view HEX = "0123456789abcdef";
-  const bool cut = text.size() > LONGEST;
-  if (cut) {
-    std::size_t size = LONGEST;
-    while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xC0U) == 0x80U) --size;
-    text = text.substr(0, size);
-  }
-  const bool valid = find_invalid_utf8(text) == std::string_view::npos;
-  std::string result = "'";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7F || (byte > 0x7F && !valid)) {
-      result += {'\\', 'x', HEX[byte >> 4U], HEX[byte & 0xFU]};
-    } else {
-      result += c;
-    }
-  }
-  return result + (cut ? "...'" : "'");
-}
-
 bool Findings::bad(std::string_view path) const {
   for (;; path = parent(path)) {
     if (bad_.contains(path)) return true;

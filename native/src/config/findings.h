@@ -10,11 +10,9 @@
 
 #include "config/document.h"
 #include "daqiri/config.h"
+#include "system/text.h"
 
 namespace daqiri::config {
-
-/// Source text in single quotes: control characters are escaped, long text is truncated.
-std::string quoted(std::string_view text);
 
 inline std::string as_text(std::integral auto number) { return std::to_string(number); }
 inline std::string_view as_text(std::string_view text) { return text; }

@@ -203,6 +203,16 @@ std::string write_batch_step(const std::uint64_t& step) {
   return step == 1 ? std::string() : step == 0 ? std::string(ANY_STEP) : std::to_string(step);
 }
 
+std::string read_rotation(std::string_view text, std::uint32_t& degrees) {
+  std::int64_t number = 0;
+  std::string wrong = read_integer(text, {0, 270}, number);
+  if (wrong.empty() && number % 90 != 0) wrong = "another angle";
+  if (wrong.empty()) degrees = static_cast<std::uint32_t>(number);
+  return wrong;
+}
+
+std::string write_rotation(const std::uint32_t& degrees) { return std::to_string(degrees); }
+
 }  // namespace
 
 std::string engine_name(const CommonConfig& common) {
@@ -377,6 +387,8 @@ constinit const Form<std::uint64_t> natural_form{"an integer from 0 to 184467440
 constinit const Form<std::uint64_t> batch_step_form{
     "an integer from 1 to 4294967295, or 'any' for numbers that grow irregularly", read_batch_step,
     write_batch_step};
+constinit const Form<std::uint32_t> rotation_form{"0, 90, 180 and 270 (degrees, counterclockwise)",
+                                                  read_rotation, write_rotation};
 constinit const Form<std::string> core_form{
     "a core number from 0 to 8191, or 'any' for a thread that is not pinned", read_core, as_it_is};
 constinit const Form<std::string> endpoint_form{

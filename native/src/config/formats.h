@@ -95,7 +95,8 @@ inline constexpr Name BYTE_ORDERS[] = {{"big", ReorderByteOrder::BIG},
                                        {"little", ReorderByteOrder::LITTLE}};
 /// Packets that a column is made of.
 inline constexpr Name COLUMN_SOURCES[] = {{"first", ReorderColumnSource::FIRST},
-                                          {"sum", ReorderColumnSource::SUM}};
+                                          {"sum", ReorderColumnSource::SUM},
+                                          {"packets", ReorderColumnSource::PACKETS}};
 inline constexpr Name BASES[] = {{"packet", ReorderBase::PACKET},
                                  {"udp_payload", ReorderBase::UDP_PAYLOAD}};
 inline constexpr Name ENDIANNESS[] = {{"host", ReorderEndianness::HOST},
@@ -210,6 +211,8 @@ extern const Form<double> real_form;
 extern const Form<std::uint64_t> natural_form;
 /// Difference of batch numbers; `any`: 0.
 extern const Form<std::uint64_t> batch_step_form;
+/// A rotation in steps of 90 degrees.
+extern const Form<std::uint32_t> rotation_form;
 /// `scheme://ip:port`; the port can be omitted for RoCE.
 extern const Form<std::string> endpoint_form;
 /// Name of a column of frames.

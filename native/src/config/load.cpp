@@ -71,8 +71,7 @@ ConfigReport read_document(const config::Document& document, Findings findings,
   for (const auto& [key, value] : daqiri->entries) {
     if (key.kind == Node::Kind::SCALAR && key.text == "cfg") continue;
     findings.add(Severity::ERROR, "daqiri",
-                 "unknown key " + config::quoted(key.text) + ", nearest is 'cfg'; accepts cfg",
-                 key.mark);
+                 "unknown key " + quoted(key.text) + ", nearest is 'cfg'; accepts cfg", key.mark);
     misspelled = true;
   }
   if (cfg != nullptr && cfg->kind == Node::Kind::MAP)

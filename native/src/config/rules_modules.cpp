@@ -40,12 +40,8 @@ bool check_parts(const std::vector<std::uint32_t>& parts, const std::vector<std:
 
 void check_position(const ReorderPositionConfig& position, const ReorderFrameConfig& frame,
                     const Place& at) {
-  if (at["origin"].bad() || !is_pair(position.origin_, at["origin"], false)) return;
-  if (position.rotate_ % 90 != 0) {
-    at["rotate"].error("found ", position.rotate_,
-                       "; accepts 0, 90, 180 and 270 (degrees, counterclockwise)");
+  if (at["origin"].bad() || at["rotate"].bad() || !is_pair(position.origin_, at["origin"], false))
     return;
-  }
   const auto extent = reorder::extent_of(frame.modules_, position);
   const std::string told = concat("found ", text_of(position.origin_), " for a module of ",
                                   extent[0], " x ", extent[1], " pixels");

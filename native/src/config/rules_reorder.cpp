@@ -9,6 +9,8 @@ namespace daqiri::config {
 namespace {
 
 constexpr std::size_t MOST_COLUMNS = 64;
+/// Of the packets of a frame: 8 MiB.
+constexpr std::uint64_t MOST_NUMBERS = std::uint64_t{1} << 20U;
 
 using reorder::bits_of;
 
@@ -232,6 +234,36 @@ struct Plan {
     }
     if (plan.columns_.size() > MOST_COLUMNS)
       at.error("found ", plan.columns_.size(), "; accepts up to ", MOST_COLUMNS, " columns");
+    check_columns_of_packets();
+  }
+
+  /// Of a mode, the columns are those of the plan, and the packets its own.
+  void check_columns_of_packets() const {
+    const auto of_packets = [](const ReorderColumnConfig& column) {
+      return column.from_ == ReorderColumnSource::PACKETS;
+    };
+    const auto first = std::ranges::find_if(plan.columns_, of_packets);
+    if (first == plan.columns_.end() || method.bad_within()) return;
+    const Place from = place["columns"][first->name_]["from"];
+    if (plan.method_ == ReorderMethod::BATCH_BYTE_OFFSET) {
+      const std::string found =
+          concat("found ",
+                 is_mode ? concat("column ", quoted(first->name_), " from: packets") : "'packets'",
+                 " with batch_byte_offset, where packets have no number in the frame; accepts ");
+      if (is_mode)
+        method.error(found, "another method, or columns from: first and from: sum");
+      else
+        from.error(found, "first and sum, or another method");
+      return;
+    }
+    const auto columns =
+        static_cast<std::uint64_t>(std::ranges::count_if(plan.columns_, of_packets));
+    const std::uint64_t packets = reorder::slots_of(plan);
+    if (columns * packets > MOST_NUMBERS)
+      (is_mode ? method : from)
+          .error("found ", columns, columns == 1 ? " column" : " columns", " from: packets with ",
+                 packets, " packets of a frame; accepts up to ", MOST_NUMBERS,
+                 " numbers of a frame, in all columns from: packets");
   }
 
   /// Checks the types of elements, their conversion, and the value for missing elements.
@@ -283,12 +315,6 @@ struct Plan {
         "with the most significant first");
   }
 
-  /// Output bytes for this many payload bytes, without those that fill no group.
-  [[nodiscard]] std::uint64_t output_of(std::uint64_t payload) const {
-    const reorder::Groups groups = reorder::groups_of(plan);
-    return payload / groups.bytes() * groups.output_bytes();
-  }
-
   /// A buffer of the output region must hold a complete batch with the longest possible payloads; a
   /// frame is one batch.
   void check_size(const MemoryRegionConfig& source, const MemoryRegionConfig* output) const {
@@ -299,14 +325,15 @@ struct Plan {
                  " bytes that a buffer of ", quoted(source.name_),
                  " has after payload_byte_offset");
       else if (!reorder::groups_of(plan).fill(plan.payload_bytes_))
-        at.error("found ", plan.payload_bytes_, "; accepts a multiple of the ", group());
+        check_split(at);
       if (at.bad()) return;
       longest = plan.payload_bytes_;
     }
     const bool by_bytes = plan.method_ == ReorderMethod::BATCH_BYTE_OFFSET;
     const std::uint64_t slots = by_bytes ? 1 : reorder::slots_of(plan);
-    std::uint64_t slot = output_of(by_bytes ? plan.batch_byte_offset_.batch_bytes_ : longest);
     const reorder::Groups groups = reorder::groups_of(plan);
+    std::uint64_t slot =
+        groups.output_within(by_bytes ? plan.batch_byte_offset_.batch_bytes_ : longest);
     if (by_bytes && !groups.fill(plan.batch_byte_offset_.batch_bytes_))
       method["batch_bytes"].error("found ", plan.batch_byte_offset_.batch_bytes_,
                                   "; accepts a multiple of the ", group());
@@ -346,14 +373,38 @@ struct Plan {
     check_output_size(output, slots, slot, by_bytes);
   }
 
+  /// Payloads that do not have whole groups of elements: the next packet has the rest.
+  void check_split(const Place& at) const {
+    const std::uint32_t least = reorder::groups_of(plan).bytes();
+    const bool slots = plan.method_ != ReorderMethod::BATCH_BYTE_OFFSET;
+    if (slots && !plan.frame_.shape_.empty() && plan.reorder_type_ == "cpu" &&
+        plan.payload_bytes_ > least)
+      return;
+    at.error("found ", plan.payload_bytes_, "; accepts a multiple of the ", group(),
+             ", or with reorder_type: cpu, a frame, and a method with packet or sequence numbers, "
+             "any number above ",
+             least);
+  }
+
   /// The packets of a batch, or of a flow's part of it, are full, but for the last one.
   bool check_parts(std::uint64_t bytes, std::uint64_t full, const Place& at) const {
+    const reorder::Groups groups = reorder::groups_of(plan);
     const std::uint64_t packets = reorder::stride_of(plan);
     const std::uint64_t parts = reorder::slots_of(plan) / packets;
-    const bool whole = bytes != 0 && bytes % parts == 0 &&
-                       bytes / parts % reorder::groups_of(plan).output_bytes() == 0;
-    if (whole && bytes / parts > (packets - 1) * full && bytes / parts <= packets * full)
-      return true;
+    const bool whole =
+        bytes != 0 && bytes % parts == 0 && bytes / parts % groups.output_bytes() == 0;
+    // Packets that split groups have no whole number of bytes of a frame.
+    const std::uint64_t payload = groups.input_of(bytes / parts);
+    const std::uint64_t most = packets * plan.payload_bytes_;
+    if (whole && payload > most - plan.payload_bytes_ && payload <= most) return true;
+    if (!groups.fill(plan.payload_bytes_)) {
+      at.error("found ", sent(), " of ", bytes, " bytes, which ", reorder::slots_of(plan),
+               " packets of payload_bytes: ", plan.payload_bytes_, " do not fill; accepts ",
+               parts == 1 ? "" : concat(parts, " parts of "), "whole ", group(), ", more than ",
+               most - plan.payload_bytes_, " and at most ", most, " bytes of payloads",
+               parts == 1 ? "" : " each");
+      return false;
+    }
     at.error("found ", sent(), " of ", bytes, " bytes; accepts ",
              parts == 1 ? "" : concat(parts, " parts of "), packets, " packets of ", full,
              " bytes each, of which the last may have fewer: more than ",

@@ -84,7 +84,7 @@ void walk_socket(Fields& fields, SocketConfig& socket) {
 }
 
 void walk_memory_region(Fields& fields, MemoryRegionConfig& region) {
-  fields.text(required("name"), region.name_);
+  fields.name(required("name"), region.name_);
   fields.choice(required("kind"), region.kind_, MEMORY_KINDS);
   fields.number(optional("affinity"), region.affinity_, {0, 1023});
   walk_access(fields, region.access_);
@@ -115,7 +115,7 @@ void walk_memory_regions(Fields& fields, NetworkConfig& config) {
 template <class Queue>
 void walk_queue(Fields& fields, Queue& queue, bool rx) {
   CommonQueueConfig& common = queue.common_;
-  fields.text(required("name"), common.name_);
+  fields.name(required("name"), common.name_);
   fields.number(required("id"), common.id_, WORD);
   fields.choice(optional("poll_mode"), queue.poll_mode_, POLL_MODES);
   const bool direct = queue.poll_mode_ == QueuePollMode::DIRECT;
@@ -172,7 +172,7 @@ void walk_tx(Fields& fields, TxConfig& tx) {
 }
 
 void walk_interface(Fields& fields, InterfaceConfig& interface) {
-  fields.text(required("name"), interface.name_);
+  fields.name(required("name"), interface.name_);
   fields.text(required("address"), interface.address_, false);
   fields.refused(
       "rdma_config",

@@ -112,6 +112,8 @@ class Fields {
   void flag(Key key, bool& value);
   /// Any text except an empty one. `of_digits`: text that looks like a number needs no quotes.
   void text(Key key, std::string& value, bool of_digits = true);
+  /// A text that may become the name of a file, or of a part of one.
+  void name(Key key, std::string& value);
   template <class Value>
   void formed(Key key, Value& value, const Form<Value>& form) {
     const auto read = [&](std::string_view text) { return form.read(text, value); };

@@ -229,6 +229,9 @@ void walk_method(Fields& fields, ReorderConfig& reorder) {
   const auto first = [&](Fields& inner) {
     inner.number_each({"first_packet", false, !reorder.first_packet_.empty()},
                       reorder.first_packet_, {0, UINT32_MAX});
+    if (inner.given("first_packet") && !inner.bad("first_packet") && reorder.first_packet_.empty())
+      inner.problem("first_packet",
+                    "found an empty list; accepts one number, or one for each flow");
   };
   method("seq_batch_number", ReorderMethod::SEQ_BATCH_NUMBER, [&](Fields& inner) {
     ReorderSeqBatchNumberConfig& keys = reorder.seq_batch_number_;
@@ -266,7 +269,7 @@ void walk_method(Fields& fields, ReorderConfig& reorder) {
 void walk_position(Fields& fields, ReorderPositionConfig& position) {
   fields.numbers(required("origin"), position.origin_, {0, UINT32_MAX});
   fields.choice(optional("flip"), position.flip_, FLIPS);
-  fields.number(optional("rotate"), position.rotate_, {0, 270, "degrees"});
+  fields.formed(optional("rotate"), position.rotate_, rotation_form);
 }
 
 void walk_modules(Fields& fields, ReorderModulesConfig& modules) {
@@ -282,6 +285,9 @@ void walk_modules(Fields& fields, ReorderModulesConfig& modules) {
 
 void walk_frame(Fields& fields, ReorderFrameConfig& frame) {
   fields.numbers(required("shape"), frame.shape_, {1, UINT32_MAX});
+  if (fields.given("shape") && !fields.bad("shape") && frame.shape_.empty())
+    fields.problem("shape",
+                   "found an empty list; accepts the lengths of axes, such as [512, 1024]");
   fields.word(optional("dtype"), frame.dtype_, FRAME_DTYPES);
   const bool given = !frame.modules_.shape_.empty();
   fields.map({"modules", false, given}, frame.modules_, walk_modules);
@@ -294,7 +300,7 @@ void walk_flow(Fields& fields, FlowConfig& flow, bool rx) {
   // A transmit flow without actions has the default action, which is not written.
   if (actions.empty() && fields.writing() && (rx || flow.action_.type_ != FlowType::QUEUE))
     actions = {flow.action_};
-  fields.text(required("name"), flow.name_);
+  fields.name(required("name"), flow.name_);
   fields.number(required("id"), flow.id_, {0, MAX_STATIC_FLOW_ID});
   walk_actions(fields, actions, rx);
   fields.map(optional("match"), flow.match_,
@@ -305,7 +311,7 @@ void walk_flow(Fields& fields, FlowConfig& flow, bool rx) {
 }
 
 void walk_flex_item(Fields& fields, FlexItemConfig& item) {
-  fields.text(required("name"), item.name_);
+  fields.name(required("name"), item.name_);
   fields.number(required("id"), item.id_, {0, INT32_MAX});
   fields.number(required("offset"), item.offset_, {0, MAX_FLEX_OFFSET, "bytes, a multiple of 4"});
   if (item.offset_ % 4 != 0)
@@ -336,7 +342,7 @@ void walk_plan_flows(Fields& fields, ReorderConfig& reorder, bool joint) {
 }
 
 void walk_plan(Fields& fields, ReorderConfig& reorder, bool joint) {
-  fields.text(required("name"), reorder.name_);
+  fields.name(required("name"), reorder.name_);
   fields.word(required("reorder_type"), reorder.reorder_type_, REORDER_TYPES);
   fields.text(required("memory_region"), reorder.memory_region_);
   fields.number(optional("payload_byte_offset"), reorder.payload_byte_offset_, BYTES);

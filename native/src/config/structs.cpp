@@ -13,7 +13,6 @@ namespace {
 using config::concat;
 using config::Findings;
 using config::Place;
-using config::quoted;
 
 bool names_engine(const CommonConfig& common) {
   return common.engine_type != EngineType::DEFAULT && common.engine_type != EngineType::UNKNOWN &&

@@ -33,21 +33,57 @@ Assembler::Assembler(const Plan& plan, memory::MemoryRegion& output, const Valid
     : plan_(plan),
       output_(output),
       valid_(valid),
-      columns_(std::make_shared<ColumnNumbers>(output.config().num_bufs_, plan.columns().size())),
+      columns_(
+          std::make_shared<ColumnNumbers>(output.config().num_bufs_, plan.columns().numbers())),
       sink_(sink),
       // Where the length is known, the configuration was checked with it.
       most_output_(plan.by_bytes() || plan.payload_bytes() != 0
                        ? UINT64_MAX
                        : output.buf_size() / std::max(plan.units(), 1U)),
       batches_(plan.window()),
-      delivered_units_(batches_.size() * valid.words()) {}
+      delivered_units_(batches_.size() * valid.words()) {
+  if (plan.splits())
+    split_ = std::make_unique<std::byte[]>(output.config().num_bufs_ * plan.units() * MOST_GROUP);
+}
+
+Assembler::Whole Assembler::keep_split(const Batch& batch, const Place& where,
+                                       const std::byte* payload) noexcept {
+  const std::uint32_t group = plan_.groups().bytes();
+  const std::uint32_t before = plan_.split_before(where.slot);
+  Whole whole{payload, where.payload_bytes, plan_.begin_of(where.slot, batch.slot_bytes)};
+  if (before != 0) {
+    const std::uint32_t rest = group - before;
+    std::copy_n(payload, rest, split_group(batch, where.slot) + before);
+    whole.from += rest;
+    whole.bytes -= rest;
+    whole.to += plan_.groups().output_bytes();
+  }
+  // The last packet of a part of the batch ends with a whole group.
+  if (const std::uint32_t begun = whole.bytes % group; begun != 0) {
+    whole.bytes -= begun;
+    std::copy_n(whole.from + whole.bytes, begun, split_group(batch, where.slot + 1));
+  }
+  return whole;
+}
+
+void Assembler::join_split(const Batch& batch) noexcept {
+  const auto is_there = [&](std::uint32_t slot) {
+    return (batch.valid[slot / WORD] >> slot % WORD & 1U) != 0;
+  };
+  for (std::uint32_t slot = 1; slot < plan_.units(); ++slot) {
+    if (plan_.split_before(slot) == 0 || !is_there(slot - 1) || !is_there(slot)) continue;
+    plan_.place(batch.data, plan_.begin_of(slot, batch.slot_bytes), split_group(batch, slot),
+                plan_.groups().bytes());
+  }
+  plan_.settle();
+}
 
 [[gnu::always_inline]] inline void Assembler::read_columns(Batch& batch, const Place& where,
                                                            const Packet& packet) noexcept {
   if (batch.columns == nullptr) return;
   const bool first = batch.packets == 0 || where.slot < batch.lowest;
   if (first) batch.lowest = where.slot;
-  plan_.columns().take(packet.data, where.udp_at, first, batch.columns);
+  plan_.columns().take(packet.data, where.udp_at, where.slot, first, batch.columns);
 }
 
 [[gnu::always_inline]] inline void Assembler::add(Batch& batch, std::uint32_t packets,
@@ -73,7 +109,8 @@ Assembler::Assembler(const Plan& plan, memory::MemoryRegion& output, const Valid
       // All have the plan's length, if it has one.
       batch.payload_bytes =
           plan_.payload_bytes() != 0 ? plan_.payload_bytes() : where.payload_bytes;
-      batch.slot_bytes = static_cast<std::uint32_t>(plan_.output_bytes(batch.payload_bytes));
+      batch.slot_bytes =
+          static_cast<std::uint32_t>(plan_.groups().output_within(batch.payload_bytes));
     } else if (plan_.payload_bytes() == 0 && batch.payload_bytes != where.payload_bytes) {
       return Fate::MALFORMED;
     }
@@ -88,12 +125,15 @@ Assembler::Assembler(const Plan& plan, memory::MemoryRegion& output, const Valid
     return claim == Claim::TAKEN ? Fate::DUPLICATE : Fate::MALFORMED;
   }
   read_columns(batch, where, packet);
-  const auto* const from = reinterpret_cast<const std::byte*>(packet.data) + where.payload_at;
+  const auto* const payload = reinterpret_cast<const std::byte*>(packet.data) + where.payload_at;
+  Whole whole{payload, where.payload_bytes, to};
+  if (plan_.splits()) [[unlikely]]
+    whole = keep_split(batch, where, payload);
   if (copier_ == nullptr) {
-    plan_.place(batch.data, to, from, where.payload_bytes);
+    plan_.place(batch.data, whole.to, whole.from, whole.bytes);
   } else {
-    copies_[num_copies_] = {batch.data,          from,         static_cast<std::uint32_t>(to),
-                            where.payload_bytes, batch.buffer, packet.buffer,
+    copies_[num_copies_] = {batch.data,  whole.from,   static_cast<std::uint32_t>(whole.to),
+                            whole.bytes, batch.buffer, packet.buffer,
                             packet.owner};
     if (++num_copies_ == Copier::CHUNK) settle();
   }
@@ -201,7 +241,7 @@ void Assembler::locate(std::span<const Packet> packets, Found* found) const noex
     found[i].run = 1;
   }
   // Not of numbers that others have to count first.
-  if (plan_.by_bytes() || plan_.divides()) return;
+  if (plan_.by_bytes() || plan_.divides() || plan_.splits()) return;
   const auto follows = [this](const Place& next, const Place& before) {
     return next.batch == before.batch && next.slot == before.slot + 1 &&
            (plan_.payload_bytes() != 0 || next.payload_bytes == before.payload_bytes);
@@ -471,7 +511,7 @@ void Assembler::open(Batch& batch, std::uint64_t raw, const Packet& packet,
   batch.valid = valid_.of(batch.buffer);
   std::fill_n(batch.valid, valid_.words(), std::uint64_t{0});
   batch.columns = columns_->of(batch.buffer);
-  if (batch.columns != nullptr) std::fill_n(batch.columns, columns_->columns(), std::uint64_t{0});
+  if (batch.columns != nullptr) std::fill_n(batch.columns, columns_->each(), std::uint64_t{0});
 }
 
 bool Assembler::take_buffer(Batch& batch) noexcept {
@@ -573,6 +613,7 @@ void Assembler::hand(Batch& batch) noexcept {
   frame.missing = plan_.units() - batch.units;
   // Whoever had the buffer may have written in the gaps.
   if (frame.missing > 0 || !plan_.layout().gaps().empty()) fill(batch, frame.missing > 0);
+  if (plan_.splits()) join_split(batch);
   const std::uint64_t bytes =
       !plan_.layout().none() ? plan_.frame_bytes()
       : plan_.by_bytes()     ? plan_.output_bytes(std::uint64_t{plan_.units()} * plan_.unit_bytes())
@@ -592,7 +633,7 @@ void Assembler::hand(Batch& batch) noexcept {
   frame.info.aggregate_len = static_cast<std::uint32_t>(bytes);
   frame.info.burst_flags = DAQIRI_BURST_FLAG_REORDERED;
   frame.info.columns = batch.columns;
-  frame.info.num_columns = static_cast<std::uint32_t>(columns_->columns());
+  frame.info.num_column_values = static_cast<std::uint32_t>(columns_->each());
   if (frame.missing > 0) {
     const auto slot = static_cast<std::size_t>(&batch - batches_.data());
     std::copy_n(batch.valid, valid_.words(), delivered_units_.data() + slot * valid_.words());

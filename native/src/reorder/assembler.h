@@ -326,6 +326,20 @@ class Assembler {
   /// Returns false if none is free.
   bool take_buffer(Batch& batch) noexcept;
   Fate place(Batch& batch, const Place& place, const Packet& packet) noexcept;
+  /// The whole groups of a payload, and where they begin in the output.
+  struct Whole {
+    const std::byte* from;
+    std::uint32_t bytes;
+    std::uint64_t to;
+  };
+  /// Keep the parts of groups at the ends of a payload, of plans that split them. Returns the rest.
+  Whole keep_split(const Batch& batch, const Place& place, const std::byte* payload) noexcept;
+  /// Place groups whose parts are both there.
+  void join_split(const Batch& batch) noexcept;
+  /// A group of which slot `slot` of a batch has the rest.
+  [[nodiscard]] std::byte* split_group(const Batch& batch, std::uint32_t slot) noexcept {
+    return split_.get() + (std::size_t{batch.buffer} * plan_.units() + slot) * MOST_GROUP;
+  }
   /// Take the columns of a packet.
   void read_columns(Batch& batch, const Place& place, const Packet& packet) noexcept;
   /// Count packets that were placed in a batch.
@@ -364,6 +378,8 @@ class Assembler {
     return next_ + (slot + batches_.size() - next_ % batches_.size()) % batches_.size();
   }
 
+  /// Most bytes of a group of elements.
+  static constexpr std::size_t MOST_GROUP = 8;
   static constexpr std::uint64_t PAUSE_NS = 250'000'000;
   static constexpr std::uint64_t IDLE_NS = 50'000'000;
   /// Packets of a batch follow each other sooner, and exposures later.
@@ -380,6 +396,8 @@ class Assembler {
   const ValidBits& valid_;
   std::shared_ptr<const ColumnNumbers> columns_;
   FrameSink& sink_;
+  /// Of plans that split groups, for each buffer and slot; otherwise null.
+  std::unique_ptr<std::byte[]> split_;
   /// Most output bytes per packet, so that all packets of a batch fit. Not for byte offsets.
   std::uint64_t most_output_;
   /// In the order of their numbers, from place `next_` until `end_`, modulo the window; before them

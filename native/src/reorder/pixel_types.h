@@ -119,6 +119,10 @@ class Groups {
   [[nodiscard]] constexpr std::uint64_t output_of(std::uint64_t bytes) const noexcept {
     return (bytes >> static_cast<unsigned>(shift_)) * factor_;
   }
+  /// Output bytes of the whole groups in this many bytes.
+  [[nodiscard]] constexpr std::uint64_t output_within(std::uint64_t bytes) const noexcept {
+    return bytes / bytes_ * output_bytes_;
+  }
   /// Bytes of the groups with this many output bytes.
   [[nodiscard]] constexpr std::uint64_t input_of(std::uint64_t output) const noexcept {
     return output / output_bytes_ * bytes_;

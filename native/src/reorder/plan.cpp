@@ -146,7 +146,7 @@ Plan::Plan(const ReorderConfig& config, PacketKind kind, std::uint64_t buffer_by
     }
   }
   firsts_ = config.first_packet_;
-  columns_ = Columns(config.columns_);
+  columns_ = Columns(config.columns_, units_);
   bool of_payload = batch_.of_payload() || position_.of_payload() || payload_based_ ||
                     columns_.of_payload() || (offset_unit_ != 0 && offset_field_.of_payload());
   for (const ReorderConditionConfig& each : config.conditions_) {
@@ -174,9 +174,11 @@ Plan::Plan(const ReorderConfig& config, PacketKind kind, std::uint64_t buffer_by
     };
     if (payload_bytes_ == 0) payload_bytes_ = input_of(frame / units_);
     part_ = flows_apart_ ? stride_ : units_;
-    part_lack_ =
-        static_cast<std::uint32_t>(part_ * output_bytes(payload_bytes_) - frame / (units_ / part_));
-    payload_lack_ = input_of(part_lack_);
+    splits_ = !groups_.fill(payload_bytes_);
+    const std::uint64_t of_part = frame / (units_ / part_);
+    payload_lack_ = part_ * payload_bytes_ - input_of(of_part);
+    if (!splits_)
+      part_lack_ = static_cast<std::uint32_t>(part_ * output_bytes(payload_bytes_) - of_part);
   }
   // The rows of modules are short.
   streams_ = layout_.none() &&

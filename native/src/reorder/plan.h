@@ -109,12 +109,26 @@ class Plan {
   /// Payload bytes of every packet, except that the last one of a part of the batch may have fewer;
   /// 0: determined by the first packet of a batch.
   [[nodiscard]] std::uint32_t payload_bytes() const noexcept { return payload_bytes_; }
-  /// Where a slot begins in the output, if packets have `slot_bytes` there.
+  /// Whether a group of elements may go on in the next packet. Parts of the batch have whole ones.
+  [[nodiscard]] bool splits() const noexcept { return splits_; }
+  /// Where a slot begins in the output, if packets have `slot_bytes` there; a group that goes on in
+  /// it is before it, and after it, too.
   [[nodiscard]] std::uint64_t begin_of(std::uint32_t slot,
                                        std::uint32_t slot_bytes) const noexcept {
+    if (splits_) return output_bytes(input_begin(slot) - split_before(slot));
     const std::uint64_t begin = std::uint64_t{slot} * slot_bytes;
     // Parts of the batch that end with a short packet.
     return part_lack_ == 0 ? begin : begin - std::uint64_t{slot / part_} * part_lack_;
+  }
+  /// As `begin_of`, of the end of the slot before.
+  [[nodiscard]] std::uint64_t end_before(std::uint32_t slot,
+                                         std::uint32_t slot_bytes) const noexcept {
+    const std::uint64_t end = begin_of(slot, slot_bytes);
+    return splits_ && split_before(slot) != 0 ? end + groups_.output_bytes() : end;
+  }
+  /// Bytes that the group of which a slot has the rest has before it, of plans that split groups.
+  [[nodiscard]] std::uint32_t split_before(std::uint32_t slot) const noexcept {
+    return static_cast<std::uint32_t>(input_begin(slot) % groups_.bytes());
   }
   /// Output bytes for this many payload bytes.
   [[nodiscard]] std::uint64_t output_bytes(std::uint64_t payload) const noexcept {
@@ -150,6 +164,10 @@ class Plan {
   }
 
  private:
+  /// Payload bytes of the batch before a slot, of plans that split groups.
+  [[nodiscard]] std::uint64_t input_begin(std::uint32_t slot) const noexcept {
+    return std::uint64_t{slot} * payload_bytes_ - std::uint64_t{slot / part_} * payload_lack_;
+  }
   /// Beginning and end of the UDP payload.
   struct Payload {
     std::uint32_t begin;
@@ -215,6 +233,7 @@ class Plan {
   std::uint32_t units_{0};
   std::uint32_t unit_bytes_{0};
   std::uint32_t payload_bytes_{0};
+  bool splits_{false};
   bool divides_{false};
   /// Whether longer payloads are cut.
   bool cuts_{false};
@@ -292,7 +311,7 @@ void Plan::for_missing(const Filling& filling, Each each) const noexcept {
     if (at >= units_) return;
     const std::uint64_t begin = begin_of(at, slot_bytes);
     next(true);
-    each(begin, begin_of(at, slot_bytes) - begin);
+    each(begin, end_before(at, slot_bytes) - begin);
   }
 }
 

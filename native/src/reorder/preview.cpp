@@ -58,9 +58,9 @@ void Preview::copy_held() {
   const void* const from = region_.address(frame->buffers[0][0]);
   if (!region_.copy_to_host(from, data.get(), bytes)) return;
   ReorderBurstInfo info = frame->reorder;
-  auto columns = std::make_unique<std::uint64_t[]>(info.num_columns);
-  std::copy_n(info.columns, info.num_columns, columns.get());
-  if (info.num_columns > 0) info.columns = columns.get();
+  auto columns = std::make_unique<std::uint64_t[]>(info.num_column_values);
+  std::copy_n(info.columns, info.num_column_values, columns.get());
+  if (info.num_column_values > 0) info.columns = columns.get();
   latest_ = {.number = latest_.number + 1,
              .data = std::move(data),
              .bytes = bytes,

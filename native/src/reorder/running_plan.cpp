@@ -8,6 +8,7 @@
 #include "reorder/deferred_copies.h"
 #include "reorder/workers.h"
 #include "system/log.h"
+#include "system/text.h"
 #include "timing/clock.h"
 
 namespace daqiri::reorder {
@@ -259,13 +260,18 @@ void RunningPlan::set_mode(const std::string& name) {
     names += (names.empty() ? "'" : ", '") + each->name + "'";
   }
   if (wanted == nullptr) {
-    throw Error(Status::INVALID_PARAMETER,
-                "reorder plan '" + config_.name_ + "' has no mode '" + name + "'; accepted are " +
-                    (names.empty() ? "" : names + " and ") + "'', the plan as it is written");
+    throw Error(Status::INVALID_PARAMETER, "reorder plan '" + config_.name_ + "' has no mode " +
+                                               quoted(name) + "; accepted are " +
+                                               (names.empty() ? "" : names + " and ") +
+                                               "'', the plan as it is written");
   }
   const std::lock_guard kept(kernel_mutex_);
   {
     const std::lock_guard lock(mutex_);
+    if (feeding_ == 0) {
+      throw Error(Status::NOT_READY, "the mode of reorder plan '" + config_.name_ +
+                                         "' cannot be set: the engine is closed; open it again");
+    }
     if (!use(*wanted)) return;
   }
   // A reader may be copying a frame; pollers need not wait for that.

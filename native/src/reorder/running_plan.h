@@ -139,8 +139,8 @@ class RunningPlan final : FrameSink, FrameWaiter {
   /// session is closed. Throws Error without a change.
   void set_stream(void* stream);
   /// Use a mode from now on; empty: the plan as it is written. Frames that no receiver has are
-  /// given up. Throws Error NOT_READY if a receiver is attached, INVALID_PARAMETER if there is no
-  /// such mode.
+  /// given up. Throws Error NOT_READY if a receiver is attached or the session is closed,
+  /// INVALID_PARAMETER if there is no such mode.
   void set_mode(const std::string& name);
   /// Name of the mode in use.
   [[nodiscard]] const std::string& mode_name() const noexcept { return mode().name; }

@@ -29,10 +29,6 @@ struct Selection {
   hdf5::Handle here;
 };
 
-std::uint64_t width_of_rows(std::size_t c, const FrameForm& form) {
-  return static_cast<FrameColumn>(c) == FrameColumn::VALID ? form.valid_bytes() : 0;
-}
-
 }  // namespace
 
 // --- Making and ending a file
@@ -85,7 +81,8 @@ void FrameFile::lay_out(const FrameForm& form, const RunMetadata& metadata,
           chunk.insert(chunk.end(), form.shape.begin(), form.shape.end());
         } else {
           chunk.front() = chunk_rows_[*column];
-          if (width_of_rows(*column, form) > 0) chunk.push_back(form.valid_bytes());
+          if (const std::uint32_t extent = extent_of(*column, form); extent > 0)
+            chunk.push_back(extent);
         }
         hdf5::require(H5Pset_chunk(properties, static_cast<int>(chunk.size()), chunk.data()) >= 0,
                       LAY_OUT);
@@ -183,7 +180,7 @@ void FrameFile::write_rows(const FrameRows& rows, std::uint64_t first) {
     set_frames(columns_[c], c, stored_);
     if (stored_ == first) continue;
     const hdf5::Handle type(H5Dget_type(columns_[c]), H5Tclose, LAY_OUT);
-    const Selection at(columns_[c], first, stored_ - first, width_of_rows(c, form_));
+    const Selection at(columns_[c], first, stored_ - first, extent_of(c, form_));
     check(H5Dwrite(columns_[c], type, at.here, at.in_file, H5P_DEFAULT, rows.column(c)) >= 0);
   }
   // Columns first, so that a reader who sees a frame sees its row.
@@ -233,7 +230,7 @@ std::vector<std::byte> FrameFile::read_stored(std::uint64_t frame) const {
 
 void FrameFile::read_column(std::size_t c, std::uint64_t first, std::uint64_t n, void* to) const {
   const hdf5::Handle type(H5Dget_type(columns_[c]), H5Tclose, LAY_OUT);
-  const Selection selected(columns_[c], first, n, width_of_rows(c, form_));
+  const Selection selected(columns_[c], first, n, extent_of(c, form_));
   check(H5Dread(columns_[c], type, selected.here, selected.in_file, H5P_DEFAULT, to) >= 0);
 }
 
@@ -296,8 +293,8 @@ void FrameFile::set_frames(hid_t dataset, std::size_t c, std::uint64_t frames) c
   std::vector<hsize_t> extents{frames};
   if (c == columns_.size()) {
     extents.insert(extents.end(), form_.shape.begin(), form_.shape.end());
-  } else if (width_of_rows(c, form_) > 0) {
-    extents.push_back(form_.valid_bytes());
+  } else if (const std::uint32_t extent = extent_of(c, form_); extent > 0) {
+    extents.push_back(extent);
   }
   check(H5Dset_extent(dataset, extents.data()) >= 0);
 }

@@ -174,12 +174,13 @@ void make_values(hid_t parent, const RunMetadata& metadata, bool of_run) {
   }
 }
 
-void make_configuration(hid_t entry, const std::string& text) {
+void make_configuration(hid_t entry, const std::string& text, const std::string& mode) {
   if (text.empty()) return;
   const Handle note = make_group(entry, "configuration", "NXnote");
   make_text(note, "type", "application/yaml");
   make_text(note, "description", "Configuration of the engine when the recording began");
   make_long_text(note, "data", text);
+  if (!mode.empty()) make_text(note, "mode", mode);
 }
 
 /// The column of a plan; null: it is another column.
@@ -247,7 +248,12 @@ void describe_dataset(hid_t dataset, std::optional<std::size_t> column, const Fr
     set_text(dataset, "long_name", form.plan.c_str());
     return;
   }
-  if (*column >= NUM_FRAME_COLUMNS) return;
+  if (*column >= NUM_FRAME_COLUMNS) {
+    if (extent_of(*column, form) > 0)
+      set_text(dataset, "description",
+               "number i of a row: from packet i of the frame; 0 if it has not arrived, see valid");
+    return;
+  }
   switch (static_cast<FrameColumn>(*column)) {
     case FrameColumn::TIMESTAMP:
       return set_text(dataset, "long_name", "arrival of the first packet (ns since 1970, UTC)");
@@ -311,7 +317,8 @@ std::size_t FrameForm::columns() const noexcept {
 
 std::uint32_t width_of(std::size_t column, const FrameForm& form) noexcept {
   static_assert(sizeof(double) == sizeof(std::uint64_t));
-  if (column >= NUM_FRAME_COLUMNS) return sizeof(double);
+  if (column >= NUM_FRAME_COLUMNS)
+    return std::max(extent_of(column, form), 1U) * std::uint32_t{sizeof(double)};
   switch (static_cast<FrameColumn>(column)) {
     case FrameColumn::BATCH:
     case FrameColumn::TIMESTAMP:
@@ -325,6 +332,12 @@ std::uint32_t width_of(std::size_t column, const FrameForm& form) noexcept {
     default:
       return 4;
   }
+}
+
+std::uint32_t extent_of(std::size_t column, const FrameForm& form) noexcept {
+  if (column == static_cast<std::size_t>(FrameColumn::VALID)) return form.valid_bytes();
+  const ReorderColumnConfig* const of_plan = plan_column(column, form);
+  return of_plan != nullptr && of_plan->from_ == ReorderColumnSource::PACKETS ? form.units : 0;
 }
 
 const char* name_of(FrameColumn column) noexcept { return NAMES[static_cast<std::size_t>(column)]; }
@@ -371,7 +384,7 @@ void make_frame_layout(hid_t file, const FrameForm& form, const RunMetadata& met
   make_scalar(entry, END_TIME, time_type());
   set_text(make_text(entry, "program_name", "daqiri-ophyd"), "version", DAQIRI_VERSION);
   make_values(entry, metadata, true);
-  make_configuration(entry, form.configuration);
+  make_configuration(entry, form.configuration, form.mode);
   const Handle instrument = make_group(entry, "instrument", "NXinstrument");
   const Handle detector = make_group(instrument, form.plan, "NXdetector");
   make_text(detector, "description", "frames of reorder plan " + form.plan);
@@ -422,7 +435,7 @@ void make_frame_layout(hid_t file, const FrameForm& form, const RunMetadata& met
   for (std::size_t c = 0; c < form.columns(); ++c) {
     const auto column = static_cast<FrameColumn>(c);
     std::vector<hsize_t> extents{0};
-    if (column == FrameColumn::VALID) extents.push_back(form.valid_bytes());
+    if (const std::uint32_t extent = extent_of(c, form); extent > 0) extents.push_back(extent);
     if (column == FrameColumn::LOSSY) {
       make(name_of(c, form), truth_type(), extents, c);
     } else {

@@ -42,6 +42,8 @@ struct FrameForm {
   std::uint32_t bit_depth{0};
   /// The configuration of the engine, as YAML; empty: not known.
   std::string configuration{};
+  /// Mode of the plan; empty: the plan as it is written.
+  std::string mode{};
 
   /// Number of columns: those of every file, then those of the plan, then the reductions.
   [[nodiscard]] std::size_t columns() const noexcept;
@@ -66,6 +68,8 @@ inline constexpr std::size_t NUM_FRAME_COLUMNS = 8;
 
 /// Bytes per frame in a column.
 std::uint32_t width_of(std::size_t column, const FrameForm& form) noexcept;
+/// Values per frame in a column with a second dimension; 0: it has none.
+std::uint32_t extent_of(std::size_t column, const FrameForm& form) noexcept;
 const char* name_of(FrameColumn column) noexcept;
 const char* name_of(std::size_t column, const FrameForm& form) noexcept;
 /// Throws Error INVALID_PARAMETER if reductions beside these columns of a plan cannot have these

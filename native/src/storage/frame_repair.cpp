@@ -333,6 +333,7 @@ void read_metadata(FoundFrames& found, hid_t file) {
     if (!text.empty()) found.metadata[field.key] = std::move(text);
   }
   found.configuration = scalar_text(file, "/entry/configuration/data");
+  found.mode = scalar_text(file, "/entry/configuration/mode");
 }
 
 /// Write when its last packet arrived, which a killed writer could not; older files have no time.

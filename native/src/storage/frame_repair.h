@@ -40,6 +40,8 @@ struct FoundFrames {
   /// Run and detector, as far as it has them, and the configuration of its engine as YAML.
   RunMetadata metadata;
   std::string configuration;
+  /// Mode of its plan in that configuration.
+  std::string mode;
 };
 
 // The HDF5 library may crash or hang on files that are damaged in other ways: call these functions

@@ -61,8 +61,16 @@ void FrameRows::push(const Row& row, const std::uint64_t* valid, const std::uint
     bits.resize(bits.size() + width);
   }
   const std::size_t reductions = NUM_FRAME_COLUMNS + plan_columns_;
-  for (std::size_t c = NUM_FRAME_COLUMNS; c < reductions; ++c)
-    append_to(c, columns != nullptr ? columns[c - NUM_FRAME_COLUMNS] : std::uint64_t{0});
+  const auto* of_plan = reinterpret_cast<const std::byte*>(columns);
+  for (std::size_t c = NUM_FRAME_COLUMNS; c < reductions; ++c) {
+    std::vector<std::byte>& numbers = columns_[c];
+    if (of_plan == nullptr) {
+      numbers.resize(numbers.size() + widths_[c]);
+      continue;
+    }
+    numbers.insert(numbers.end(), of_plan, of_plan + widths_[c]);
+    of_plan += widths_[c];
+  }
   for (std::size_t c = reductions; c < this->columns(); ++c) {
     append_to(c,
               reduced.empty() ? std::numeric_limits<double>::quiet_NaN() : reduced[c - reductions]);

@@ -92,6 +92,7 @@ class PlanFrames final : public RecordingSource {
         begins_anew_(options.held || options.start_flow) {
     form_.reductions = options.reductions;
     form_.configuration = session.config_text();
+    form_.mode = mode_;
     plan_.attach("a recorder that writes " + taker + "_*", begins_anew_);
     if (plan_.mode_name() == mode_) return;
     plan_.detach();

@@ -252,6 +252,15 @@ TEST_CASE("a program chooses the mode of a plan", "[api]") {
   CHECK(packets_of_next() == 4);
   CHECK(set_reorder_mode("camera", "images", "short") == Status::INVALID_PARAMETER);
   CHECK_THAT(last_error(), Catch::Contains("no mode 'short'; accepted are 'long'"));
+  CHECK(set_reorder_mode("camera", "images", std::string("long\0", 5)) ==
+        Status::INVALID_PARAMETER);
+  CHECK_THAT(last_error(), Catch::Contains("no mode 'long\\x00'; accepted are 'long'"));
+  CHECK(set_reorder_mode("camera", "images", std::string(1000, 'x')) == Status::INVALID_PARAMETER);
+  CHECK_THAT(last_error(), Catch::Contains("xxx...'; accepted are 'long'"));
+  CHECK(set_reorder_mode("camera", std::string("i\0", 2), "") == Status::INVALID_PARAMETER);
+  CHECK_THAT(last_error(), Catch::Contains("no reorder config 'i\\x00'; it has images"));
+  CHECK(set_reorder_mode(std::string("c\0", 2), "images", "") == Status::INVALID_PARAMETER);
+  CHECK_THAT(last_error(), Catch::Contains("no interface is named 'c\\x00'; there are camera"));
   CHECK(set_reorder_mode("camera", "others", "long") == Status::INVALID_PARAMETER);
   CHECK(set_reorder_mode("camera", "images", "") == Status::SUCCESS);
   send_frames(2, 5000);

@@ -325,7 +325,7 @@ std::vector<Case> frame_cases() {
       {FRAMES, plans + "1].conditions[1].at_most", "18446744073709551615", "18446744073709551616"},
       {FRAMES, plans + "1].columns", "{pulse_id: {bit_offset: 8, bit_width: 8}}", "8"},
       {FRAMES, plans + "1].columns.name", "{bit_offset: 8, bit_width: 8}", "8"},
-      {FRAMES, plans + "1].columns.name.from", "first", "packets"},
+      {FRAMES, plans + "1].columns.name.from", "first", "mean"},
       {FRAMES, plans + "1].method.batch_byte_offset",
        "{batch_number: {bit_offset: 0, bit_width: 8}, byte_offset: {bit_offset: 8, bit_width: 8}, "
        "batch_bytes: 256}",

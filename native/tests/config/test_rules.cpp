@@ -36,6 +36,35 @@ TEST_CASE("names and ids are unique", "[config][rules]") {
                 "interfaces[0].rx.flex_items[1].id", "flex_items[0]");
 }
 
+TEST_CASE("names can be those of files and groups", "[config][rules]") {
+  const std::string accepts = "; accepts a text of up to 200 bytes that is not '.' or '..'";
+  const std::string plan = "interfaces[0].rx.reorder_configs[2]";
+  for (const std::string name : {".", ".."}) {
+    const std::string found = "found '" + name + "', which is a folder to file systems" + accepts;
+    breaks(FRAMES, "name: by_count", "name: " + name, plan + ".name", found);
+    breaks(RAW, "name: tx_port", "name: " + name, "interfaces[1].name", found);
+    breaks(RAW, "name: whole, id: 1", "name: " + name + ", id: 1",
+           "interfaces[0].rx.queues[1].name", found);
+    breaks(JOINT, "name: by_count", "name: " + name, "reorder_configs[2].name", found);
+    require_error(replaced(FRAMES, "modes: {fast:", "modes: {" + name + ":"), plan + ".modes",
+                  "found '" + name + "' as a name, which is a folder to file systems" + accepts);
+  }
+  for (const char* name : {"...", "a.b", ".a", "a/b", "\"\\xE9\""})
+    CHECK(load(replaced(FRAMES, "name: by_count", std::string("name: ") + name)).report.ok());
+  breaks(FRAMES, "name: by_count", "name: " + std::string(201, 'x'), plan + ".name",
+         "...', a long text" + accepts);
+  CHECK(load(replaced(FRAMES, "name: by_count", "name: " + std::string(200, 'x'))).report.ok());
+}
+
+TEST_CASE("lists that need elements have some", "[config][rules]") {
+  const std::string plans = "interfaces[0].rx.reorder_configs";
+  breaks(FRAMES, "shape: [210, 140]", "shape: []", plans + "[2].frame.shape",
+         "found an empty list; accepts the lengths of axes, such as [512, 1024]");
+  breaks(FRAMES, "first_packet: [5]", "first_packet: []",
+         plans + "[2].method.seq_packets_per_batch.first_packet",
+         "found an empty list; accepts one number, or one for each flow");
+}
+
 TEST_CASE("flow ids are unique over interfaces, and 0 is told of", "[config][rules]") {
   const std::string other = replaced(RAW, "      tx:\n", R"(      rx:
         queues: [{name: q, id: 0, cpu_core: 7, batch_size: 64, memory_regions: [whole]}]
@@ -458,6 +487,50 @@ TEST_CASE("columns have names that frames do not have yet", "[config][rules]") {
                 columns, "found 65; accepts up to 64 columns");
 }
 
+TEST_CASE("columns of packets need packets with a number in the frame", "[config][rules]") {
+  const std::string plans = "interfaces[0].rx.reorder_configs[";
+  breaks(FRAMES, "from: sum", "from: packets", plans + "1].columns.name.from",
+         "found 'packets' with batch_byte_offset, where packets have no number in the frame; "
+         "accepts first and sum, or another method");
+  const std::string by_count = "      flow_ids: [4]\n";
+  const auto with = [&](const std::string& columns) {
+    return replaced(FRAMES, by_count, by_count + "      columns: {" + columns + "}\n");
+  };
+  const std::string each = "{bit_offset: 320, bit_width: 16, from: packets}";
+  require_clean(with("a: " + each));
+  require_clean(with("a: " + each + ", b: " + each));
+  // Modes have packets of their own.
+  const std::string mode = plans + "2].modes.fast.method";
+  const auto other = [](const std::string& shape, const std::string& method) {
+    return "modes: {fast: {frame: {shape: [" + shape +
+           "]}, data_types: {input_type: uint16, output_type: uint16}, method: {" + method + "}}}";
+  };
+  require_error(
+      replaced(with("b: {bit_offset: 320, bit_width: 16, from: sum}, a: " + each),
+               "modes: {fast: {window: 1}}",
+               other("4",
+                     "batch_byte_offset: {batch_number: {bit_offset: 0, bit_width: 8}, "
+                     "byte_offset: {bit_offset: 8, bit_width: 8}, batch_bytes: 8}")),
+      mode + ".batch_byte_offset",
+      "found column 'a' from: packets with batch_byte_offset, where packets have no number in the "
+      "frame; accepts another method, or columns from: first and from: sum");
+  const std::string sequence =
+      "seq_packets_per_batch: {sequence_number: {bit_offset: 0, bit_width: 32}, "
+      "packets_per_batch: ";
+  const auto counting = [&](const std::string& columns, const std::string& packets) {
+    return replaced(with(columns), "modes: {fast: {window: 1}}",
+                    other(packets, sequence + packets + "}"));
+  };
+  require_clean(counting("a: " + each, "2"));
+  // Few packets of the plan, too many of the mode.
+  std::string many;
+  for (int i = 0; i < 64; ++i) many += "c" + std::to_string(i) + ": " + each + ", ";
+  require_clean(with(many));
+  require_error(counting(many, "32768"), mode + ".seq_packets_per_batch",
+                "found 64 columns from: packets with 32768 packets of a frame; accepts up to "
+                "1048576 numbers of a frame, in all columns from: packets");
+}
+
 TEST_CASE("conditions can be fulfilled, and payloads fill frames", "[config][rules]") {
   const std::string heaps = "interfaces[0].rx.reorder_configs[1]";
   breaks(FRAMES, "mask: 0xff, equal: 3", "mask: 0xfe, equal: 3", heaps + ".conditions[0].equal",
@@ -478,9 +551,18 @@ TEST_CASE("conditions can be fulfilled, and payloads fill frames", "[config][rul
                 "interfaces[0].rx.reorder_configs[0].frame.shape",
                 "accepts 2 parts of 128 packets of 8320 bytes each, of which the last may have "
                 "fewer: more than 2113280, and at most 2129920");
-  require_error(replaced(modules, "payload_bytes: 8200", "payload_bytes: 8201"),
+  // Pixels may go on in the next packet, but not through it.
+  require_clean(replaced(modules, "payload_bytes: 8200", "payload_bytes: 8201"));
+  require_error(replaced(modules, "payload_bytes: 8200", "payload_bytes: 8101"),
+                "interfaces[0].rx.reorder_configs[0].frame.shape",
+                "found a frame of 2097152 bytes, which 256 packets of payload_bytes: 8101 do not "
+                "fill; accepts 2 parts of whole 2 bytes of an element of uint16, more than "
+                "1028827 and at most 1036928 bytes of payloads each");
+  require_error(replaced(modules, "payload_bytes: 8200", "payload_bytes: 1"),
                 "interfaces[0].rx.reorder_configs[0].payload_bytes",
-                "found 8201; accepts a multiple of the 2 bytes of an element of uint16");
+                "found 1; accepts a multiple of the 2 bytes of an element of uint16, or with "
+                "reorder_type: cpu, a frame, and a method with packet or sequence numbers, any "
+                "number above 2");
 }
 
 TEST_CASE("modules are in the image, apart, and have whole parts", "[config][rules]") {
@@ -501,7 +583,9 @@ TEST_CASE("modules are in the image, apart, and have whole parts", "[config][rul
   breaks(FRAMES, "origin: [70, 4]", "origin: [61, 4]", modules + "positions[1].origin",
          "found [61, 4] for a module of 66 x 62 pixels, which overlaps the one at [0, 0]");
   breaks(FRAMES, "rotate: 90", "rotate: 45", modules + "positions[1].rotate",
-         "found 45; accepts 0, 90, 180 and 270 (degrees, counterclockwise)");
+         "found '45', another angle; accepts 0, 90, 180 and 270 (degrees, counterclockwise)");
+  breaks(FRAMES, "rotate: 90", "rotate: x", modules + "positions[1].rotate",
+         "found 'x', not an integer; accepts 0, 90, 180 and 270 (degrees, counterclockwise)");
 }
 
 TEST_CASE("reorder plans get packets they can use", "[config][rules]") {

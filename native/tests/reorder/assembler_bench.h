@@ -91,7 +91,7 @@ struct Bench : FrameSink, FrameWaiter {
     each.packets = frame.info.source_packet_count;
     each.timed_out = (frame.info.burst_flags & DAQIRI_BURST_FLAG_REORDER_TIMEOUT) != 0;
     each.first_time = frame.first_time;
-    each.columns.assign(frame.info.columns, frame.info.columns + frame.info.num_columns);
+    each.columns.assign(frame.info.columns, frame.info.columns + frame.info.num_column_values);
     frames.push_back(std::move(each));
     indices.push_back(frame.index);
     absent.push_back(frame.lost);

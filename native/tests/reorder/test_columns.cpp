@@ -67,6 +67,43 @@ TEST_CASE("columns are of the first packet, or the sum of all, in any order", "[
   CHECK(wrong == 0);
 }
 
+TEST_CASE("columns of packets have a number for each, the first one of duplicates", "[reorder]") {
+  constexpr std::uint32_t PACKETS = 70;
+  ReorderConfig config = with_columns(PACKETS);
+  config.columns_.insert(config.columns_.begin() + 1,
+                         {"each", {64, 64}, ReorderColumnSource::PACKETS});
+  config.columns_.push_back({"low", {112, 16}, ReorderColumnSource::PACKETS});
+  Bench bench(config);
+  std::mt19937 random(11);
+  std::vector<std::vector<std::uint64_t>> expected;
+  // More than there are buffers, which were used before.
+  for (std::uint32_t batch = 0; batch < 100; ++batch) {
+    std::vector<std::uint32_t> slots(PACKETS);
+    std::iota(slots.begin(), slots.end(), 0U);
+    std::shuffle(slots.begin(), slots.end(), random);
+    slots.resize(1 + random() % PACKETS);
+    std::vector<std::uint64_t> each(PACKETS);
+    std::vector<std::uint64_t> low(PACKETS);
+    for (const std::uint32_t slot : slots) {
+      each[slot] = LARGE + random() % (1U << 20U);
+      low[slot] = each[slot] & 0xFFFFU;
+      send_number(bench, batch, slot, each[slot]);
+      if (slots.size() < PACKETS) send_number(bench, batch, slot, random());
+    }
+    std::vector<std::uint64_t> numbers{each[*std::ranges::min_element(slots)]};
+    numbers.insert(numbers.end(), each.begin(), each.end());
+    numbers.push_back(std::accumulate(each.begin(), each.end(), std::uint64_t{0}));
+    numbers.insert(numbers.end(), low.begin(), low.end());
+    expected.push_back(numbers);
+  }
+  bench.assembler->finish();
+  REQUIRE(bench.frames.size() == expected.size());
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    wrong += bench.frames[i].columns == expected[i] ? 0 : 1;
+  CHECK(wrong == 0);
+}
+
 TEST_CASE("the first packet is the one with the lowest byte offset", "[reorder]") {
   ReorderConfig config;
   config.method_ = ReorderMethod::BATCH_BYTE_OFFSET;

@@ -410,6 +410,10 @@ TEST_CASE("a mode takes the place of a plan between receivers", "[reorder]") {
   REQUIRE(found.size() == 2);
   CHECK(found.back() == std::pair<std::uint64_t, std::uint64_t>(4, epoch.absent));
   CHECK(plan.counters().packets == 8);
+  plan.detach();
+  while (!plan.finished()) plan.finish();  // for each queue
+  CHECK_THROWS_WITH(plan.set_mode("long"), Catch::Contains("cannot be set: the engine is closed"));
+  CHECK(plan.mode_name().empty());
   CHECK(plan.counters().placed == 8);
   CHECK(slow.output().available() == SlowPlan::BUFFERS);
 }

@@ -28,6 +28,9 @@ FrameForm camera(std::uint32_t units = 64) {
   config.name_ = "camera";
   config.frame_.shape_ = {32, 64};
   config.frame_.dtype_ = "uint16";
+  config.columns_ = {{"first", {}}};
+  // Else its rows are the larger part of a file.
+  if (units == 64) config.columns_.push_back({"each", {}, ReorderColumnSource::PACKETS});
   FrameForm form(config, units);
   form.reductions = {"half"};
   return form;
@@ -36,7 +39,8 @@ FrameForm camera(std::uint32_t units = 64) {
 /// Frames of one packet each, with their metadata.
 class Frames {
  public:
-  explicit Frames(std::uint32_t units = 64) : valid_(units / 64, ~std::uint64_t{0}) {}
+  explicit Frames(std::uint32_t units = 64)
+      : valid_(units / 64, ~std::uint64_t{0}), columns_(1 + units) {}
 
   HeldBurst next() {
     HeldBurst made;
@@ -52,6 +56,9 @@ class Frames {
     made->lost = 0;
     made->valid = valid_.data();
     made->units = static_cast<std::uint32_t>(64 * valid_.size());
+    std::iota(columns_.begin(), columns_.end(), 1000 * number_);
+    made->reorder.columns = columns_.data();
+    made->reorder.num_column_values = static_cast<std::uint32_t>(columns_.size());
     return made;
   }
   std::uint32_t write(FrameWriter& writer) {
@@ -61,6 +68,8 @@ class Frames {
  private:
   Bench bench_{1, 8, FRAME_BYTES};
   std::vector<std::uint64_t> valid_;
+  /// The number of the frame times 1000, then one more for each packet.
+  std::vector<std::uint64_t> columns_;
   std::uint64_t number_{0};
 };
 
@@ -199,6 +208,14 @@ TEST_CASE("A disk error while rows are written costs no row that a file says it 
     std::vector<double> halves(numbers.begin(), numbers.end());
     for (double& half : halves) half /= 2;
     CHECK(stored.read<double>("half") == halves);
+    std::vector<std::uint64_t> firsts;
+    std::vector<std::uint64_t> each;
+    for (const std::uint64_t number : numbers) {
+      firsts.push_back(1000 * number);
+      for (std::uint64_t packet = 1; packet <= 64; ++packet) each.push_back(1000 * number + packet);
+    }
+    CHECK(stored.read<std::uint64_t>("first") == firsts);
+    CHECK(stored.read<std::uint64_t>("each") == each);
     CHECK(stored.read<std::uint8_t>(FrameColumn::LOSSY).size() == kept);
     CHECK(stored.read<std::uint8_t>(FrameColumn::VALID) ==
           std::vector<std::uint8_t>(8 * kept, 255));

@@ -28,6 +28,12 @@ def test_a_frame_has_its_columns_after_it_was_freed(
         "payload_byte_offset": HEADERS + 16,
         "columns": {
             "pulse_id": {"bit_offset": 64, "bit_width": 64, "base": "udp_payload"},
+            "sequence": {
+                "bit_offset": 0,
+                "bit_width": 64,
+                "base": "udp_payload",
+                "from": "packets",
+            },
             "pulses": {"bit_offset": 64, "bit_width": 64, "base": "udp_payload", "from": "sum"},
         },
         "method": {
@@ -68,4 +74,4 @@ def test_a_frame_has_its_columns_after_it_was_freed(
     status, info = compat.get_reorder_burst_info(received)
     assert status == Status.SUCCESS
     compat.free_rx_burst(received)
-    assert (info.source_packet_count, info.columns) == (2, [2**63 + 5, 6])
+    assert (info.source_packet_count, info.columns) == (2, [2**63 + 5, 0, 1 << 32, 6])

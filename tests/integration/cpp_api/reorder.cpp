@@ -1,5 +1,6 @@
 // Receive aggregates: packets of a batch at their places, whatever order they come in.
 // Usage: reorder CONFIG
+#include <cstdint>
 #include <cstring>
 
 #include "program.h"
@@ -33,8 +34,11 @@ int main(int argc, char** argv) {
   check(daqiri::get_reorder_burst_info(burst, &info), "get_reorder_burst_info");
   expect(info.batch_id == 0 && info.source_packet_count == PACKETS, "the batch");
   expect(info.packets_per_batch == PACKETS && info.payload_len == SIZE, "sizes");
-  expect(info.num_columns == 2, "columns of the plan");
-  expect(info.columns[0] == 0 && info.columns[1] == PACKETS * (PACKETS - 1) / 2, "numbers");
+  expect(info.num_column_values == 2 + PACKETS, "columns of the plan");
+  expect(info.columns[0] == 0, "number of the first packet");
+  for (std::uint64_t i = 0; i < PACKETS; i++)
+    expect(info.columns[1 + i] == i, "numbers of packets");
+  expect(info.columns[1 + PACKETS] == PACKETS * (PACKETS - 1) / 2, "sum");
   const auto* bytes = static_cast<unsigned char*>(daqiri::get_packet_ptr(burst, 0));
   for (int i = 0; i < PACKETS; i++) expect(bytes[i * SIZE] == i, "packets at their places");
   daqiri::free_all_packets_and_burst_rx(burst);

@@ -138,7 +138,7 @@ class Made:
     valid: list[bool]
     packets: int
     missing: int
-    columns: dict[str, int] = field(default_factory=dict)
+    columns: dict[str, int | list[int]] = field(default_factory=dict)
 
 
 @dataclass
@@ -209,6 +209,8 @@ class Reference:
             self.exact = 0 if "payload_bytes" in plan else frame // self.slots
             full = plan.get("payload_bytes", self.exact)
             self.lack = self.of_flow * full - frame * self.of_flow // self.slots
+        # Whether a group of pixels goes on in the next packet.
+        self.splits = plan.get("payload_bytes", 0) % self.element != 0
         self.frames: list[Made] = []
         self.counts = Counter(dict.fromkeys(COUNTERS, 0))
         self.newest = self.last = 0
@@ -357,7 +359,7 @@ class Reference:
         size = len(payload) // units
         for i, unit in enumerate(wanted):
             part = payload[i * size : (i + 1) * size]
-            batch.units[unit] = converted(part, self.types).tobytes()
+            batch.units[unit] = part if self.splits else converted(part, self.types).tobytes()
         batch.numbers[slot] = numbers
         batch.packets += 1
         self.paused = False
@@ -444,21 +446,41 @@ class Reference:
                 given = self.element
             return fill * (len(converted(bytes(given), self.types)) // len(fill))
 
-        data = b"".join(batch.units.get(unit) or filled(unit) for unit in range(self.slots))
+        if self.splits:
+            data = self.joined(batch, fill)
+        else:
+            data = b"".join(batch.units.get(unit) or filled(unit) for unit in range(self.slots))
         if "modules" in self.plan.get("frame", {}):
             data = arranged(data, self.plan["frame"], fill)
         missing = self.slots - len(batch.units)
         valid = [unit in batch.units for unit in range(self.slots)]
-        columns = {}
+        columns: dict[str, int | list[int]] = {}
         for i, (name, keys) in enumerate(self.plan.get("columns", {}).items()):
-            total = sum(numbers[i] for numbers in batch.numbers.values()) % (1 << 64)
-            first = batch.numbers[min(batch.numbers)][i]
-            columns[name] = total if keys.get("from") == "sum" else first
+            came = {slot: numbers[i] for slot, numbers in batch.numbers.items()}
+            columns[name] = {
+                "first": came[min(came)],
+                "sum": sum(came.values()) % (1 << 64),
+                "packets": [came.get(slot, 0) for slot in range(self.slots)],
+            }[keys.get("from", "first")]
         self.frames.append(Made(batch.raw, data, valid, batch.packets, missing, columns))
         self.counts["incomplete" if missing else "complete"] += 1
         self.counts["missing"] += missing
         self.counts["skipped"] += self.passed
         self.passed = 0
+
+    def joined(self, batch: Batch, fill: bytes) -> bytes:
+        """The frame of packets that split groups; of which a part is missing are filled."""
+        raw, there = b"", b""
+        for unit in range(self.slots):
+            last = unit % self.of_flow == self.of_flow - 1
+            size = self.plan["payload_bytes"] - (self.lack if last else 0)
+            raw += batch.units.get(unit, bytes(size))
+            there += bytes([unit in batch.units]) * size
+        groups = len(raw) // self.element
+        data = np.frombuffer(converted(raw, self.types).tobytes(), np.uint8).reshape(groups, -1)
+        whole = np.frombuffer(there, np.uint8).reshape(groups, -1).all(axis=1)
+        filled = np.frombuffer(fill * (data.shape[1] // len(fill)), np.uint8)
+        return np.where(whole[:, None], data, filled).tobytes()
 
     def finish(self) -> None:
         """Close what is open."""

@@ -150,6 +150,8 @@ METHODS: dict[str, dict[str, Any]] = {
             "pixel": field(8 * 20, 16),
             "identification": field(8 * 18, 16, "packet"),
             "total": field(40, 24) | {"from": "sum"},
+            "clock": field(8 * 118, 48, order="little") | {"from": "packets"},
+            "pixels": field(8 * 20, 16) | {"from": "packets"},
         },
     },
     "modules that count on": {
@@ -223,7 +225,10 @@ def test_recorded_frames_are_sent_and_made_again(tmp_path: Path, kind: str) -> N
     valid[2, [1, 4]] = False  # two of an image are lost, as is image 8
     # Of 64 bits: none is lost.
     numbers = np.arange(2**64 - 6, 2**64, dtype=np.uint64)
-    columns = dict.fromkeys(form.columns, numbers)
+    columns: dict[str, Any] = dict.fromkeys(form.columns, numbers)
+    clock = np.arange(2**48 - 6 * PACKETS, 2**48, dtype=np.uint64).reshape(6, PACKETS)
+    if "clock" in columns:
+        columns["clock"] = clock
     packets = form.packets_of(images(sent, config), batches, valid, columns)
     assert len(packets) == 6 * PACKETS - 2
     with Engine.open(config) as engine:
@@ -269,7 +274,11 @@ def test_recorded_frames_are_sent_and_made_again(tmp_path: Path, kind: str) -> N
             assert found["pulse_id"][kept].tolist() == numbers.tolist()
             assert found["trailer"][kept].tolist() == (numbers % (1 << 16)).tolist()
             assert found["pixel"][kept].tolist() == sent[:, 0, 2].byteswap().tolist()
-            assert [values[3] for values in found.values()] == [0] * len(found)
+            came = np.where(valid, clock, 0)
+            assert found["clock"][kept].tolist() == came.tolist()
+            pixels = np.where(valid, sent[:, :, 2].byteswap(), 0)
+            assert found["pixels"][kept].tolist() == pixels.tolist()
+            assert not any(values[3].any() for values in found.values())
         wanted = sent.copy()
         size = METHODS[kind].get("payload_bytes", sent[0].nbytes // PACKETS)
         for image, slot in zip(*np.nonzero(~valid), strict=True):

@@ -219,18 +219,23 @@ def plans(draw: st.DrawFn, udp_at: int) -> tuple[Config, int, int, int]:
         where = {"bit_offset": UNITS * 8, "bit_width": 8, "base": "udp_payload", "unit": 3}
         plan["payload_offset_field"] = where
     if draw(st.booleans()):
+        sources = ["first", "sum"] + ([] if name == "batch_byte_offset" else ["packets"])
         plan["columns"] = {}
-        for name, where in zip(draw(st.sampled_from(NAMES)), draw(fields(1, 1)), strict=False):
+        drawn = [*draw(fields(1, 1)), *draw(fields(1))]
+        for column, where in zip(draw(st.sampled_from(NAMES)), drawn, strict=False):
             # Some end behind the shortest packets, or are where the numbers are.
             where["bit_offset"] += draw(st.sampled_from([0, 0, 0, 32]))
-            plan["columns"][name] = where | {"from": draw(st.sampled_from(["first", "sum"]))}
+            plan["columns"][column] = where | {"from": draw(st.sampled_from(sources))}
     if draw(st.booleans()):
         size = elements or -(-keys["batch_bytes"] // element // packets)
         plan["payload_bytes"] = size * element
         lacking = draw(integers(0, elements - 1)) if elements else 0
-        if lacking:
+        split = draw(integers(0, element - 1)) if elements else 0
+        if lacking or split:
             parts = packets // plan.get("flow_stride", packets)
-            total = (packets * elements - parts * lacking) * element
+            plan["payload_bytes"] += split
+            of_part = packets // parts * plan["payload_bytes"] // element
+            total = parts * (of_part - lacking) * element
             given, output = (bits_of(each) for each in types or ("same", "same"))
             plan["frame"] = {"shape": [total * 8 // given * output // max(output, 8)]}
     if (elements or "payload_bytes" in plan) and draw(st.booleans()):
@@ -256,7 +261,7 @@ def plans(draw: st.DrawFn, udp_at: int) -> tuple[Config, int, int, int]:
 
 CONDITIONS: list[Config] = [{"equal": 0x24}, {"at_least": 0x20}, {"at_least": 2, "at_most": 0x30}]
 
-NAMES = [("pulse_id",), ("pulse_id", "Energy_2")]
+NAMES = [("pulse_id",), ("pulse_id", "Energy_2"), ("pulse_id", "Energy_2", "n")]
 
 disturbances = st.fixed_dictionaries(
     {
@@ -339,7 +344,7 @@ class Maker:
             numbers["sequence_number"] = (batch * of_flow + at) * step + first
             at += batch * of_flow if keys.get("running") else 0
             numbers["packet_number"] = at * step + first
-            size = self.elements * element
+            size = self.plan.get("payload_bytes", self.elements * element)
         if "payload_bytes" in self.plan:
             # What is behind is cut off; what lacks is not sent.
             last = self.elements and (slot + 1) % self.reference.of_flow == 0
@@ -466,9 +471,11 @@ def made(frame: Any) -> Made:
     assert not frame.timed_out
     data = frame.data if isinstance(frame.data, np.ndarray) else frame.data.get()
     valid = frame.valid.tolist()
-    return Made(
-        frame.batch, data.tobytes(), valid, frame.packets, frame.missing, dict(frame.columns)
-    )
+    columns = {
+        name: value.tolist() if isinstance(value, np.ndarray) else value
+        for name, value in frame.columns.items()
+    }
+    return Made(frame.batch, data.tobytes(), valid, frame.packets, frame.missing, columns)
 
 
 def compare(

@@ -24,7 +24,7 @@ from .conftest import PACKETS, SHAPE, Source, configuration, fly, image
 
 KEY = "daq_port0_frames_images"
 # Of the first four pixels of a packet, and of the first one.
-COLUMNS = {
+COLUMNS: dict[str, dict[str, Any]] = {
     "pulse_id": {
         "bit_offset": 32,
         "bit_width": 64,
@@ -38,6 +38,13 @@ COLUMNS = {
         "byte_order": "little",
         "from": "sum",
     },
+    "pulses": {
+        "bit_offset": 32,
+        "bit_width": 64,
+        "base": "udp_payload",
+        "byte_order": "little",
+        "from": "packets",
+    },
 }
 
 
@@ -50,15 +57,25 @@ class Counter(Source):
         return made
 
 
-def numbers(batches: Any, without: tuple[int, ...] = ()) -> dict[str, list[int]]:
+def numbers(batches: Any, without: tuple[int, ...] = ()) -> dict[str, list[Any]]:
     """Return the columns of images with these numbers."""
     kept = [slot for slot in range(PACKETS) if slot not in without]
-    found: dict[str, list[int]] = {"pulse_id": [], "hits": []}
+    found: dict[str, list[Any]] = {"pulse_id": [], "hits": [], "pulses": []}
     for batch in np.ravel(batches):
-        rows = Counter.image(None, int(batch))[kept]  # pyright: ignore[reportArgumentType]
-        found["pulse_id"].append(int(rows[0, :4].view("<u8")[0]))
-        found["hits"].append(int(rows[:, 0].astype(np.uint64).sum()))
+        rows = Counter.image(None, int(batch))  # pyright: ignore[reportArgumentType]
+        pulses = rows[:, :4].copy().view("<u8")[:, 0]
+        pulses[list(without)] = 0
+        found["pulse_id"].append(int(pulses[kept[0]]))
+        found["hits"].append(int(rows[kept, 0].astype(np.uint64).sum()))
+        found["pulses"].append(pulses.tolist())
     return found
+
+
+def told(columns: dict[str, Any]) -> dict[str, Any]:
+    """Return the columns of a frame in the form of `numbers`."""
+    pulses = columns["pulses"]
+    assert (pulses.shape, pulses.dtype) == ((PACKETS,), np.uint64)
+    return columns | {"pulses": pulses.tolist()}
 
 
 @pytest.fixture
@@ -76,24 +93,26 @@ def source(daq: Daq) -> Iterator[Source]:
 
 def test_frames_have_the_numbers_of_their_packets(source: Source, daq: Daq) -> None:
     plan = daq.port("port0").reorder["images"]
-    assert plan.columns == ("pulse_id", "hits")
-    assert [column.source for column in plan.config.columns] == ["first", "sum"]
+    assert plan.columns == ("pulse_id", "hits", "pulses")
+    assert [column.source for column in plan.config.columns] == ["first", "sum", "packets"]
     assert plan.preview() is None  # the next one is kept
     with plan.frames(timeout=5.0) as frames:
         source.send()
         whole = next(frames)
-        assert whole.columns == {name: values[0] for name, values in numbers([0]).items()}
+        assert told(whole.columns) == {n: values[0] for n, values in numbers([0]).items()}
         assert whole.columns["pulse_id"] >= 2**63
         source.send(without=(0, 1, 5))
         source.send(2)
         torn = next(frames)
         assert torn.batch == 1
         expected = numbers([1], without=(0, 1, 5))
-        assert torn.columns == {name: values[0] for name, values in expected.items()}
+        assert told(torn.columns) == {name: values[0] for name, values in expected.items()}
+    kept = torn.columns["pulses"]
     del whole, torn
     shown = plan.preview()
     assert shown is not None
-    assert shown.columns == {n: values[0] for n, values in numbers([shown.batch]).items()}
+    assert told(shown.columns) == {n: values[0] for n, values in numbers([shown.batch]).items()}
+    assert kept.tolist() == expected["pulses"][0]  # a copy
 
 
 def test_files_have_a_dataset_for_each_column(source: Source, daq: Daq, tmp_path: Path) -> None:
@@ -105,7 +124,7 @@ def test_files_have_a_dataset_for_each_column(source: Source, daq: Daq, tmp_path
 
     def check(count: int) -> None:
         lengths = examine_frames(file.path).lengths
-        assert (lengths["pulse_id"], lengths["hits"]) == (count, count)
+        assert [lengths[name] for name in COLUMNS] == [count] * 3
         with h5py.File(file.path) as found:
             for name, values in numbers(range(count)).items():
                 dataset = found[f"entry/data/{name}"]
@@ -136,6 +155,9 @@ def test_readings_have_columns(
     key = descriptor["data_keys"][f"{KEY}_pulse_id"]
     assert key["dtype_numpy"] == "<u8"
     assert key["shape"] == ([num_frames] if num_frames > 1 else [])
+    key = descriptor["data_keys"][f"{KEY}_pulses"]
+    assert (key["dtype"], key["dtype_numpy"]) == ("array", "<u8")
+    assert key["shape"] == ([num_frames] if num_frames > 1 else []) + [PACKETS]
     run = catalog.client[uid]
     assert run.validate()
     stream = run["primary"].base
@@ -143,9 +165,10 @@ def test_readings_have_columns(
     for name, values in numbers(batches).items():
         found = stream[f"{KEY}_{name}"].read()
         assert found.dtype == np.uint64
-        assert found.shape == batches.shape
-        assert found.ravel().tolist() == values
+        assert found.shape == (*batches.shape, *np.shape(values)[1:])
+        assert found.reshape(np.shape(values)).tolist() == values
     data = frames_dataset(run)
+    assert data[f"{KEY}_pulses"].dims == ("frame", "packet")
     for name, values in numbers(data["batch"]).items():
         assert data[f"{KEY}_{name}"].to_numpy().tolist() == values
     # Joined with what another system recorded for a pulse.
@@ -163,6 +186,7 @@ def test_rows_of_fly_scans_have_columns(
     catalog: Catalog,
 ) -> None:
     """An image that does not come has 0 in its row, also in the master of several files."""
+    nothing = {"pulse_id": 0, "hits": 0, "pulses": [0] * PACKETS}
     detector.roll_frames.put(2)
     detector.on_drop.put("ignore")
 
@@ -182,11 +206,12 @@ def test_rows_of_fly_scans_have_columns(
     table = catalog.databroker()[uid].table("primary")
     with h5py.File(master) as file:
         for name, values in numbers([0, 1, 2, 3, 4]).items():
-            expected = [0 if row == 2 else value for row, value in enumerate(values)]
+            expected = [nothing[name] if row == 2 else value for row, value in enumerate(values)]
             assert data[f"{KEY}_{name}"].to_numpy().tolist() == expected
             assert file[f"entry/data/{name}"].dtype == np.uint64
             assert file[f"entry/data/{name}"][:].tolist() == expected
-            assert table[f"{KEY}_{name}"].tolist() == expected
+            if name != "pulses":  # as images, no column of a table
+                assert table[f"{KEY}_{name}"].tolist() == expected
 
 
 def test_the_command_joins_by_a_column(
@@ -202,9 +227,12 @@ def test_the_command_joins_by_a_column(
     target = tmp_path / "all.h5"
     command = ["frames", "master", *files, "--output", str(target), "--join"]
     assert _main._run([*command, "pulse"]) == 1
-    told = capsys.readouterr().err
-    assert "cannot be joined by 'pulse'" in told
-    assert "columns of its plan: hits, pulse_id" in told
+    shown = capsys.readouterr().err
+    assert "cannot be joined by 'pulse'" in shown
+    assert "columns of its plan with one for each frame: hits, pulse_id." in shown
+    assert _main._run([*command, "pulses"]) == 1
+    shown = capsys.readouterr().err
+    assert "cannot be joined by 'pulses', which has several numbers for each frame" in shown
     assert _main._run([*command, "pulse_id", "--by-row"]) == 2
     assert "accepted is one of them" in capsys.readouterr().err
     assert _main._run([*command, "pulse_id"]) == 0
@@ -213,6 +241,7 @@ def test_the_command_joins_by_a_column(
         assert file["entry/data/pulse_id"][:].tolist() == sorted(sent)
         batches = [sent[pulse] for pulse in sorted(sent)]
         assert file["entry/data/batch"][:].tolist() == batches
+        assert file["entry/data/pulses"][:].tolist() == numbers(batches)["pulses"]
 
 
 def test_names_that_are_in_use_are_refused(make: Callable[..., Daq]) -> None:
@@ -261,3 +290,18 @@ def test_all_names_of_files_and_rows_are_in_use(
 def test_reductions_have_other_names(detector: FrameDetector) -> None:
     with pytest.raises(ValueError, match="cannot be named 'Hits', like one of the plan's columns"):
         detector.reductions = {"Hits": float}
+
+
+def test_a_column_of_packets_needs_packets_with_a_number() -> None:
+    field = {"bit_offset": 0, "bit_width": 32, "base": "udp_payload"}
+    method = {"batch_number": field, "byte_offset": field | {"bit_offset": 32}, "batch_bytes": 512}
+    config = configuration(columns=COLUMNS, method={"batch_byte_offset": method})
+    (problem,) = check_config(config).errors
+    assert problem.path == "interfaces[0].rx.reorder_configs[0].columns.pulses.from"
+    assert problem.message == (
+        "found 'packets' with batch_byte_offset, where packets have no number in the frame; "
+        "accepts first and sum, or another method"
+    )
+    config = configuration(columns={"n": COLUMNS["pulses"] | {"from": "each"}})
+    (problem,) = check_config(config).errors
+    assert problem.message == "found 'each', unknown word; accepts 'first', 'sum' or 'packets'"

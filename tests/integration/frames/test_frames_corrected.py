@@ -58,6 +58,8 @@ def record(
         source.send()
         source.next += 1
         source.send()
+        # Behind an absent one, an image waits for the next, or as long as statuses do.
+        source.send()
 
     plan = fly(detector, motion(), prepared=5)
     (uid,) = run_engine(bpp.stage_wrapper(plan, [detector]))
@@ -203,7 +205,7 @@ def test_what_cannot_be_corrected_is_named_and_leaves_nothing(
         master, "--dark", f"{tmp_path}/small.npy"
     )
     assert "none.h5: No such file" in error_of(tmp_path / "none.h5")
-    assert "text.h5 cannot be read as HDF5" in error_of(tmp_path / "text.h5")
+    assert "text.h5 cannot be opened: " in error_of(tmp_path / "text.h5")
     assert "text.h5" in error_of(tmp_path / "text.h5", *dark)
     assert "none.npy: No such file" in error_of(first, "--dark", f"{tmp_path}/none.npy")
     both = write_master([first, second], tmp_path / "both.h5", references={"dark": DARK})
@@ -246,7 +248,7 @@ def test_a_disk_that_is_full_gets_no_file(
     with monkeypatch.context() as patched:
         patched.setattr(shutil, "disk_usage", lambda _: usage)
         assert _main._run(command) == 1
-    assert "folder has 0.0 GB free, and the frames need 0.0 GB. Free" in capsys.readouterr().err
+    assert "folder has 1.0 MB free, and the frames need 4.2 MB. Free" in capsys.readouterr().err
     assert not list(output.parent.iterdir())
     assert _main._run(command) == 0
 
@@ -286,6 +288,8 @@ def test_pixels_between_modules_have_no_value(
     def motion() -> Any:
         yield from bps.null()
         source.send(without=(half,))
+        # An incomplete image waits for two more, or as long as statuses do.
+        source.send(2)
 
     run_engine(bpp.stage_wrapper(fly(detector, motion(), prepared=1), [detector]))
     correction = Correction(dark=np.zeros((rows + 1, columns)))
@@ -303,12 +307,18 @@ def test_pixels_between_modules_have_no_value(
 def test_pixels_of_which_no_packet_is_known_have_no_value(
     run_engine: RunEngine, detector: FrameDetector, source: Source, tmp_path: Path
 ) -> None:
-    """Of a file without the metadata file that names its plan."""
+    """Of a file without a configuration, nor a metadata file with one."""
     _, expected = record(run_engine, detector, source, tmp_path)
     first = detector.files[0]
     first.with_name(f"{first.name}.json").unlink()
     correction = Correction(dark=DARK, flatfield=FLAT, pixel_mask=MASK)
     with h5py.File(write_corrected(first, correction, tmp_path / "out.h5")) as file:
+        found = file["entry/data/data"][()]
+    # The file has the configuration, too.
+    assert bits(found) == bits(expected[: len(found)])
+    with h5py.File(first, "r+") as file:
+        del file["entry/configuration"]
+    with h5py.File(write_corrected(first, correction, tmp_path / "unknown.h5")) as file:
         found = file["entry/data/data"][()]
     assert bits(found[0]) == bits(expected[0])
     assert np.isnan(found[1]).all()

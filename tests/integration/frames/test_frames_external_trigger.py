@@ -275,7 +275,7 @@ def test_losses_before_the_kickoff_fail_it(
         yield from bps.prepare(detector, info(number_of_events=4), wait=True)
         source.send()
         source.next += 1  # one does not come
-        source.send()
+        source.send(2)
         yield from until(lambda: detector.failed)
         yield from bps.kickoff(detector, wait=True)
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 from bluesky import RunEngine
@@ -19,12 +20,15 @@ from waiting import wait_for
 from daqiri_ophyd import plans
 from daqiri_ophyd.catalog import Catalog
 from daqiri_ophyd.devices import CaptureError, Daq, FrameDetector, make_daq
+from daqiri_ophyd.documents import Correction, sidecar_path, write_corrected
 from daqiri_ophyd.engine import (
     ConfigError,
     Engine,
+    InvalidParameterError,
     NotReadyError,
     check_config,
     ethernet,
+    examine_frames,
     load_config,
 )
 
@@ -58,7 +62,7 @@ def of_mode(mode: str, batches: Any) -> NDArray[Any]:
 
 @pytest.fixture
 def daq(make: Callable[..., Daq]) -> Daq:
-    return make(modes=MODES)
+    return make(modes=MODES, columns={"sequence": SEQUENCE | {"from": "packets"}})
 
 
 def check(config: dict[str, Any]) -> list[tuple[str, str]]:
@@ -167,6 +171,10 @@ def test_each_scan_has_the_frames_of_its_mode_in_one_engine(
             batches = stored[f"{KEY}_batch"].read()
             np.testing.assert_array_equal(stored[KEY].read(), of_mode(mode, batches))
             assert stored[KEY].read().dtype == dtype
+            packets = 4 if mode == "half" else PACKETS
+            assert documents.descriptor()["data_keys"][f"{KEY}_sequence"]["shape"] == [packets]
+            numbers = stored[f"{KEY}_sequence"].read()
+            assert (numbers == batches[:, None] * packets + np.arange(packets)).all()
             described = documents.descriptor()["configuration"][KEY]
             assert described["data"][f"{KEY}_mode"] == mode
             assert described["data_keys"][f"{KEY}_mode"]["choices"] == ["", "half", "float"]
@@ -241,6 +249,49 @@ def test_a_mode_cannot_be_set_while_a_receiver_has_the_frames(source: Source, da
             np.testing.assert_array_equal(next(frames).data, of_mode("half", [part])[0])
     with pytest.raises(Exception, match="no mode 'roi'; accepted are 'half', 'float' and ''"):
         plan.set_mode("roi")
+
+
+def test_what_is_no_mode_is_refused_by_name(daq: Daq) -> None:
+    plan = daq.open().engine.reorder_plan("port0/images")
+    accepted = "accepted are 'half', 'float' and '', the plan as it is written"
+    for wrong, found in (("half\0", r"'half\x00'"), ("\ud800", r"'\ud800'"), ("h" * 999, "...'")):
+        with pytest.raises(InvalidParameterError) as caught:
+            plan.set_mode(wrong)
+        assert f"{found}; {accepted}" in str(caught.value)
+        assert len(str(caught.value)) < 300
+    for no_text in (None, 3, b"half"):
+        with pytest.raises(TypeError, match="the mode is .*, no text; accepted are '', 'half', 'f"):
+            plan.set_mode(no_text)  # pyright: ignore[reportArgumentType]
+    assert plan.mode == ""
+    daq.close()
+    with pytest.raises(NotReadyError, match="'images' cannot be set: the engine is closed; open"):
+        plan.set_mode("half")
+
+
+def test_a_file_of_frames_has_their_mode(daq: Daq, source: Source, tmp_path: Path) -> None:
+    """The metadata file is written last: a killed recorder leaves none."""
+    plan = daq.engine.reorder_plan("port0/images")
+    plan.set_mode("half")
+    with plan.record(tmp_path) as recorder:
+        source.send(without=(3,))
+        source.send()
+        wait_for(lambda: recorder.snapshot().packets == 2 * PACKETS - 1)
+    (file,) = recorder.files()
+    path = file.path
+    assert examine_frames(path).mode == "half"
+    dark = np.full((4, 32), 7, np.uint16)
+    written = {}
+    for how in ("told", "killed"):
+        if how == "killed":
+            sidecar_path(path).unlink()
+        target = write_corrected(path, Correction(dark=dark), tmp_path / f"{how}.h5")
+        with h5py.File(target) as opened:
+            written[how] = opened["entry/data/data"][()]
+            assert opened["entry/configuration/mode"].asstr()[()] == "half"
+    np.testing.assert_array_equal(written["told"], written["killed"])
+    expected = of_mode("half", range(4)).astype(np.float32) - 7
+    expected[0, 3] = np.nan  # rows of the packet that did not come
+    np.testing.assert_array_equal(written["told"], expected)
 
 
 def test_frames_of_a_mode_are_sent_again_as_its_packets(
@@ -329,7 +380,7 @@ def test_plans_of_several_ports_have_modes(captures: Path) -> None:
         ({"a": {"windo": 2}}, "modes.a.windo", "unknown key 'windo', nearest is 'window'"),
         ({"a": {"window": 65}}, "modes.a.window", "found '65', out of range"),
         ({"a": 5}, "modes.a", "found '5'; accepts a map of the keys that differ"),
-        ({"": {}}, "modes", "found '' as a name; accepts a short text"),
+        ({"": {}}, "modes", "found '' as a name, an empty text; accepts a text of up to 200 bytes"),
         ([1], "modes", "found a list; accepts a map (names, each with a map of the keys that"),
     ],
 )

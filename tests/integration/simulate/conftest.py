@@ -34,14 +34,21 @@ def instrument(request: pytest.FixtureRequest) -> Instrument:
 
 
 @pytest.fixture
-def udp_config(instrument: Instrument) -> tuple[Config, int]:
-    """The profile on free ports of 127.0.0.1, and the first of them."""
+def udp_config(instrument: Instrument, monkeypatch: pytest.MonkeyPatch) -> tuple[Config, int]:
+    """The profile on free ports of 127.0.0.1, and the first of them; also those to send from."""
     count = instrument.streams if instrument.needs_own_ports else 1
     port = free_ports("udp", count)
     text = profiles.path(instrument.name).read_text()
     for stream in reversed(range(count)):
         old, new = (f"127.0.0.1:{first + stream}\n" for first in (instrument.port, port))
         text = text.replace(old, new)
+    if count < instrument.streams:
+        source = free_ports("udp", instrument.streams)
+        for stream in reversed(range(instrument.streams)):
+            old, new = (f"udp_src: {each + stream}}}" for each in (instrument.source_port, source))
+            assert old in text
+            text = text.replace(old, new)
+        monkeypatch.setattr(instrument, "source_port", source)
     return patient(yaml.safe_load(text)["daqiri"]["cfg"]), port
 
 
@@ -149,6 +156,10 @@ class Expected:
         elements = sent.shape[1] // self.valid.shape[1]
         elements: int = ELEMENTS.get(self._instrument.name, elements)
         there = np.repeat(self.slots, elements, axis=1)[:, : sent.shape[1]]
+        if self._instrument.name == "eiger-12bit":
+            # A packet has 4096 bytes; two pixels are in three, which may be of two packets.
+            groups = np.repeat(self.slots, 4096, axis=1).reshape(len(sent), -1, 3)
+            there = np.repeat(groups.all(axis=2), 2, axis=1)
         sent[~there] = fill
         layout = self._instrument.layout
         if layout is None:

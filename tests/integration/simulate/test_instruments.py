@@ -151,13 +151,17 @@ def test_modules_that_are_a_frame_apart_make_whole_frames(
 
 
 def send_over_udp(chunks: list[Chunk], instrument: Instrument, plan: ReorderPlan, to: int) -> None:
-    """Send packets, each stream from a port of its own, as fast as the plan takes them."""
+    """Send packets, each stream from a port of its own, as fast as the plan takes them.
+
+    Streams with a port each to send to may come from any.
+    """
     sent = plan.counters().packets
     with ExitStack() as opened:
         streams = []
         for number in range(instrument.streams):
             stream = opened.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-            stream.bind(("127.0.0.1", 50101 + number))
+            if not instrument.needs_own_ports:
+                stream.bind(("127.0.0.1", instrument.source_port + number))
             stream.connect(("127.0.0.1", to + number * instrument.needs_own_ports))
             streams.append(stream)
         for chunk in chunks:

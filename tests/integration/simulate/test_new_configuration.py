@@ -104,6 +104,15 @@ def test_any_name_of_a_network_interface_is_a_text(address: str) -> None:
     assert report.ok, report.text()
 
 
+def test_pixels_that_go_on_in_the_next_packet() -> None:
+    form = PacketFormat.from_document(changed(pixels="uint12", frame=[64, 64], payload_bytes=1024))
+    assert form.packets == 6
+    text = configuration_text(form, "any")
+    assert "payload_bytes: 1024\n" in text
+    report = check_config(text)
+    assert report.ok, report.text()
+
+
 @pytest.mark.parametrize(
     ("keys", "types"),
     [
@@ -265,6 +274,9 @@ def test_a_description_with_mistakes_writes_nothing(
     assert list(tmp_path.iterdir()) == [camera]
 
 
+SINGLE = "name: a\nport: 6000\nframe: [4, 4]\npixels: uint8\npayload_bytes: 16\nheader:\n"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -274,6 +286,18 @@ def test_a_description_with_mistakes_writes_nothing(
         (CAMERA.replace("[64, 96]", "0x" + "F" * 5000), "frame: found an integer of thousands"),
         (CAMERA.replace("camera", "2026-13-45"), "is not YAML: month"),
         ("#" * 2**20 + "\n", "is larger than 1048576 bytes"),
+        ("name: [a\n", "is not YAML: while parsing a flow sequence"),
+        (CAMERA + "nme: camera\n", "nme: unknown key; accepts address, "),
+        # A plan has first numbers of 32 bits.
+        (
+            SINGLE + "- {name: number, bytes: 8, role: sequence_number, first: 4294967296}\n",
+            r"header\[0\].first: found 4294967296; accepts an integer, 0 to 4294967295",
+        ),
+        (
+            SINGLE + "- {name: number, bytes: 8, role: frame_number, first: 4294967296, step: 2}\n",
+            "header: field 'number' has first: 4294967296 and step: 2, alone; accepts a first "
+            "number up to 4294967295 there",
+        ),
     ],
 )
 def test_what_is_no_description_is_named_with_its_file(
@@ -393,7 +417,7 @@ def test_wrong_answers_are_asked_again(tmp_path: Path) -> None:
         "found '=BEEF'; accepts = and a number, such as 7 or 0x1F",
         "found 'first=one'; accepts first= and a number, such as 7 or 0x1F",
         "header[2].role: found 'frame_number'; accepts a role once",
-        "header[2].column: found 'mean'; accepts first, sum",
+        "header[2].column: found 'mean'; accepts first, sum, packets",
         "header[2].step: needs one of the roles frame_number, packet_number",
         "header: its fields have 83 bits; accepts whole bytes",
     ):
@@ -512,7 +536,15 @@ HALVES = {
         ),
         (changed(pixels="uint12", packing="big"), "packing: found 'big'; accepts msb, lsb"),
         (
-            changed(pixels="uint12", payload_bytes=64),
+            changed(pixels="uint12", payload_bytes=2),
+            "payload_bytes: found 2, which splits 2 pixels of 3 bytes; accepts 3 and more",
+        ),
+        (
+            changed(
+                pixels="uint12",
+                payload_bytes=64,
+                header=[{**FRAME, "bytes": 4}, {**OFFSET, "bytes": 4}],
+            ),
             "payload_bytes: found 64, which splits 2 pixels of 3 bytes; accepts a multiple of 3",
         ),
         (changed(payload_bytes=383), "payload_bytes: found 383, which splits a pixel of 2 bytes"),
@@ -613,7 +645,17 @@ HALVES = {
         ),
         (
             changed(header=[*HEADER, {"name": "a", "bytes": 4, "column": "mean"}]),
-            "header[3].column: found 'mean'; accepts first, sum",
+            "header[3].column: found 'mean'; accepts first, sum, packets",
+        ),
+        (
+            changed(
+                header=[
+                    {"name": "frame", "bytes": 4, "role": "frame_number"},
+                    {"name": "offset", "bytes": 4, "role": "byte_offset"},
+                    {"name": "a", "bytes": 4, "column": "packets"},
+                ]
+            ),
+            "header: columns.a.from: found 'packets' with batch_byte_offset, where packets have no",
         ),
         (
             changed(header=[*HEADER, {"name": "batch", "bytes": 4, "column": "sum"}]),

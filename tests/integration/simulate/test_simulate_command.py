@@ -3,13 +3,17 @@
 import errno
 import json
 import resource
+import signal
 import socket
+import subprocess
+import sys
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from free_ports import free_port, free_ports
 
 from daqiri_ophyd.cli import _main, _simulate_senders
 from daqiri_ophyd.engine import Engine
@@ -115,6 +119,8 @@ def test_after_a_restart_frames_are_numbered_from_the_beginning(
         (["camera", "h:1"], "no instrument 'camera'; accepted are ecpri, eiger-12bit,"),
         (["spead"], "no destination; give HOST:PORT, or --config"),
         (["spead", "7148"], "destination is '7148'; accepted is HOST:PORT"),
+        (["spead", "h:0"], "destination is 'h:0'; accepted is HOST:PORT. Ports are 1 to 65535"),
+        (["jungfrau-500k", "h:0-1"], "destination is 'h:0-1'; accepted is HOST:FIRST-LAST with 2"),
         (["spead", "h:70000"], "destination is 'h:70000'; accepted is HOST:PORT"),
         (
             ["jungfrau-stack", "h:1-3"],
@@ -159,3 +165,53 @@ def test_more_streams_than_the_process_may_open_files(
     said = " ".join(capsys.readouterr().err.split())
     assert f"has 4 streams, each with a socket, and this process may open {most} files" in said
     assert "ulimit -n 260" in said
+
+
+def test_two_simulators_of_one_instrument(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    to = free_ports("udp", 8)
+    # Told apart by the ports that they are sent to: any number of simulators.
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        taken = free_port("udp")
+        other.bind(("", taken))
+        monkeypatch.setattr(Instrument, "source_port", taken)
+        options = ["--frames", "1", "--rate", "0"]
+        assert run("simulate", "jungfrau-500k", f"127.0.0.1:{to}-{to + 1}", *options) == 0
+        capsys.readouterr()
+        # Told apart by those that they come from: one.
+        assert run("simulate", "jungfrau-stack", f"127.0.0.1:{to}", *options) == 1
+        said = " ".join(capsys.readouterr().err.split())
+    assert f"UDP port {taken}, from which jungfrau-stack sends its stream 0, is in use" in said
+    assert f"ss -ulpn sport = :{taken}" in said
+
+
+@pytest.mark.parametrize("count", [0, 100_000])
+def test_ctrl_c_ends_a_simulator_with_what_was_sent(count: int) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(("127.0.0.1", 0))
+        to = f"127.0.0.1:{receiver.getsockname()[1]}"
+        command = ["simulate", "ecpri", to, "--frames", str(count), "--rate", "50", "--json"]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "daqiri_ophyd", *command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            for _ in range(20):
+                receiver.recv(65536)
+            process.send_signal(signal.SIGINT)
+            out, said = process.communicate()
+        finally:
+            process.kill()
+            process.wait()
+    told = json.loads(out)
+    # The last packet may have been sent, and not counted yet.
+    assert told["sent"] >= 19 and told["bytes"] > 0
+    assert "Traceback" not in said
+    if count:
+        assert process.returncode == 1
+        assert f"interrupted; {told['frames']:,} of 100,000 frames were sent" in said
+    else:
+        assert process.returncode == 0

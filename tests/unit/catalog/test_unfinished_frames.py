@@ -37,6 +37,7 @@ def write(path: Path, count: int) -> Path:
         plot = file.create_group("entry/data")
         values = {name: np.ones(count, kind) for name, kind in NUMBERS.items()}
         values |= {"valid": np.ones((count, 1), "u1"), "data": np.ones((count, *SHAPE), "u2")}
+        values |= {"pulses": np.ones((count, 4), "u8")}
         for name, value in values.items():
             chunks = (1, *SHAPE) if name == "data" else (8, *value.shape[1:])
             plot[name] = detector.create_dataset(
@@ -58,9 +59,14 @@ class Run:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.images = FrameStream(
-            "images", "daqiri://port0/reorder/a", SHAPE, np.dtype("<u2"), columns=["pulse_id"]
+            "images",
+            "daqiri://port0/reorder/a",
+            SHAPE,
+            np.dtype("<u2"),
+            columns={"pulse_id": (), "pulses": (4,)},
         )
         self.documents: Documents = [("start", {"uid": "run", "time": 1.0})]
+        self.completed: Documents = []
 
     def declare(self, name: str, *, per_row: int = 1, **scalars: list[str]) -> None:
         """Declare a stream of frames, and of columns of devices."""
@@ -101,7 +107,7 @@ class Run:
 
     def complete(self, *, partial: bool = False) -> UnfinishedRun:
         run = UnfinishedRun(self.documents, [self.folder], _frame_file.repair, partial=partial)
-        run.complete()
+        self.completed = list(run.complete())
         return run
 
 
@@ -171,6 +177,13 @@ def test_files_follow_in_the_only_stream_that_has_their_device(run: Run, streams
     assert (done.rows, done.unlisted) == ((4, []) if streams == 1 else (1, [beside]))
     master = run.folder / "images_000000_master.h5"
     written = [f"{master}: written, the master of 2 files"] if streams == 1 else []
+    found = [doc for name, doc in run.completed if name == "stream_resource"]
+    chunks: dict[str, set[tuple[int, ...]]] = {doc["data_key"]: set() for doc in found}
+    for doc in found:
+        chunks[doc["data_key"]].add(tuple(doc["parameters"]["chunk_shape"]))
+    assert chunks["images_pulse_id"] == {(1024,)}
+    assert chunks["images_pulses"] == {(256,)}  # four numbers for each frame
+    assert len(found) == (2 if streams == 1 else 1) * len(chunks)
     assert done.mended == written
     assert [path.name for path in run.folder.glob("*master.h5")] == [master.name] * len(written)
 

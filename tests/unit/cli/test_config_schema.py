@@ -26,8 +26,10 @@ FORMS = {
     "ip": "a numeric IPv4 or IPv6 address",
     "ipv4": "an IPv4 address such as 192.168.1.10",
     "mac": "an Ethernet address such as 02:00:00:00:00:01",
+    "name": "a text of up to 200 bytes that is not '.' or '..'",
     "ports": "a UDP port from 0 (any) to 65535, or a range such as 1000-1010",
     "real": "a number, or nan",
+    "rotation": "0, 90, 180 and 270 (degrees, counterclockwise)",
     "store": "the address of an object store: s3://bucket/prefix, gs:// or az://",
 }
 TUNNELS = [{"type": kind} for kind in ("vxlan", "gre", "nvgre")]

@@ -133,6 +133,7 @@ def test_info_tells_what_is_in_a_file(
         "run": {},  # other programs write none
         "detector": {},
         "configuration": "",
+        "mode": "",
     }
     rate = told[str(path)].pop("frames_per_s")
     assert rate == pytest.approx(COUNT / expected["duration_s"])
@@ -347,3 +348,67 @@ def test_damaged_files_get_a_message_whatever_hdf5_does_with_them(
         code, out, err = run(capsys, "check", path)
         assert code in (0, 1, 2)
         assert str(path) in (err if code else out)
+
+
+BROKEN = {
+    "no YAML": ("a: [\n", "its configuration cannot be read: <text>:2:1: error: not valid YAML"),
+    "a path": ("/other.yaml", "its configuration cannot be read: <text>"),
+    "a wrong key": ("daqiri: {cfg: {verson: 1}}\n", "unknown key 'verson'"),
+    "no Unicode": ("\ud800", "its configuration cannot be read: it is no Unicode text"),
+    "a number": (5, "its 'configuration' is 5; accepted are texts"),
+}
+
+
+@pytest.mark.parametrize("command", ["master", "correct"])
+@pytest.mark.parametrize(("text", "why"), BROKEN.values(), ids=BROKEN)
+def test_a_broken_configuration_is_named_with_its_file(
+    command: str, text: Any, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "a_000000.h5", said={"configuration": text, "reorder_plan": "p/camera"})
+    np.save(tmp_path / "dark.npy", np.zeros(SHAPE))
+    before = sorted(tmp_path.iterdir())
+    code, _, said = run(capsys, command, path, "--dark", tmp_path / "dark.npy")
+    assert code == 1
+    assert said.startswith(f"error: {sidecar_path(path)}: ") and why in said
+    assert "If it" in said and "removed" not in said and "remove it" in said.replace("\n", " ")
+    assert sorted(tmp_path.iterdir()) == before
+    assert run(capsys, "info", path)[0] == 0
+    # The way out.
+    sidecar_path(path).unlink()
+    assert run(capsys, command, path, "--dark", tmp_path / "dark.npy")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"parts": []}, "lacks parts"),
+        ({"frames": "12"}, "its 'frames' is '12'; accepted are whole numbers of 63 bits"),
+        ({"t_first_ns": None}, "its 't_first_ns' is None; accepted are whole numbers"),
+        ({"mode": 3}, "its 'mode' is 3; accepted are texts"),
+        ("no t_last_ns", "lacks t_last_ns, which a master has; write the master again"),
+    ],
+)
+def test_a_broken_metadata_file_of_a_master_is_named(
+    said: Any, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "a_000000.h5", said={"dropped": 0})
+    assert run(capsys, "master", path)[0] == 0
+    master = tmp_path / "a_000000_master.h5"
+    told = json.loads(sidecar_path(master).read_text())
+    if isinstance(said, str):
+        del told["t_last_ns"]
+    else:
+        told |= said
+    sidecar_path(master).write_text(json.dumps(told))
+    for command, expected in (("info", 1), ("check", 2), ("repair", 1)):
+        code, _, shown = run(capsys, command, master)
+        assert (code, command) == (expected, command)
+        assert f"{sidecar_path(master)}" in shown and why in shown, shown
+
+
+def test_a_file_of_a_mode_shows_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "a_000000.h5")
+    with h5py.File(path, "r+") as file:
+        file["entry/configuration/mode"] = "half"
+    code, out, _ = run(capsys, "info", path)
+    assert code == 0 and "camera, mode half" in out

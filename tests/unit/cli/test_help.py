@@ -5,6 +5,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import typer
@@ -158,6 +159,64 @@ def test_help_says_in_words_what_options_accept(
     assert words.count("Accepts") == 1 and "Can be repeated. Accepts 1 to 65535." in words
     assert _main._run(["capture", "lo", "--udp-port", "65536"]) == 2
     assert "--udp-port" in capsys.readouterr().err
+
+
+def numeric_options() -> Iterator[tuple[tuple[str, ...], str, int]]:
+    """Yield command, name, and number of values of each option whose value is a number."""
+    root, _ = program()
+    for names in commands(root):
+        command: Command = root
+        for name in names:
+            assert isinstance(command, TyperGroup)
+            each = command.commands[name]
+            assert isinstance(each, Command)
+            command = each
+        for option in command.params:
+            assert isinstance(option, TyperArgument | TyperOption)
+            kind = option.type_descriptor.annotation
+            if {kind, *get_args(kind)} & {int, float}:
+                yield names, option.opts[0], option.nargs
+
+
+NUMERIC_OPTIONS = [*numeric_options()]
+
+
+@pytest.mark.parametrize(
+    ("names", "option", "values", "wrong"),
+    [
+        (*each, wrong)
+        for each in NUMERIC_OPTIONS
+        for wrong in ("x", "", "nan", "inf", "-1", "9" * 5000)
+        # Pixels without a value may have any.
+        if each[1] != "--fill" or wrong in ("x", "")
+    ],
+)
+def test_each_option_tells_the_numbers_that_it_accepts(
+    names: tuple[str, ...],
+    option: str,
+    values: int,
+    wrong: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert _main._run([*names, option, *[wrong] * values]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert re.search(f"'{option}'.*: found '{wrong[:70]}.*; accepts (whole )?numbers", said), said
+    assert "from" in said or option == "--fill"
+    assert not list(tmp_path.iterdir())
+
+
+def test_numeric_options_are_found() -> None:
+    found = {(names[0], option) for names, option, _ in NUMERIC_OPTIONS}
+    assert {
+        ("simulate", "--loss"),
+        ("capture", "--udp-port"),
+        ("send", "--between"),
+        ("stats", "--pid"),
+        ("frames", "--fill"),
+    } <= found
 
 
 def test_paragraphs_fill_the_width(

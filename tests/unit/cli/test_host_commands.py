@@ -134,8 +134,11 @@ def test_platforms_by_name(bare, platform, capsys):
         (["picture", "x.svg", "--root", "."], "root is '.', a folder without proc and sys"),
         (["picture"], "OUT.svg"),
         (["measure", "--only", "spins"], "no measurement is called 'spins'; there are: memory"),
-        (["measure", "--seconds", "0"], "greater than or equal to 0.1"),
-        (["measure", "--seconds", "nan"], "less than or equal to 60"),
+        (["measure", "--seconds", "0"], "'--seconds': found '0'; accepts numbers from 0.1 to 60 s"),
+        (
+            ["measure", "--seconds", "nan"],
+            "'--seconds': found 'nan'; accepts numbers from 0.1 to 60 s",
+        ),
         (["tune"], "tune"),
     ],
 )

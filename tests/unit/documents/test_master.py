@@ -23,6 +23,7 @@ def recorded(
     plan: str = "images",
     dtype: str = "u2",
     pulses: Any = None,
+    clocks: int = 0,
 ) -> Path:
     """Write a file of frames like a recorder; the values of each are its number."""
     numbers = np.asarray(numbers)
@@ -53,6 +54,8 @@ def recorded(
         if pulses is not None:
             columns["pulse_id"] = np.array(pulses, "u8")
             columns["packets"][columns["pulse_id"] == 0] = 0  # of frames that did not come
+        if clocks:
+            columns["clock"] = clock_of(numbers, clocks)
         for name, values in columns.items():
             device[name] = values
         for name in ("data", *columns):
@@ -61,6 +64,11 @@ def recorded(
     told |= {"t_first_ns": 10 * int(numbers.min(initial=0)), "t_last_ns": 5 + 10 * count}
     sidecar_path(path).write_text(json.dumps(told))
     return path
+
+
+def clock_of(numbers: Any, packets: int) -> Any:
+    """Numbers of 64 bits of each packet of frames."""
+    return np.asarray(numbers, "u8")[:, None] * 100 + np.arange(packets, dtype="u8") + 2**63
 
 
 def columns_of(path: Path, detector: str = "images") -> dict[str, Any]:
@@ -74,6 +82,45 @@ def values_of(path: Path, detector: str = "images") -> list[int]:
         frames = file[f"entry/instrument/{detector}/data"][()]
     assert (frames == frames[:, :1, :1]).all()
     return frames[:, 0, 0].tolist()
+
+
+def of_mode(path: Path, mode: str, plan: str = "port0/images") -> Path:
+    """Let the metadata file name a plan, and its mode."""
+    told = json.loads(sidecar_path(path).read_text())
+    told |= {"reorder_plan": plan} | ({"mode": mode} if mode else {})
+    sidecar_path(path).write_text(json.dumps(told))
+    return path
+
+
+@pytest.mark.parametrize("one_folder", [True, False])
+@pytest.mark.parametrize("join", ["number", "row"])
+@pytest.mark.parametrize("modes", [("roi", ""), ("", "roi"), ("roi", "fast")])
+def test_files_of_several_modes_of_a_plan_are_refused(
+    modes: tuple[str, str], join: Any, one_folder: bool, tmp_path: Path
+) -> None:
+    """Their frames have one shape; what their pixels are differs."""
+    first = of_mode(recorded(tmp_path / "x_000000.h5", [0, 1]), modes[0])
+    other = tmp_path / ("x_000001.h5" if one_folder else "b/x_000000.h5")
+    second = of_mode(recorded(other, [2, 3]), modes[1])
+    with pytest.raises(ValueError) as caught:
+        write_master([first, second], tmp_path / "whole.h5", join=join)
+    said = str(caught.value)
+    assert f"{first} has frames of mode {modes[0]!r} of plan 'port0/images'" in said
+    assert f"{second} of mode {modes[1]!r}; accepted are files of one mode" in said
+    assert "frames master FILE... --output NAME.h5" in said
+    assert not (tmp_path / "whole.h5").exists()
+
+
+def test_plans_of_several_interfaces_have_modes_of_their_own(tmp_path: Path) -> None:
+    files = [
+        of_mode(recorded(tmp_path / "a" / "x_000000.h5", [0, 1]), "roi"),
+        of_mode(recorded(tmp_path / "b" / "x_000000.h5", [2, 3]), "", "port1/images"),
+    ]
+    path = write_master(files, tmp_path / "whole.h5")
+    with h5py.File(path) as file:
+        assert set(file["entry/instrument"]) == {"images_0", "images_1"}
+    assert values_of(path, "images_0") == [0, 1, FILL, FILL]
+    assert values_of(path, "images_1") == [FILL, FILL, 2, 3]
 
 
 def test_receivers_that_take_turns_are_one_detector(tmp_path: Path) -> None:
@@ -165,7 +212,10 @@ def test_recordings_are_joined_by_a_column_of_their_plans(tmp_path: Path) -> Non
     # One recording, in the order of its pulses.
     path = write_master(files[2:], tmp_path / "one.h5", column="pulse_id")
     assert columns_of(path, "right")["pulse_id"] == [5, 6, late]
-    accepted = "accepted are the numbers of frames, and columns of its plan: pulse_id"
+    accepted = (
+        "accepted are the numbers of frames, and columns of its plan with one for each frame: "
+        "pulse_id"
+    )
     for column in ("energy", "timestamp", "total"):
         with pytest.raises(ValueError, match=f"cannot be joined by '{column}'; {accepted}"):
             write_master(files, tmp_path / "other.h5", column=column)
@@ -175,6 +225,31 @@ def test_recordings_are_joined_by_a_column_of_their_plans(tmp_path: Path) -> Non
     none = recorded(tmp_path / "d_000000.h5", [1, 2], pulses=[0, 0])
     with pytest.raises(ValueError, match="no frame has a pulse_id"):
         write_master([none], tmp_path / "other.h5", column="pulse_id")
+
+
+def test_columns_of_packets(tmp_path: Path) -> None:
+    """A row that a recording lacks has zeros; recordings with other packets are detectors."""
+    files = [
+        recorded(tmp_path / "a_000000.h5", [0, 2], clocks=UNITS),
+        recorded(tmp_path / "b_000000.h5", [3], clocks=UNITS),
+        recorded(tmp_path / "c_000000.h5", [1, 2, 4], clocks=9),
+    ]
+    path = write_master(files)
+    with h5py.File(path) as file:
+        for name, numbers, packets in (("images_0", [0, 2, 3], UNITS), ("images_1", [1, 2, 4], 9)):
+            clock = file[f"entry/instrument/{name}/clock"]
+            assert (clock.shape, clock.dtype) == ((5, packets), np.uint64)
+            expected = np.zeros((5, packets), "u8")
+            expected[numbers] = clock_of(numbers, packets)
+            np.testing.assert_array_equal(clock[()], expected)
+    text = "cannot be joined by 'clock', which has several numbers for each frame; accepted are"
+    with pytest.raises(ValueError, match=rf"a_000000.h5: recordings {text}.* for each frame: none"):
+        write_master(files, tmp_path / "other.h5", column="clock")
+    other = recorded(tmp_path / "a_000001.h5", [5], clocks=9)
+    with pytest.raises(
+        ValueError, match=r"clock\[9\],.*, and .*clock\[4\],.*files of one recording"
+    ):
+        write_master([files[0], other], tmp_path / "other.h5")
 
 
 def test_frames_that_did_not_come_have_no_number_in_irregular_steps(tmp_path: Path) -> None:

@@ -150,3 +150,19 @@ def test_what_is_not_known_is_said() -> None:
         valid_pixels(plan, [True] * 3)
     with pytest.raises(InvalidParameterError, match="'images' has no frame; .* with frame: {shape"):
         valid_pixels(plan_of(numbered(4)), [True] * 4)
+
+
+@pytest.mark.parametrize(
+    ("came", "arrived"),
+    [
+        ([1, 1, 1], [1, 1, 1, 1, 1, 1, 1, 1]),
+        ([0, 1, 1], [0, 0, 0, 0, 1, 1, 1, 1]),
+        ([1, 0, 1], [1, 1, 0, 0, 0, 0, 1, 1]),
+        ([1, 1, 0], [1, 1, 1, 1, 0, 0, 0, 0]),
+    ],
+)
+def test_a_group_that_is_in_two_packets_needs_both(came: list[int], arrived: list[int]) -> None:
+    # Pixel 3 is wholly in the second packet; the first half of pixel 2 is in the first one.
+    types = {"input_type": "uint12", "output_type": "uint16"}
+    plan = plan_of(numbered(3), data_types=types, payload_bytes=4, frame={"shape": [8]})
+    assert valid_pixels(plan, came).tolist() == [bool(each) for each in arrived]

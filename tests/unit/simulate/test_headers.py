@@ -83,7 +83,8 @@ def eiger_image(parts: NDArray[Any]) -> NDArray[Any]:
         # The first pixels of packet 2 of the lower right part, which count up modulo 2^bits.
         (4, "10 32 54 76"),
         (8, "00 01 02 03"),
-        (12, "00 10 00 02 30 00"),
+        # Byte 8192: the rest of pixel 5461, which is 0x555, and pixels 0x556, 0x557, 0x558.
+        (12, "55 56 75 55 58"),
         (16, "0010 0110 0210"),
         (32, "00080600 01080600"),
     ],
@@ -91,7 +92,6 @@ def eiger_image(parts: NDArray[Any]) -> NDArray[Any]:
 def test_eiger_packets(bits: int, pixels: str) -> None:
     name = f"eiger-{bits}bit"
     eiger = INSTRUMENTS[name]
-    size = 3072 if bits == 12 else 4096
     counted = (np.arange(4 * 256 * 512) % 2**bits).astype(eiger.dtype).reshape(4, 256, 512)
     packets = eiger.packets(eiger_image(counted)[None], 6)
     made = packets[4 * 2 + 3].tobytes()
@@ -99,7 +99,7 @@ def test_eiger_packets(bits: int, pixels: str) -> None:
     assert made[12:16] == bytes([2, 0, 0, 0])
     assert made[32:38] == bytes([1, 0, 1, 0, 1, 0])
     assert made[46:48] == bytes([1, 2])
-    assert len(made) == 48 + size
+    assert len(made) == 48 + 4096
     assert made[48:].startswith(bytes.fromhex(pixels))
 
 

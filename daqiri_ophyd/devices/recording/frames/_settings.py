@@ -156,8 +156,8 @@ class FrameSettings(RecordingSettings):
         return min((frames for frames in sizes if frames), default=None)
 
     @property
-    def plan_columns(self) -> tuple[str, ...]:
-        """Names of the numbers from packets that each frame has: the plan's ``columns``.
+    def plan_columns(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the numbers from packets that each frame has, by the plan's ``columns``.
 
         Raises
         ------
@@ -165,9 +165,11 @@ class FrameSettings(RecordingSettings):
             If a name is that of a setting, or makes a column that is too long or like those of
             another detector.
         """
-        names = tuple(column.name for column in self._configured.columns)
+        config = self._configured
         own = {name.casefold() for name in self.component_names}
-        for name in names:
+        shapes: dict[str, tuple[int, ...]] = {}
+        for column in config.columns:
+            name = column.name
             if name.casefold() in own:
                 raise ValueError(
                     f"{self.name}: column {name!r} of reorder plan {self.member_name!r} has the "
@@ -175,7 +177,8 @@ class FrameSettings(RecordingSettings):
                     "small or capital letters. Rename it in the plan's columns."
                 )
             self._require_key(name, f"column {name!r} of its plan")
-        return names
+            shapes[name] = (config.packets_per_batch or 0,) if column.source == "packets" else ()
+        return shapes
 
     def _require_key(self, name: str, what: str) -> None:
         key = f"{self.name}_{name}"
