@@ -1,4 +1,4 @@
-/// Packets through virtual devices of DPDK.
+/// Packets through network cards and virtual devices of DPDK.
 #include <rte_config.h>
 
 #include <memory>
@@ -7,10 +7,12 @@
 
 #include "daqiri/error.h"
 #include "engine/registry.h"
+#include "engines/dpdk/device.h"
 #include "engines/dpdk/eal.h"
 #include "engines/dpdk/packet_pool.h"
 #include "engines/dpdk/port.h"
 #include "io/io_engine.h"
+#include "system/pci_card.h"
 
 namespace daqiri {
 
@@ -47,38 +49,24 @@ std::unique_ptr<IoEngine> make_dpdk(const NetworkConfig& config) {
   return std::make_unique<DpdkEngine>(config);
 }
 
-/// A port has one queue of its device, which one thread reads.
-void find_several_pollers(const InterfaceConfig& interface, std::vector<Error>& found) {
-  const std::vector<RxQueueConfig>& queues = interface.rx_.queues_;
-  for (const RxQueueConfig& queue : queues) {
-    const CommonQueueConfig& first = queues.front().common_;
-    if (queue.common_.cpu_core_ == first.cpu_core_) continue;
-    found.emplace_back(
-        Status::NOT_SUPPORTED,
-        "interface '" + interface.name_ + "': receive queue '" + queue.common_.name_ +
-            "' has cpu_core " + queue.common_.cpu_core_ + ", and '" + first.name_ + "' has " +
-            first.cpu_core_ +
-            "; with engine 'dpdk', the receive queues of an interface have one core");
-  }
-}
-
 void find_rejected(const NetworkConfig& config, std::vector<Error>& found) {
-  for (const InterfaceConfig& interface : config.ifs_) {
-    find_several_pollers(interface, found);
-    if (interface.address_.starts_with("net_")) continue;
-    // A card needs the memory of packets to be mapped for it.
-    found.emplace_back(
-        Status::NOT_SUPPORTED,
-        "interface '" + interface.name_ + "': address '" + interface.address_ +
-            "': engine 'dpdk' drives no network cards in this version, only virtual "
-            "devices of DPDK; use engine 'packet' with the card's network interface");
-  }
   for (const auto& [name, region] : config.mrs_) {
     if (region.buf_size_ <= dpdk::PacketPool::MOST_BYTES) continue;
     found.emplace_back(Status::NOT_SUPPORTED, "memory region '" + name + "' has buf_size " +
                                                   std::to_string(region.buf_size_) +
                                                   "; engine 'dpdk' accepts at most " +
                                                   std::to_string(dpdk::PacketPool::MOST_BYTES));
+  }
+}
+
+/// Cards that are not there, or that programs may not have.
+void find_rejected_here(const NetworkConfig& config, std::vector<Error>& found) {
+  for (const InterfaceConfig& interface : config.ifs_) {
+    if (dpdk::is_virtual(interface.address_)) continue;
+    const std::string why = PciCard::at(interface.address_).why_unusable();
+    if (why.empty()) continue;
+    found.emplace_back(Status::NOT_SUPPORTED, "interface '" + interface.name_ + "': device '" +
+                                                  interface.address_ + "' " + why);
   }
 }
 
@@ -93,7 +81,8 @@ const RegisteredEngine registered{{{.name = "dpdk",
                                     .flex_items = true,
                                     .ecpri = true,
                                     .unused_keys = UNUSED_BY_RAW_ENGINES,
-                                    .find_rejected = find_rejected},
+                                    .find_rejected = find_rejected,
+                                    .find_rejected_here = find_rejected_here},
                                    [](const NetworkConfig& config) {
                                      return config.common_.loopback_ == LoopbackType::DISABLED &&
                                             config.common_.engine_type == EngineType::DPDK;

@@ -1,11 +1,8 @@
 #include "engines/dpdk/eal.h"
 
-#include <rte_dev.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
-#include <rte_ethdev.h>
 #include <rte_log.h>
-#include <rte_ring.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,7 +16,6 @@
 #include <mutex>
 #include <new>
 #include <optional>
-#include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -39,10 +35,8 @@ constexpr unsigned WITHOUT_HUGEPAGES_MIB = 512;
 /// With less than this in free hugepages, it uses none.
 constexpr std::uint64_t FEWEST_HUGEPAGE_BYTES = std::uint64_t{64} << 20U;
 
-/// Held while the EAL is started, and while devices come and go.
+/// Held while the EAL is started.
 std::mutex mutex;
-/// Names of the devices that belong to DPDK, which says nothing when one is added twice.
-std::set<std::string> devices;
 
 // --- Messages
 
@@ -143,19 +137,6 @@ Started start() {
   return result;
 }
 
-// --- Devices
-
-constexpr int MOST_RINGS = 16;
-
-/// Virtual devices.
-constexpr const char* BUS = "vdev";
-
-[[noreturn]] void refuse(const InterfaceConfig& interface, const std::string& what,
-                         const std::string& fix, Status status = Status::INVALID_PARAMETER) {
-  throw Error(status, "interface '" + interface.name_ + "': device '" + interface.address_ + "' " +
-                          what + "; " + fix);
-}
-
 }  // namespace
 
 Reports::Reports() { reports = std::make_unique<std::string>(); }
@@ -180,56 +161,6 @@ void start_eal() {
                     "(subprocess, or multiprocessing with start method 'spawn')");
   }
   if (started->error) throw Error(*started->error);
-}
-
-Device::Device(const InterfaceConfig& interface) {
-  const std::string& address = interface.address_;
-  const std::size_t comma = std::min(address.find(','), address.size());
-  const std::string arguments = address.substr(std::min(comma + 1, address.size()));
-  name_ = address.substr(0, comma);
-  const std::lock_guard lock(mutex);
-  if (name_.starts_with("net_memif") && arguments.find("role=server") != std::string::npos) {
-    refuse(interface, "is the server of a memif, and DPDK's driver never gives its socket back",
-           "let the other program be the server (role=client)", Status::NOT_SUPPORTED);
-  }
-  if (devices.contains(name_)) {
-    refuse(interface, "is in use by another interface of this process", "give it another number");
-  }
-  const int error = rte_eal_hotplug_add(BUS, name_.c_str(), arguments.c_str());
-  if (error != 0) {
-    refuse(interface, "cannot be opened: " + Reports::reason(error),
-           "accepted are DPDK's virtual devices and their arguments, such as net_ring0, "
-           "net_tap0,iface=dtap0 or net_af_packet0,iface=eth0; on some systems each driver is a "
-           "package of its own (librte-net-tap23)");
-  }
-  devices.insert(name_);
-  if (rte_eth_dev_get_port_by_name(name_.c_str(), &port_) == 0) return;
-  remove();
-  refuse(interface, "is not a network device", "give one that is");
-}
-
-Device::~Device() {
-  if (!owns_eal()) return;
-  const std::lock_guard lock(mutex);
-  rte_eth_dev_stop(port_);
-  rte_eth_dev_close(port_);
-  remove();
-}
-
-void Device::remove() noexcept {
-  // Of its 16 rings, a net_ring frees those that were used; with the others left, it cannot be made
-  // again as it was.
-  const auto free_rings = [this] {
-    for (int i = 0; i < MOST_RINGS; ++i) {
-      std::array<char, RTE_RING_NAMESIZE> text{};
-      std::snprintf(text.data(), text.size(), "ETH_RXTX%d_%s", i, name_.c_str());
-      rte_ring_free(rte_ring_lookup(text.data()));
-    }
-  };
-  if (const int error = rte_eal_hotplug_remove(BUS, name_.c_str()); error != 0)
-    log(LogLevel::WARN, "DPDK does not give device '" + name_ + "' back: " + std::strerror(-error));
-  if (loops()) free_rings();
-  devices.erase(name_);
 }
 
 }  // namespace daqiri::dpdk

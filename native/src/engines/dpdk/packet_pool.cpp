@@ -1,6 +1,7 @@
 #include "engines/dpdk/packet_pool.h"
 
 #include <rte_errno.h>
+#include <rte_malloc.h>
 #include <rte_mempool.h>
 
 #include <algorithm>
@@ -41,6 +42,22 @@ Mempool make_header_pool(std::uint32_t mbufs, int socket, const std::string& use
   Mempool pool(rte_pktmbuf_pool_create(new_name().c_str(), mbufs, 0, 0, 0, socket));
   if (pool == nullptr) refuse(user, mbufs, rte_errno);
   return pool;
+}
+
+void FreeMemory::operator()(std::uint8_t* memory) const noexcept {
+  if (owns_eal()) rte_free(memory);
+}
+
+DeviceMemory make_device_memory(std::size_t bytes, int socket, const std::string& user) {
+  if (bytes == 0) return {};
+  DeviceMemory memory(static_cast<std::uint8_t*>(rte_malloc_socket(nullptr, bytes, 0, socket)));
+  if (memory == nullptr) {
+    throw Error(Status::NO_FREE_PACKET_BUFFERS,
+                user + ": DPDK has no " + std::to_string(bytes) +
+                    " bytes for the headers of tunnels; reserve free hugepages (sysctl "
+                    "vm.nr_hugepages) and start the program again");
+  }
+  return memory;
 }
 
 /// The region's list of free buffers as DPDK calls it.

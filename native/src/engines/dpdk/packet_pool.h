@@ -21,6 +21,16 @@ using Mempool = std::unique_ptr<rte_mempool, FreePool>;
 /// its text.
 [[nodiscard]] Mempool make_header_pool(std::uint32_t mbufs, int socket, const std::string& user);
 
+struct FreeMemory {
+  void operator()(std::uint8_t* memory) const noexcept;
+};
+/// Memory of DPDK, which every device can read.
+using DeviceMemory = std::unique_ptr<std::uint8_t, FreeMemory>;
+
+/// Null for 0 bytes. Throws Error; `user`: for its text.
+[[nodiscard]] DeviceMemory make_device_memory(std::size_t bytes, int socket,
+                                              const std::string& user);
+
 /// The buffers of a memory region as mbufs, for devices to receive into.
 ///
 /// An mbuf has the number of its buffer, and DPDK takes and frees mbufs by number in the region's

@@ -12,10 +12,13 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <set>
 #include <string_view>
 
 #include "daqiri/error.h"
+#include "engines/dpdk/eal.h"
 #include "steering/frame_sizes.h"
+#include "steering/toeplitz.h"
 #include "system/file.h"
 #include "timing/clock.h"
 
@@ -39,12 +42,36 @@ memory::MemoryRegion& region_of(const Port& port) {
   return first.region(longest);
 }
 
+/// The memory that the device reads and writes.
+std::set<const memory::MemoryRegion*> regions_of(const Port& port) {
+  std::set<const memory::MemoryRegion*> regions;
+  if (!port.rx.empty()) regions.insert(&region_of(port));
+  for (const auto& queue : port.tx)
+    for (int s = 0; s < queue->num_segments(); ++s) regions.insert(&queue->region(s));
+  return regions;
+}
+
+/// The first queue of each poller.
+std::vector<RxQueue*> first_queues(const Port& port) {
+  std::vector<RxQueue*> first;
+  for (const auto& queue : port.rx) {
+    const auto same = [&](const RxQueue* each) {
+      return each->config().common_.cpu_core_ == queue->config().common_.cpu_core_;
+    };
+    if (std::ranges::none_of(first, same)) first.push_back(queue.get());
+  }
+  return first;
+}
+
 /// Most packets that the device has buffers for: no more than a third of the region's.
 std::uint16_t rx_descriptors(const Port& port) {
   if (port.rx.empty()) return 0;
   return static_cast<std::uint16_t>(
       std::min<std::uint64_t>(RX_DESCRIPTORS, region_of(port).config().num_bufs_ / 3));
 }
+
+/// What cards spread over their queues; packets of a flow stay in one.
+constexpr std::uint64_t RSS_TYPES = RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP;
 
 /// Bytes before a frame in the ring of a packet socket: the kernel's header, and alignment.
 constexpr std::uint32_t KERNEL_BYTES = TPACKET_ALIGN(TPACKET2_HDRLEN + 16) - ETH_HLEN;
@@ -79,6 +106,7 @@ std::uint32_t mtu_of(unsigned interface) {
 struct DpdkPort::Settings {
   rte_eth_dev_info info{};
   rte_eth_conf conf;
+  std::array<std::uint8_t, steering::RSS_KEY.size()> rss_key;
   std::uint16_t rx_queues{0};
   std::uint16_t rx_descriptors{0};
   std::uint16_t tx_descriptors{0};
@@ -87,6 +115,7 @@ struct DpdkPort::Settings {
 DpdkPort::DpdkPort(const Port& port, const NetworkConfig& config)
     : port_(port), flows_(port.config), device_(std::make_unique<Device>(port.config)) {
   const Settings settings = settings_for(config);
+  for (const memory::MemoryRegion* region : regions_of(port)) device_->map(*region);
   make_queues(settings);
   start();
   losses_before_ = read_losses();
@@ -134,8 +163,21 @@ DpdkPort::Settings DpdkPort::settings_for(const NetworkConfig& config) const {
   });
   if (in_pieces) conf.txmode.offloads |= info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
   const auto tx_queues = static_cast<std::uint16_t>(port_.tx.size());
-  if (!port_.rx.empty())
-    settings.rx_queues = device_->loops() ? std::max<std::uint16_t>(tx_queues, 1) : 1;
+  if (!port_.rx.empty()) {
+    // Each core reads a queue of its own, if the device has as many.
+    const std::size_t queues = device_->loops() ? std::max<std::size_t>(tx_queues, 1)
+                                                : first_queues(port_).size();
+    settings.rx_queues =
+        static_cast<std::uint16_t>(std::min<std::size_t>(queues, info.max_rx_queues));
+  }
+  if (settings.rx_queues > 1 && (info.flow_type_rss_offloads & RSS_TYPES) != 0) {
+    conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
+    conf.rx_adv_conf.rss_conf.rss_hf = info.flow_type_rss_offloads & RSS_TYPES;
+    // The device's own key would do, but its driver may not have one.
+    settings.rss_key = steering::RSS_KEY;
+    conf.rx_adv_conf.rss_conf.rss_key = settings.rss_key.data();
+    conf.rx_adv_conf.rss_conf.rss_key_len = static_cast<std::uint8_t>(settings.rss_key.size());
+  }
   const int error = rte_eth_dev_configure(device_->port(), settings.rx_queues, tx_queues, &conf);
   if (error != 0) fail("refuses its settings", error, "use fewer queues or smaller buffers");
   settings.rx_descriptors = rx_descriptors(port_);
@@ -155,7 +197,7 @@ void DpdkPort::make_queues(const Settings& settings) {
     std::copy_n(std::begin(address.addr_bytes), mac_.size(), mac_.begin());
   if (!port_.rx.empty()) {
     pool_ = std::make_unique<PacketPool>(region_of(port_), socket);
-    receiver_ = std::make_unique<Receiver>(port_, device, settings.rx_queues, *pool_);
+    make_receivers(settings.rx_queues);
   }
   for (std::uint16_t number = 0; number < settings.rx_queues; ++number) {
     const int error =
@@ -181,12 +223,33 @@ void DpdkPort::make_queues(const Settings& settings) {
   }
 }
 
+void DpdkPort::make_receivers(std::uint16_t queues) {
+  const std::vector<RxQueue*> first = first_queues(port_);
+  const std::size_t readers = std::min<std::size_t>(first.size(), queues);
+  for (std::size_t reader = 0; reader < readers; ++reader) {
+    std::vector<std::uint16_t> own;
+    for (std::size_t queue = reader; queue < queues; queue += readers)
+      own.push_back(static_cast<std::uint16_t>(queue));
+    receivers_.push_back(std::make_unique<Receiver>(port_, *first[reader], device_->port(),
+                                                    std::move(own), *pool_));
+  }
+  for (const auto& queue : port_.rx) {
+    Sources& sources = sources_.emplace_back();
+    for (const auto& receiver : receivers_) {
+      if (HandOver* const handed = receiver->hand_over_to(*queue); handed != nullptr)
+        sources.handed.push_back(handed);
+      else if (&receiver->first() == queue.get())
+        sources.reader = receiver.get();
+    }
+  }
+}
+
 void DpdkPort::start() {
   const std::uint16_t device = device_->port();
   if (const int error = rte_eth_dev_start(device); error != 0)
     fail("does not start", error, "the reason says what it needs");
   // Frames for other addresses too, as every engine. Devices that have no addresses refuse.
-  if (receiver_ != nullptr) rte_eth_promiscuous_enable(device);
+  if (!receivers_.empty()) rte_eth_promiscuous_enable(device);
   for (const auto& sender : senders_) sender->start();
 }
 
@@ -198,8 +261,19 @@ void DpdkPort::fail(const std::string& what, int error, const std::string& fix) 
 }
 
 std::uint32_t DpdkPort::receive(RxQueue& queue) noexcept {
-  // One pass for all queues of the port.
-  return &queue == port_.rx.front().get() ? receiver_->receive() : 0;
+  const Sources& sources = sources_[position(port_.rx, queue)];
+  std::uint32_t seen = sources.reader != nullptr ? sources.reader->receive() : 0;
+  for (HandOver* handed : sources.handed) seen += handed->receive();
+  return seen;
+}
+
+void DpdkPort::finish_receiving(RxQueue& queue) noexcept {
+  const Sources& sources = sources_[position(port_.rx, queue)];
+  if (sources.reader != nullptr) sources.reader->finish();
+}
+
+bool DpdkPort::expects_more(const RxQueue& queue) const noexcept {
+  return std::ranges::any_of(sources_[position(port_.rx, queue)].handed, &HandOver::expects_more);
 }
 
 TransmitResult DpdkPort::transmit(TxQueue& queue, Burst& burst, std::uint32_t first,
@@ -252,9 +326,9 @@ void DpdkPort::close() noexcept {
   if (device_ == nullptr || !owns_eal()) return;
   losses_ = read_losses();
   // A virtual device may still hold packets that nobody reads.
-  if (receiver_ != nullptr) receiver_->drain();
+  for (const auto& receiver : receivers_) receiver->drain();
   device_.reset();
-  receiver_.reset();
+  receivers_.clear();
   pool_.reset();
 }
 

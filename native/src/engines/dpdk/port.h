@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engines/dpdk/eal.h"
+#include "engines/dpdk/device.h"
 #include "engines/dpdk/packet_pool.h"
 #include "engines/dpdk/receiver.h"
 #include "engines/dpdk/sender.h"
@@ -23,6 +23,8 @@ class DpdkPort final : public PortIo {
   DpdkPort(const Port& port, const NetworkConfig& config);
 
   std::uint32_t receive(RxQueue& queue) noexcept override;
+  void finish_receiving(RxQueue& queue) noexcept override;
+  [[nodiscard]] bool expects_more(const RxQueue& queue) const noexcept override;
   TransmitResult transmit(TxQueue& queue, Burst& burst, std::uint32_t first,
                           std::uint32_t count) noexcept override;
   TransmitCompletion completed(TxQueue& queue, bool last) noexcept override;
@@ -44,9 +46,18 @@ class DpdkPort final : public PortIo {
   /// DPDK's settings of the port.
   struct Settings;
 
+  /// Where packets of a queue come from.
+  struct Sources {
+    /// What the queue's poller reads before its first queue; null: nothing.
+    Receiver* reader{nullptr};
+    /// From the pollers that read other queues of the device.
+    std::vector<HandOver*> handed;
+  };
+
   /// What the device can do, of what the configuration wants.
   [[nodiscard]] Settings settings_for(const NetworkConfig& config) const;
   void make_queues(const Settings& settings);
+  void make_receivers(std::uint16_t queues);
   void start();
   [[noreturn]] void fail(const std::string& what, int error, const std::string& fix) const;
   /// The device's counts of what it lost. Called with the mutex held.
@@ -57,7 +68,10 @@ class DpdkPort final : public PortIo {
   std::array<std::uint8_t, 6> mac_{};
   /// Null: there are no receive queues.
   std::unique_ptr<PacketPool> pool_;
-  std::unique_ptr<Receiver> receiver_;
+  /// One for each core of the receive queues, as far as the device has queues.
+  std::vector<std::unique_ptr<Receiver>> receivers_;
+  /// In the order of the port's queues.
+  std::vector<Sources> sources_;
   /// In the order of the port's queues.
   std::vector<std::unique_ptr<Sender>> senders_;
   /// Held by any thread that asks the device for its state.

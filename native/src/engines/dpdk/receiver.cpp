@@ -75,104 +75,19 @@ void put_back_tag(rte_mbuf& packet) noexcept {
   store_be16(frame + ADDRESSES_SIZE + 2, packet.vlan_tci);
 }
 
-}  // namespace
-
-Receiver::Receiver(const Port& port, std::uint16_t device, std::uint16_t queues,
-                   const PacketPool& pool)
-    : device_(device),
-      queues_(queues),
-      pool_(pool),
-      steering_(port.steering),
-      tally_(port.steering.add_tally()) {
-  for (const auto& queue : port.rx) {
-    const bool stay = queue->num_segments() == 1 && &queue->region(0) == &pool.region();
-    targets_.push_back({.queue = *queue, .stay = stay});
-  }
+/// The packet in place, less the headers that the verdict removes.
+void keep(const rte_mbuf& packet, const steering::Verdict& verdict, PlacedPacket& to) noexcept {
+  std::uint8_t* const data = data_of(packet);
+  to.buffers[0] = PacketPool::number_of(packet);
+  to.data[0] = verdict.transformed ? take_off(data, verdict.remains) : data;
+  to.lengths[0] = verdict.length_of(packet.pkt_len);
 }
 
-Receiver::Target& Receiver::target_for(std::uint16_t queue) noexcept {
-  for (Target& target : targets_)
-    if (target.queue.id() == queue) return target;
-  return targets_.front();
-}
-
-std::uint32_t Receiver::receive() noexcept {
-  const steering::Steering::Pass pass(steering_);
-  std::uint32_t seen = 0;
-  for (std::uint16_t queue = 0; queue < queues_; ++queue)
-    seen += receive(queue, MOST_PER_PASS / queues_, pass.program());
-  return seen;
-}
-
-std::uint32_t Receiver::receive(std::uint16_t queue, std::uint32_t most,
-                                const steering::Program& program) noexcept {
-  std::array<rte_mbuf*, AT_ONCE> packets;
-  std::uint32_t seen = 0;
-  std::uint32_t count = AT_ONCE;
-  while (count == AT_ONCE && seen < most) {
-    count = rte_eth_rx_burst(device_, queue, packets.data(), AT_ONCE);
-    if (count == 0) break;
-    const std::uint64_t time = realtime_ns();
-    for (std::uint32_t i = 0; i < std::min(count, AHEAD); ++i)
-      __builtin_prefetch(data_of(*packets[i]));
-    for (std::uint32_t i = 0; i < count; ++i) {
-      if (i + AHEAD < count) __builtin_prefetch(data_of(*packets[i + AHEAD]));
-      take(*packets[i], program);
-    }
-    deliver(time);
-    seen += count;
-  }
-  return seen;
-}
-
-void Receiver::take(rte_mbuf& packet, const steering::Program& program) noexcept {
-  if ((packet.ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) != 0) put_back_tag(packet);
-  const std::uint32_t whole = packet.pkt_len;
-  // Of a packet in pieces, headers may be in any of them.
-  std::array<std::uint8_t, steering::MOST_KEY_BYTES> room;
-  const std::uint32_t captured =
-      packet.nb_segs == 1 ? whole : std::min<std::uint32_t>(whole, room.size());
-  const auto* const frame =
-      static_cast<const std::uint8_t*>(rte_pktmbuf_read(&packet, 0, captured, room.data()));
-  const steering::Verdict verdict =
-      program.classify(steering::PacketView::of_beginning(frame, captured, whole));
-  Target& target = target_for(verdict.queue);
-  RxQueue& queue = target.queue;
-  const std::uint32_t length = verdict.length_of(whole);
-  tally_.count(verdict.position, 1, length);
-  if (!verdict.matched && program.isolated()) {
-    queue.drop(DropReason::FILTERED, 1, length);
-  } else if (length > queue.max_packet_size()) {
-    queue.drop(DropReason::TRUNCATED, 1, length);
-  } else if (verdict.malformed) {
-    queue.drop(DropReason::MALFORMED, 1, length);
-  } else if (queue.discards()) {
-    queue.drop(queue.discard_reason(), 1, length);
-  } else if (target.stay && pool_.holds(packet)) {
-    return keep(target, packet, verdict);
-  } else if (!copy(target, packet, frame, verdict)) {
-    queue.note_shortage();
-    queue.drop(DropReason::NO_PACKET_BUFFER, 1, length);
-  }
-  rte_pktmbuf_free(&packet);
-}
-
-void Receiver::keep(Target& target, const rte_mbuf& packet,
-                    const steering::Verdict& verdict) noexcept {
-  const std::uint32_t at = target.count++;
-  std::uint8_t* data = data_of(packet);
-  target.buffers[0][at] = PacketPool::number_of(packet);
-  target.data[0][at] = verdict.transformed ? take_off(data, verdict.remains) : data;
-  target.lengths[0][at] = verdict.length_of(packet.pkt_len);
-  target.flows[at] = verdict.flow;
-}
-
-bool Receiver::copy(Target& target, const rte_mbuf& packet, const std::uint8_t* frame,
-                    const steering::Verdict& verdict) noexcept {
-  const RxQueue& queue = target.queue;
-  std::array<std::uint32_t, MAX_NUM_SEGS> buffers;
-  if (!take_buffers(queue, buffers)) return false;
-  Segments out(queue, buffers);
+/// Copy it to buffers of the queue; `frame`: its headers. Returns false if there are no buffers.
+bool copy(const RxQueue& queue, const rte_mbuf& packet, const std::uint8_t* frame,
+          const steering::Verdict& verdict, PlacedPacket& to) noexcept {
+  if (!take_buffers(queue, to.buffers)) return false;
+  Segments out(queue, to.buffers);
   // Of a packet that may still belong to its sender: the original is not changed.
   std::uint32_t from = 0;
   std::uint32_t left = packet.pkt_len;
@@ -190,36 +105,155 @@ bool Receiver::copy(Target& target, const rte_mbuf& packet, const std::uint8_t* 
     from -= skipped;
     left -= part;
   }
-  const std::uint32_t at = target.count++;
   for (int s = 0; s < queue.num_segments(); ++s) {
     const auto segment = static_cast<std::size_t>(s);
-    target.buffers[segment][at] = buffers[segment];
-    target.data[segment][at] = queue.region(s).address(buffers[segment]);
-    target.lengths[segment][at] = out.lengths[segment];
+    to.data[segment] = queue.region(s).address(to.buffers[segment]);
+    to.lengths[segment] = out.lengths[segment];
   }
-  target.flows[at] = verdict.flow;
   return true;
 }
 
-void Receiver::deliver(std::uint64_t time) noexcept {
-  for (Target& target : targets_) {
-    if (target.count == 0) continue;
-    RxBatch batch;
-    batch.count = std::exchange(target.count, 0);
-    for (std::size_t s = 0; s < static_cast<std::size_t>(target.queue.num_segments()); ++s) {
-      batch.segments[s] = {.buffers = target.buffers[s].data(),
-                           .data = target.data[s].data(),
-                           .lengths = {target.lengths[s].data()}};
-    }
-    batch.flows.values = target.flows.data();
-    batch.times.constant = time;
-    target.queue.deliver(batch);
+}  // namespace
+
+void Receiver::Target::lose(DropReason reason, std::uint32_t length) noexcept {
+  if (hand_over != nullptr) {
+    hand_over->lose(reason, 1, length);
+  } else {
+    queue.drop(reason, 1, length);
   }
 }
 
-void Receiver::drain() const noexcept {
+Receiver::Receiver(const Port& port, RxQueue& first, std::uint16_t device,
+                   std::vector<std::uint16_t> queues, const PacketPool& pool)
+    : first_(first),
+      device_(device),
+      queues_(std::move(queues)),
+      pool_(pool),
+      steering_(port.steering),
+      tally_(port.steering.add_tally()) {
+  for (const auto& queue : port.rx) {
+    const bool stay = queue->num_segments() == 1 && &queue->region(0) == &pool.region();
+    const bool own =
+        queue->config().common_.cpu_core_ == first.config().common_.cpu_core_;
+    targets_.push_back({.queue = *queue,
+                        .stay = stay,
+                        .hand_over = own ? nullptr : std::make_unique<HandOver>(*queue)});
+  }
+}
+
+HandOver* Receiver::hand_over_to(const RxQueue& queue) const noexcept {
+  const auto is_its = [&](const Target& target) { return &target.queue == &queue; };
+  return std::ranges::find_if(targets_, is_its)->hand_over.get();
+}
+
+Receiver::Target& Receiver::target_for(std::uint16_t queue) noexcept {
+  for (Target& target : targets_)
+    if (target.queue.id() == queue) return target;
+  return targets_.front();
+}
+
+std::uint32_t Receiver::receive() noexcept {
+  const std::uint64_t now = monotonic_ns();
+  const steering::Steering::Pass pass(steering_);
+  const auto most = static_cast<std::uint32_t>(MOST_PER_PASS / queues_.size());
+  std::uint32_t seen = 0;
+  bool all_read = true;
+  for (const std::uint16_t queue : queues_) {
+    const std::uint32_t count = receive(queue, most, pass.program());
+    seen += count;
+    all_read = all_read && count < most;
+  }
+  for (const Target& target : targets_) {
+    if (target.hand_over == nullptr) continue;
+    if (all_read) target.hand_over->note_all_read(now);
+    target.hand_over->wake();
+  }
+  return seen;
+}
+
+std::uint32_t Receiver::receive(std::uint16_t queue, std::uint32_t most,
+                                const steering::Program& program) noexcept {
   std::array<rte_mbuf*, AT_ONCE> packets;
-  for (std::uint16_t queue = 0; queue < queues_; ++queue) {
+  std::uint32_t seen = 0;
+  std::uint32_t count = AT_ONCE;
+  while (count == AT_ONCE && seen < most) {
+    count = rte_eth_rx_burst(device_, queue, packets.data(), AT_ONCE);
+    if (count == 0) break;
+    const std::uint64_t time = realtime_ns();
+    for (std::uint32_t i = 0; i < std::min(count, AHEAD); ++i)
+      __builtin_prefetch(data_of(*packets[i]));
+    for (std::uint32_t i = 0; i < count; ++i) {
+      if (i + AHEAD < count) __builtin_prefetch(data_of(*packets[i + AHEAD]));
+      take(*packets[i], program, time);
+    }
+    for (Target& target : targets_) target.batch.deliver(target.queue);
+    seen += count;
+  }
+  return seen;
+}
+
+void Receiver::take(rte_mbuf& packet, const steering::Program& program,
+                    std::uint64_t time) noexcept {
+  if ((packet.ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) != 0) put_back_tag(packet);
+  const std::uint32_t whole = packet.pkt_len;
+  // Of a packet in pieces, headers may be in any of them.
+  std::array<std::uint8_t, steering::MOST_KEY_BYTES> room;
+  const std::uint32_t captured =
+      packet.nb_segs == 1 ? whole : std::min<std::uint32_t>(whole, room.size());
+  const auto* const frame =
+      static_cast<const std::uint8_t*>(rte_pktmbuf_read(&packet, 0, captured, room.data()));
+  const steering::Verdict verdict =
+      program.classify(steering::PacketView::of_beginning(frame, captured, whole));
+  Target& target = target_for(verdict.queue);
+  RxQueue& queue = target.queue;
+  HandOver* const hand_over = target.hand_over.get();
+  const std::uint32_t length = verdict.length_of(whole);
+  tally_.count(verdict.position, 1, length);
+  HandedPacket* handed = nullptr;
+  PlacedPacket here;
+  const bool stays = target.stay && pool_.holds(packet);
+  if (!verdict.matched && program.isolated()) {
+    target.lose(DropReason::FILTERED, length);
+  } else if (length > queue.max_packet_size()) {
+    target.lose(DropReason::TRUNCATED, length);
+  } else if (verdict.malformed) {
+    target.lose(DropReason::MALFORMED, length);
+  } else if (hand_over == nullptr && queue.discards()) {
+    queue.drop(queue.discard_reason(), 1, length);
+  } else if (hand_over != nullptr && (handed = hand_over->claim()) == nullptr) {
+    target.lose(DropReason::RING_FULL, length);
+  } else {
+    PlacedPacket& placed = handed != nullptr ? handed->packet : here;
+    if (stays) {
+      keep(packet, verdict, placed);
+    } else if (!copy(queue, packet, frame, verdict, placed)) {
+      queue.note_shortage();
+      target.lose(DropReason::NO_PACKET_BUFFER, length);
+      rte_pktmbuf_free(&packet);
+      return;
+    }
+    placed.flow = verdict.flow;
+    if (handed != nullptr) {
+      handed->time = time;
+      hand_over->publish();
+    } else {
+      target.batch.add(placed, static_cast<std::size_t>(queue.num_segments()), time);
+    }
+    if (stays) return;
+  }
+  rte_pktmbuf_free(&packet);
+}
+
+void Receiver::finish() noexcept {
+  for (const Target& target : targets_)
+    if (target.hand_over != nullptr) target.hand_over->end();
+}
+
+void Receiver::drain() noexcept {
+  for (const Target& target : targets_)
+    if (target.hand_over != nullptr) target.hand_over->discard_rest();
+  std::array<rte_mbuf*, AT_ONCE> packets;
+  for (const std::uint16_t queue : queues_) {
     for (std::uint32_t seen = 0; seen < MOST_DRAINED; seen += AT_ONCE) {
       const std::uint16_t count = rte_eth_rx_burst(device_, queue, packets.data(), AT_ONCE);
       if (count == 0) break;

@@ -6,55 +6,61 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <memory>
+#include <vector>
 
+#include "engines/dpdk/hand_over.h"
 #include "engines/dpdk/packet_pool.h"
 #include "io/io_engine.h"
 
 namespace daqiri::dpdk {
 
-/// Used by the poller of the port's receive queues.
+/// Reads some of the device's queues. Used by the poller of the port's receive queues that have one
+/// `cpu_core`; packets of other queues are handed over to their pollers.
 class Receiver {
  public:
-  /// `queues`: those of the device, from 0. Packets are received into the buffers of `pool`.
-  Receiver(const Port& port, std::uint16_t device, std::uint16_t queues, const PacketPool& pool);
+  /// `first`: the first queue of the poller. `queues`: those of the device. Packets are received
+  /// into the buffers of `pool`.
+  Receiver(const Port& port, RxQueue& first, std::uint16_t device,
+           std::vector<std::uint16_t> queues, const PacketPool& pool);
+
+  /// The first queue of its poller.
+  [[nodiscard]] const RxQueue& first() const noexcept { return first_; }
+  /// Null: the queue has the same poller.
+  [[nodiscard]] HandOver* hand_over_to(const RxQueue& queue) const noexcept;
 
   /// Returns the number of packets seen.
   std::uint32_t receive() noexcept;
-  /// Free what the device still has. The poller has ended.
-  void drain() const noexcept;
+  /// Nothing is received any longer.
+  void finish() noexcept;
+  /// Free what the device still has, and what was handed over. The pollers have ended.
+  void drain() noexcept;
 
  private:
   /// Packets that are read from the device together.
-  static constexpr std::uint32_t AT_ONCE = 64;
+  static constexpr std::uint32_t AT_ONCE = Batch::MOST;
 
-  /// Packets for one queue, with one arrival time.
   struct Target {
     RxQueue& queue;
     /// Its packets stay in the buffers in which they were received; otherwise they are copied.
     bool stay;
-    std::uint32_t count{0};
-    std::array<std::array<std::uint32_t, AT_ONCE>, MAX_NUM_SEGS> buffers{};
-    std::array<std::array<void*, AT_ONCE>, MAX_NUM_SEGS> data{};
-    std::array<std::array<std::uint32_t, AT_ONCE>, MAX_NUM_SEGS> lengths{};
-    std::array<FlowId, AT_ONCE> flows{};
+    /// Null: the queue has the poller that reads.
+    std::unique_ptr<HandOver> hand_over;
+    Batch batch{};
+
+    void lose(DropReason reason, std::uint32_t length) noexcept;
   };
 
   [[nodiscard]] Target& target_for(std::uint16_t queue) noexcept;
   /// The packet belongs to the target, or is freed.
-  void take(rte_mbuf& packet, const steering::Program& program) noexcept;
-  /// The packet in place, less the headers that the verdict removes.
-  static void keep(Target& target, const rte_mbuf& packet,
-                   const steering::Verdict& verdict) noexcept;
-  /// Copy it to buffers of the queue; `frame`: its headers. Returns false if there are no buffers.
-  static bool copy(Target& target, const rte_mbuf& packet, const std::uint8_t* frame,
-                   const steering::Verdict& verdict) noexcept;
-  void deliver(std::uint64_t time) noexcept;
+  void take(rte_mbuf& packet, const steering::Program& program, std::uint64_t time) noexcept;
   /// Up to `most` packets of a queue of the device.
   std::uint32_t receive(std::uint16_t queue, std::uint32_t most,
                         const steering::Program& program) noexcept;
 
+  RxQueue& first_;
   std::uint16_t device_;
-  std::uint16_t queues_;
+  std::vector<std::uint16_t> queues_;
   const PacketPool& pool_;
   steering::Steering::Reader steering_;
   steering::FlowTally& tally_;

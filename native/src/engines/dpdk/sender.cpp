@@ -34,7 +34,7 @@ Sender::Sender(const Place& place, const TxQueue& queue, const steering::Transmi
       // Packets that wait for the device to free them, besides those that it is sending.
       size_(std::bit_ceil(std::max(2 * place.descriptors, FEWEST_SLOTS))),
       slots_(std::make_unique<Slot[]>(size_)),
-      headers_(std::size_t{size_} * flows.most_headers()) {
+      headers_(make_device_memory(std::size_t{size_} * flows.most_headers(), place.socket, name_)) {
   const std::size_t pieces =
       static_cast<std::size_t>(queue.num_segments()) + (flows.empty() ? 0 : 2);
   mempool_ = make_header_pool(static_cast<std::uint32_t>(size_ * pieces), place.socket, name_);
@@ -58,7 +58,7 @@ int Sender::prepare(const Burst& burst, std::uint32_t packet, std::uint32_t numb
   }
   Pieces pieces;
   const std::size_t headers = std::size_t{number & (size_ - 1)} * flows_.most_headers();
-  if (const int error = flows_.transform(burst, packet, headers_.data() + headers, pieces);
+  if (const int error = flows_.transform(burst, packet, headers_.get() + headers, pieces);
       error != 0)
     return error;
   if (pieces.length > place_.most_bytes) return EMSGSIZE;

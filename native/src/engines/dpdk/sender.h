@@ -73,8 +73,8 @@ class Sender {
   std::uint32_t size_;
   std::unique_ptr<Slot[]> slots_;
   Mempool mempool_;
-  /// By slot: headers that flows put before the packet.
-  std::vector<std::uint8_t> headers_;
+  /// By slot: headers that flows put before the packet, in memory that the device can read.
+  DeviceMemory headers_;
   /// Numbers of the next packet, and of the oldest that is not released.
   std::uint32_t next_{0};
   std::uint32_t oldest_{0};

@@ -17,6 +17,23 @@ NetworkConfig ring(const test::SuiteOptions& options) {
   return config;
 }
 
+/// The second transmit queue sends, so the second core reads, and hands everything over.
+NetworkConfig handed_over(const test::SuiteOptions& options) {
+  NetworkConfig config = ring(options);
+  std::vector<RxQueueConfig>& rx = config.ifs_[0].rx_.queues_;
+  RxQueueConfig reader = rx[0];
+  reader.common_.name_ = "rx1";
+  reader.common_.id_ = 1;
+  reader.common_.cpu_core_ = "0";
+  rx.push_back(reader);
+  std::vector<TxQueueConfig>& tx = config.ifs_[0].tx_.queues_;
+  TxQueueConfig idle = tx[0];
+  idle.common_.name_ = "tx1";
+  idle.common_.id_ = 1;
+  tx.insert(tx.begin(), idle);
+  return config;
+}
+
 std::vector<std::string> given_devices() {
   const char* given = std::getenv("DAQIRI_TEST_DPDK");
   std::istringstream words(given == nullptr ? "" : given);
@@ -34,6 +51,7 @@ NetworkConfig cable(const test::SuiteOptions& options) {
 const bool registered = [] {
   if (!test::has_dpdk()) return false;
   test::engine_setups().push_back({.name = "dpdk", .config = ring});
+  test::engine_setups().push_back({.name = "dpdk, handed over", .config = handed_over});
   if (!given_devices().empty()) {
     test::engine_setups().push_back({.name = "dpdk, devices",
                                      .config = cable,

@@ -90,6 +90,10 @@ TEST_CASE("flows steer packets of a device, and count them", "[engines][dpdk]") 
     config.ifs_[0].rx_.flow_isolation_ = true;
     isolated = true;
   }
+  SECTION("queues have cores of their own") {
+    // The ring of one transmit queue is read by the first.
+    config.ifs_[0].rx_.queues_[1].common_.cpu_core_ = "0";
+  }
   const auto session = Session::open(config);
   for (const auto& [port, queue] : {std::pair{5000, 0}, {5001, 1}}) {
     REQUIRE(send_frames(session->tx_queue(0, 0), static_cast<std::uint16_t>(port), 0, 1));

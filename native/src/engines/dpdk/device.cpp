@@ -1,0 +1,119 @@
+#include "engines/dpdk/device.h"
+
+#include <rte_dev.h>
+#include <rte_ethdev.h>
+#include <rte_ring.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+#include <set>
+
+#include "daqiri/error.h"
+#include "engines/dpdk/eal.h"
+#include "system/log.h"
+#include "system/pci_card.h"
+
+namespace daqiri::dpdk {
+
+namespace {
+
+constexpr int MOST_RINGS = 16;
+constexpr const char* VIRTUAL_BUS = "vdev";
+constexpr const char* PCI_BUS = "pci";
+
+/// Held while devices come and go.
+std::mutex devices_mutex;
+/// Names of the devices that belong to DPDK, which says nothing when one is added twice.
+std::set<std::string> devices;
+
+[[noreturn]] void refuse(const InterfaceConfig& interface, const std::string& what,
+                         const std::string& fix, Status status = Status::INVALID_PARAMETER) {
+  throw Error(status, "interface '" + interface.name_ + "': device '" + interface.address_ + "' " +
+                          what + "; " + fix);
+}
+
+}  // namespace
+
+bool is_virtual(const std::string& address) noexcept { return address.starts_with("net_"); }
+
+Device::Device(const InterfaceConfig& interface) {
+  const std::lock_guard lock(devices_mutex);
+  add(interface);
+  devices.insert(name_);
+  if (rte_eth_dev_get_port_by_name(name_.c_str(), &port_) == 0) return;
+  remove();
+  refuse(interface, "is not a network device", "give one that is");
+}
+
+void Device::add(const InterfaceConfig& interface) {
+  const std::string& address = interface.address_;
+  std::string arguments;
+  const char* fix =
+      "the reason, and dmesg, tell what it needs; on some systems each driver is a package of its "
+      "own (librte-net-mlx5-23)";
+  if (is_virtual(address)) {
+    bus_ = VIRTUAL_BUS;
+    const std::size_t comma = std::min(address.find(','), address.size());
+    name_ = address.substr(0, comma);
+    arguments = address.substr(std::min(comma + 1, address.size()));
+    fix =
+        "accepted are DPDK's virtual devices and their arguments, such as net_ring0, "
+        "net_tap0,iface=dtap0 or net_af_packet0,iface=eth0; on some systems each driver is a "
+        "package of its own (librte-net-tap23)";
+  } else {
+    bus_ = PCI_BUS;
+    const PciCard card = PciCard::at(address);
+    name_ = card.address;
+    shared_with_kernel_ = card.is_shared_with_kernel();
+  }
+  if (name_.starts_with("net_memif") && arguments.find("role=server") != std::string::npos) {
+    refuse(interface, "is the server of a memif, and DPDK's driver never gives its socket back",
+           "let the other program be the server (role=client)", Status::NOT_SUPPORTED);
+  }
+  if (devices.contains(name_)) {
+    refuse(interface, "is in use by another interface of this process",
+           bus_ == PCI_BUS ? "close that engine first" : "give it another number");
+  }
+  const int error = rte_eal_hotplug_add(bus_, name_.c_str(), arguments.c_str());
+  if (error != 0) refuse(interface, "cannot be opened: " + Reports::reason(error), fix);
+}
+
+Device::~Device() {
+  if (!owns_eal()) return;
+  const std::lock_guard lock(devices_mutex);
+  rte_eth_dev_stop(port_);
+  rte_eth_dev_close(port_);
+  mappings_.clear();
+  remove();
+}
+
+void Device::map(const memory::MemoryRegion& region) {
+  if (bus_ != PCI_BUS) return;
+  rte_eth_dev_info info{};
+  if (const int error = rte_eth_dev_info_get(port_, &info); error != 0) {
+    throw Error(Status::GENERIC_FAILURE,
+                "device '" + name_ + "' does not tell its features: " + Reports::reason(error));
+  }
+  mappings_.emplace_back(*info.device, !shared_with_kernel_, region);
+}
+
+void Device::remove() noexcept {
+  // Of its 16 rings, a net_ring frees those that were used; with the others left, it cannot be made
+  // again as it was.
+  const auto free_rings = [this] {
+    for (int i = 0; i < MOST_RINGS; ++i) {
+      std::array<char, RTE_RING_NAMESIZE> text{};
+      std::snprintf(text.data(), text.size(), "ETH_RXTX%d_%s", i, name_.c_str());
+      rte_ring_free(rte_ring_lookup(text.data()));
+    }
+  };
+  if (const int error = rte_eal_hotplug_remove(bus_, name_.c_str()); error != 0)
+    log(LogLevel::WARN, "DPDK does not give device '" + name_ + "' back: " + std::strerror(-error));
+  if (loops()) free_rings();
+  devices.erase(name_);
+}
+
+}  // namespace daqiri::dpdk

@@ -1,0 +1,46 @@
+/// Devices of DPDK: network cards, and virtual devices.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+
+#include "daqiri/config.h"
+#include "engines/dpdk/dma.h"
+
+namespace daqiri::dpdk {
+
+/// Whether an address of the configuration is that of a virtual device: "net_ring0".
+[[nodiscard]] bool is_virtual(const std::string& address) noexcept;
+
+/// A device that belongs to DPDK as long as this object exists.
+class Device {
+ public:
+  /// `interface.address_`: PCI address, or virtual device with its arguments. Throws Error.
+  explicit Device(const InterfaceConfig& interface);
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+  ~Device();
+
+  /// Let the device read and write the memory of a region, if it does so by itself. Throws Error.
+  void map(const memory::MemoryRegion& region);
+
+  /// DPDK's number of the port.
+  [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
+  /// Whether each of its receive queues gets what the transmit queue of the same number sends.
+  [[nodiscard]] bool loops() const noexcept { return name_.starts_with("net_ring"); }
+
+ private:
+  void add(const InterfaceConfig& interface);
+  void remove() noexcept;
+
+  std::string name_;
+  /// DPDK's name of the bus.
+  const char* bus_;
+  /// Whether the kernel keeps the card.
+  bool shared_with_kernel_{false};
+  std::uint16_t port_{0};
+  std::deque<DmaMapping> mappings_;
+};
+
+}  // namespace daqiri::dpdk

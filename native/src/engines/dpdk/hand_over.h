@@ -1,0 +1,85 @@
+/// Passes packets from the poller that reads a queue of the device to a receive queue of another
+/// poller.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "io/handed_packets.h"
+#include "io/rx_queue.h"
+
+namespace daqiri::dpdk {
+
+/// A packet in buffers of a receive queue's regions, one per segment.
+struct PlacedPacket {
+  std::array<std::uint32_t, MAX_NUM_SEGS> buffers;
+  std::array<void*, MAX_NUM_SEGS> data;
+  std::array<std::uint32_t, MAX_NUM_SEGS> lengths;
+  FlowId flow;
+};
+
+/// Collects packets for one delivery.
+class Batch {
+ public:
+  static constexpr std::uint32_t MOST = 64;
+
+  /// There is space. `time`: when it was read, CLOCK_REALTIME ns.
+  void add(const PlacedPacket& packet, std::size_t segments, std::uint64_t time) noexcept {
+    for (std::size_t s = 0; s < segments; ++s) {
+      buffers_[s][count_] = packet.buffers[s];
+      data_[s][count_] = packet.data[s];
+      lengths_[s][count_] = packet.lengths[s];
+    }
+    flows_[count_] = packet.flow;
+    times_[count_] = time;
+    ++count_;
+  }
+  void deliver(RxQueue& queue) noexcept;
+
+ private:
+  std::uint32_t count_{0};
+  std::array<std::array<std::uint32_t, MOST>, MAX_NUM_SEGS> buffers_;
+  std::array<std::array<void*, MOST>, MAX_NUM_SEGS> data_;
+  std::array<std::array<std::uint32_t, MOST>, MAX_NUM_SEGS> lengths_;
+  std::array<FlowId, MOST> flows_;
+  std::array<std::uint64_t, MOST> times_;
+};
+
+struct HandedPacket {
+  PlacedPacket packet;
+  /// When it was read, CLOCK_REALTIME ns.
+  std::uint64_t time;
+};
+
+/// The packets of a queue that another poller serves.
+class HandOver : public HandedPackets<HandedPacket> {
+ public:
+  explicit HandOver(RxQueue& queue) : HandedPackets(queue) {}
+
+  // --- Poller that reads.
+
+  using HandedPackets::claim;
+  using HandedPackets::publish;
+
+  // --- Poller of the queue.
+
+  /// Deliver the packets that were put. Returns the number of packets seen.
+  std::uint32_t receive() noexcept;
+  /// Call after both pollers have ended: discard what was not received in time.
+  void discard_rest() noexcept;
+
+ private:
+  void note_discards() noexcept;
+  void discard(const HandedPacket& handed, DropReason reason) noexcept;
+
+  // --- Poller of the queue.
+  /// Packets that were read before this time, CLOCK_REALTIME ns, are discarded; all of them were
+  /// put when the reader has read everything after discard_until_, CLOCK_MONOTONIC ns.
+  alignas(64) std::uint64_t discard_before_{0};
+  std::uint64_t discard_until_{0};
+  DropReason discarded_as_{DropReason::FLUSHED};
+  Batch batch_;
+};
+
+}  // namespace daqiri::dpdk
