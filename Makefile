@@ -40,7 +40,7 @@ native_files := CMakeLists.txt $(shell find native/include native/src native/pyt
 cpp_files = $(shell find native -name '*.h' -o -name '*.cpp')
 
 .PHONY: build demo test unit unit-oldest unit-newest unit-wheel bench gpu-test gpu-bench lint docs vm wheels \
-	asan tsan fuzz tools format lock clean
+	asan tsan fuzz dpdk tools format lock clean
 
 build: $(VENV)/.built
 
@@ -114,17 +114,24 @@ docs: build $(VENV)/.dependencies-docs $(VENV)/.dependencies-dev build/.system-d
 	$(BIN)/pytest -q tests/docs --site build/docs
 	@echo "build/docs/index.html"
 
-vm: build $(VENV)/.dependencies-dev build/.system-vm build/vm/boot build/guest/disk.img
+vm: build $(VENV)/.dependencies-dev build/.system-vm build/vm/boot build/guest/disk.img dpdk
 	$(BIN)/pytest -m vm tests/vm
 
+# Engine dpdk, which is built by choice, in a folder of its own with the tests of all engines.
+dpdk: build/.system-build build/.system-test build/.system-dpdk
+	@cmake -S . -B build/dpdk -G Ninja -DCMAKE_BUILD_TYPE=Release -DDAQIRI_DPDK=ON -DCMAKE_UNITY_BUILD=ON \
+		-DDAQIRI_BUILD_TESTS=ON >build/configure-dpdk.log
+	cmake --build build/dpdk --target test_engines
+	ctest --test-dir build/dpdk -R '^engines[.]' --output-on-failure --no-tests=error
+
 # fuzz and asan share a folder, and may run at once: the lock is for that.
-asan tsan: build/.system-build build/.system-test build/.system-sanitize
+asan tsan: build/.system-build build/.system-test build/.system-sanitize build/.system-dpdk
 	@flock build/.system-sanitize cmake --preset $@ >build/configure-$@.log
 	flock build/.system-sanitize cmake --build --preset $@
 	ctest --preset $@ -j $(TEST_JOBS)
 
 # The engine's objects are those of asan.
-fuzz: build/.system-build build/.system-test build/.system-sanitize
+fuzz: build/.system-build build/.system-test build/.system-sanitize build/.system-dpdk
 	@flock build/.system-sanitize cmake --preset asan >build/configure-asan.log
 	flock build/.system-sanitize cmake --build --preset $@
 	.ci/fuzz build/asan/fuzz $(FUZZ_SECONDS)
@@ -139,7 +146,7 @@ wheels: $(VENV)/.dependencies-test $(VENV)/.dependencies-wheels build/.system-bu
 	$(BIN)/pytest -m wheels tests/wheels --wheels dist $(PYTEST_ARGS)
 
 # What targets other than build and bench install, at once.
-tools: build/.system-test build/.system-docs build/.system-sanitize $(VENV)/.dependencies-dev \
+tools: build/.system-test build/.system-docs build/.system-sanitize build/.system-dpdk $(VENV)/.dependencies-dev \
 	$(VENV)/.dependencies-docs
 
 format: $(VENV)/.dependencies-dev

@@ -6,8 +6,9 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -104,16 +105,21 @@ def in_guest(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
     """Return a function that runs a Python program in a guest and returns the JSON it writes.
 
     The program gets the path to write to. The guest has the host's files, root, the named kernel
-    modules, and these words on its kernel command line, and devices as options of QEMU.
+    modules, these words on its kernel command line, devices as options of QEMU, and variables.
     """
 
     def run(
-        program: Path, *modules: str, command_line: str = "", devices: Sequence[str] = ()
+        program: Path,
+        *modules: str,
+        command_line: str = "",
+        devices: Sequence[str] = (),
+        environment: Mapping[str, str] = MappingProxyType({}),
     ) -> Any:
         folder = tmp_path_factory.mktemp("guest")
         results = folder / "results"
         results.mkdir()
         job = ["set -eu", "export HOME=/root PATH=/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin"]
+        job += [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
         job += [f"modprobe -d {KERNEL} {module}" for module in modules]
         python = [sys.executable, str(program), "/mnt/result.json"]
         job += ["ip link set lo up", f"cd {CHECKOUT}", shlex.join(python)]

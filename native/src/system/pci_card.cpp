@@ -23,6 +23,8 @@ constexpr std::string_view VFIO = "vfio-pci";
 constexpr std::array<std::string_view, 3> HARMLESS{"vfio-pci", "pci-stub", "pcieport"};
 /// They let a card write anywhere in memory.
 constexpr std::array<std::string_view, 3> UIO{"uio_pci_generic", "igb_uio", "uio_hv_generic"};
+/// Of the addresses of a process: cards use the same.
+constexpr unsigned ADDRESS_BITS = 47;
 constexpr std::array<std::string_view, 2> RDMA{"mlx5_core", "mlx4_core"};
 
 bool any_of(const auto& names, const std::string& name) {
@@ -82,6 +84,9 @@ PciCard PciCard::at(const std::string& address, const std::string& root) {
   const fs::path group = folder / "iommu_group";
   card.iommu_group = target_name(group);
   card.without_iommu = first_line(group / "name") == "vfio-noiommu";
+  // MGAW of the capability register, of the Intel VT-d specification.
+  if (const std::string cap = first_line(folder / "iommu/intel-iommu/cap"); !cap.empty())
+    card.iommu_bits = ((std::strtoull(cap.c_str(), nullptr, 16) >> 16U) & 0x3FU) + 1;
   for (const std::string& other : names_in(group / "devices")) {
     const std::string driver = target_name(devices / other / "driver");
     if (other != card.address && !driver.empty() && !any_of(HARMLESS, driver))
@@ -116,6 +121,11 @@ std::string PciCard::why_unusable(const std::string& root) const {
   if (iommu_group.empty() || without_iommu) {
     return "has no IOMMU, without which a card can write anywhere in memory; turn it on in the "
            "firmware's setup (VT-d, AMD-Vi) and with intel_iommu=on on the kernel's command line";
+  }
+  if (iommu_bits != 0 && iommu_bits < ADDRESS_BITS) {
+    return "is behind an IOMMU for addresses of " + std::to_string(iommu_bits) +
+           " bits, and those of a process have " + std::to_string(ADDRESS_BITS) +
+           "; use another host (QEMU: -device intel-iommu,aw-bits=48)";
   }
   if (!in_the_way.empty()) {
     return "shares IOMMU group " + iommu_group + " with " + joined_names(in_the_way) +

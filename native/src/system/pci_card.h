@@ -21,6 +21,8 @@ struct PciCard {
   std::string iommu_group;
   /// Whether VFIO gives the group access to all memory, since there is no IOMMU.
   bool without_iommu{false};
+  /// Bits of the addresses that the IOMMU translates, as Intel's tell; 0: not known.
+  unsigned iommu_bits{0};
   /// Other devices of the group that keep it from programs, each with its driver:
   /// "0000:05:00.1 (igb)".
   std::vector<std::string> in_the_way;

@@ -36,6 +36,12 @@ class Root {
   void name_group(const std::string& group, const std::string& name) const {
     std::ofstream(fs::path(path()) / "sys/kernel/iommu_groups" / group / "name") << name << '\n';
   }
+  /// The capability register of the IOMMU.
+  void set_iommu(const std::string& address, const std::string& cap) const {
+    const fs::path folder = devices() / address / "iommu/intel-iommu";
+    fs::create_directories(folder);
+    std::ofstream(folder / "cap") << cap << '\n';
+  }
   void add_interface(const std::string& address, const std::string& name) const {
     fs::create_directories(devices() / address / "net" / name);
   }
@@ -118,6 +124,14 @@ TEST_CASE("Why a card cannot be driven, and what to do", "[pci]") {
     root.add(CARD, "vfio-pci", "0");
     root.name_group("0", "vfio-noiommu");
     CHECK_THAT(root.why(CARD), Contains("has no IOMMU"));
+  }
+  SECTION("An IOMMU for shorter addresses") {
+    root.add(CARD, "vfio-pci", "7");
+    root.allow("7");
+    root.set_iommu(CARD, "d2008c222f0606");
+    CHECK(root.why(CARD).empty());
+    root.set_iommu(CARD, "d2008c22260206");
+    CHECK_THAT(root.why(CARD), Contains("addresses of 39 bits"));
   }
   SECTION("A group with a device of the kernel") {
     root.add(CARD, "vfio-pci", "7");
