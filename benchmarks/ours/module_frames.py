@@ -23,7 +23,8 @@ from daqiri_ophyd.engine import Engine, RxQueue
 
 HEADER = 8
 REGION = 256 << 20
-FRAMES = 64
+# Those that wait for this program, besides the window: a thread waits where there is none.
+FRAMES = 256
 BATCH = 256
 
 
