@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from daqiri_ophyd.engine import Engine, check_config
 
+Bytes = NDArray[np.uint8]
 BUS = Path("/sys/bus/pci")
 SUITE = Path("build/dpdk/native/test_engines")
 FRAMES = 2000
@@ -38,12 +40,14 @@ def reserve_hugepages(count: int) -> None:
 
 
 def configuration(sender: str, receiver: str) -> dict[str, Any]:
-    """Two receive queues, on cores of their own, for UDP ports 5001 and 5002."""
+    """Two receive queues, with a thread each, for UDP ports 5001 and 5002."""
 
     def queue(number: int, region: str) -> dict[str, Any]:
-        core = str(number) if region == "rx" else "any"
+        core = ("0", "any")[number] if region == "rx" else "any"
         name = f"{region}{number}"
+        timeout = {"timeout_us": 1000} if region == "rx" else {}
         return {
+            **timeout,
             **{"name": name, "id": number, "cpu_core": core, "batch_size": 64},
             "memory_regions": [region],
         }
@@ -59,7 +63,7 @@ def configuration(sender: str, receiver: str) -> dict[str, Any]:
         "version": 1,
         "stream_type": "raw",
         "engine": "dpdk",
-        "master_core": 0,
+        "master_core": 1,
         "log_level": "warn",
         "memory_regions": [
             {"name": name, "kind": "host", "num_bufs": count, "buf_size": 2048}
@@ -80,7 +84,7 @@ def configuration(sender: str, receiver: str) -> dict[str, Any]:
     }
 
 
-def frames(count: int) -> np.ndarray:
+def frames(count: int) -> Bytes:
     """UDP datagrams to two ports in turn, each with its number."""
     made = np.zeros((count, 142), np.uint8)
     made[:, 0:6] = (2, 0, 0, 0, 0, 2)
@@ -111,7 +115,7 @@ def exchange(config: dict[str, Any]) -> dict[str, Any]:
     with Engine.open(config) as engine:
         sender, receiver = engine.ports
         wait_for_link(engine)
-        taken: list[list[np.ndarray]] = [[], []]
+        taken: list[list[Bytes]] = [[], []]
         for part in np.split(sent, 20):
             assert sender.tx[0].send(part, timeout=30) == len(part)
             for queue, parts in zip(receiver.rx, taken, strict=True):
@@ -171,6 +175,6 @@ def main() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "exchange":
-        print(json.dumps(exchange(configuration(*cards()))))
+        sys.stdout.write(json.dumps(exchange(configuration(*cards()))))
     else:
         main()

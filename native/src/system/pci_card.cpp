@@ -111,8 +111,7 @@ std::string PciCard::why_unusable(const std::string& root) const {
            "', with which a card can write anywhere in memory; bind it to vfio-pci: " + bind;
   }
   if (driver != VFIO) {
-    const std::string with =
-        interface.empty() ? "" : ", as network interface '" + interface + "'";
+    const std::string with = interface.empty() ? "" : ", as network interface '" + interface + "'";
     const std::string instead =
         interface.empty() ? "" : ", or use engine 'packet' with address: " + interface;
     return "belongs to the kernel's driver '" + driver + "'" + with +

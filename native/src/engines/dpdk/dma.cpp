@@ -56,9 +56,8 @@ DmaMapping::DmaMapping(rte_device& device, bool shares_mappings, const memory::M
           "cards need locked memory: raise the limit (ulimit -l, LimitMEMLOCK of systemd) or lower "
           "num_bufs";
     }
-    throw Error(Status::NO_FREE_PACKET_BUFFERS,
-                "memory region '" + region.name() + "': " + what + ": " + Reports::reason(error) +
-                    "; " + fix);
+    throw Error(Status::NO_FREE_PACKET_BUFFERS, "memory region '" + region.name() + "': " + what +
+                                                    ": " + Reports::reason(error) + "; " + fix);
   };
   const std::lock_guard lock(mapping_mutex);
   unsigned& known = registered[extent.base];
@@ -85,9 +84,9 @@ DmaMapping::~DmaMapping() {
   if (--users->second == 0) {
     mapped.erase(users);
     if (rte_dev_dma_unmap(&device_, extent.base, iova(extent), extent.bytes) != 0) {
-      log(LogLevel::WARN, "memory region '" + region_.name() +
-                              "': a card does not give its memory back: " +
-                              Reports::reason(rte_errno));
+      log(LogLevel::WARN,
+          "memory region '" + region_.name() +
+              "': a card does not give its memory back: " + Reports::reason(rte_errno));
     }
   }
   forget(extent.base, extent);

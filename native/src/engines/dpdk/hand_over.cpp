@@ -12,9 +12,8 @@ void Batch::deliver(RxQueue& queue) noexcept {
   RxBatch batch;
   batch.count = std::exchange(count_, 0);
   for (std::size_t s = 0; s < static_cast<std::size_t>(queue.num_segments()); ++s) {
-    batch.segments[s] = {.buffers = buffers_[s].data(),
-                         .data = data_[s].data(),
-                         .lengths = {lengths_[s].data()}};
+    batch.segments[s] = {
+        .buffers = buffers_[s].data(), .data = data_[s].data(), .lengths = {lengths_[s].data()}};
   }
   batch.flows.values = flows_.data();
   batch.times.values = times_.data();

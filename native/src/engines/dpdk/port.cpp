@@ -165,8 +165,8 @@ DpdkPort::Settings DpdkPort::settings_for(const NetworkConfig& config) const {
   const auto tx_queues = static_cast<std::uint16_t>(port_.tx.size());
   if (!port_.rx.empty()) {
     // Each core reads a queue of its own, if the device has as many.
-    const std::size_t queues = device_->loops() ? std::max<std::size_t>(tx_queues, 1)
-                                                : first_queues(port_).size();
+    const std::size_t queues =
+        device_->loops() ? std::max<std::size_t>(tx_queues, 1) : first_queues(port_).size();
     settings.rx_queues =
         static_cast<std::uint16_t>(std::min<std::size_t>(queues, info.max_rx_queues));
   }
@@ -230,8 +230,8 @@ void DpdkPort::make_receivers(std::uint16_t queues) {
     std::vector<std::uint16_t> own;
     for (std::size_t queue = reader; queue < queues; queue += readers)
       own.push_back(static_cast<std::uint16_t>(queue));
-    receivers_.push_back(std::make_unique<Receiver>(port_, *first[reader], device_->port(),
-                                                    std::move(own), *pool_));
+    receivers_.push_back(
+        std::make_unique<Receiver>(port_, *first[reader], device_->port(), std::move(own), *pool_));
   }
   for (const auto& queue : port_.rx) {
     Sources& sources = sources_.emplace_back();

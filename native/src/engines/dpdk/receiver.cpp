@@ -133,8 +133,7 @@ Receiver::Receiver(const Port& port, RxQueue& first, std::uint16_t device,
       tally_(port.steering.add_tally()) {
   for (const auto& queue : port.rx) {
     const bool stay = queue->num_segments() == 1 && &queue->region(0) == &pool.region();
-    const bool own =
-        queue->config().common_.cpu_core_ == first.config().common_.cpu_core_;
+    const bool own = queue->config().common_.cpu_core_ == first.config().common_.cpu_core_;
     targets_.push_back({.queue = *queue,
                         .stay = stay,
                         .hand_over = own ? nullptr : std::make_unique<HandOver>(*queue)});
