@@ -90,7 +90,7 @@ PciCard PciCard::at(const std::string& address, const std::string& root) {
   for (const std::string& other : names_in(group / "devices")) {
     const std::string driver = target_name(devices / other / "driver");
     if (other != card.address && !driver.empty() && !any_of(HARMLESS, driver))
-      card.in_the_way.push_back(other + " (" + driver + ")");
+      card.in_the_way.emplace_back(other).append(" (").append(driver).append(")");
   }
   return card;
 }
