@@ -48,7 +48,7 @@ def test_frames_arrive_whole_at_the_queues_of_their_flows(
     results: dict[str, Any], memory: str
 ) -> None:
     assert results[memory] == {
-        "queues": [[1000, 0], [1000, 0]],
+        "queues": [[1600, 0], [1000, 0]],
         "mac": "02:00:00:00:00:01",
         "speed": 1000,
         "lost": 0,

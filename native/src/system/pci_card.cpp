@@ -25,7 +25,7 @@ constexpr std::array<std::string_view, 3> HARMLESS{"vfio-pci", "pci-stub", "pcie
 constexpr std::array<std::string_view, 3> UIO{"uio_pci_generic", "igb_uio", "uio_hv_generic"};
 /// Of the addresses of a process: cards use the same.
 constexpr unsigned ADDRESS_BITS = 47;
-constexpr std::array<std::string_view, 2> RDMA{"mlx5_core", "mlx4_core"};
+constexpr std::string_view RDMA = "mlx5_core";
 
 bool any_of(const auto& names, const std::string& name) {
   return std::ranges::find(names, name) != names.end();
@@ -95,9 +95,7 @@ PciCard PciCard::at(const std::string& address, const std::string& root) {
   return card;
 }
 
-bool PciCard::is_shared_with_kernel() const noexcept {
-  return std::ranges::find(RDMA, driver) != RDMA.end();
-}
+bool PciCard::is_shared_with_kernel() const noexcept { return driver == RDMA; }
 
 std::string PciCard::why_unusable(const std::string& root) const {
   if (device_class == 0)

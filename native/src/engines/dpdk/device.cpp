@@ -52,8 +52,9 @@ void Device::add(const InterfaceConfig& interface) {
   const std::string& address = interface.address_;
   std::string arguments;
   const char* fix =
-      "the reason, and dmesg, tell what it needs; on some systems each driver is a package of its "
-      "own (librte-net-mlx5-23)";
+      "the reason, and dmesg, tell what it needs; a user who is not root needs locked memory for "
+      "regions and for DPDK's own objects (ulimit -l); on some systems each driver is a package of "
+      "its own (librte-net-mlx5-23)";
   if (is_virtual(address)) {
     bus_ = VIRTUAL_BUS;
     const std::size_t comma = std::min(address.find(','), address.size());
@@ -69,7 +70,9 @@ void Device::add(const InterfaceConfig& interface) {
     name_ = card.address;
     shared_with_kernel_ = card.is_shared_with_kernel();
   }
-  if (name_.starts_with("net_memif") && arguments.find("role=server") != std::string::npos) {
+  const bool serves = arguments.find("role=server") != std::string::npos ||
+                      arguments.find("role=master") != std::string::npos;
+  if (name_.starts_with("net_memif") && serves) {
     refuse(interface, "is the server of a memif, and DPDK's driver never gives its socket back",
            "let the other program be the server (role=client)", Status::NOT_SUPPORTED);
   }
@@ -84,14 +87,20 @@ void Device::add(const InterfaceConfig& interface) {
 Device::~Device() {
   if (!owns_eal()) return;
   const std::lock_guard lock(devices_mutex);
-  rte_eth_dev_stop(port_);
-  rte_eth_dev_close(port_);
+  const auto told = [this](const char* what, int error) {
+    if (error != 0)
+      log(LogLevel::WARN, "device '" + name_ + "' does not " + what + ": " + std::strerror(-error));
+  };
+  told("stop", rte_eth_dev_stop(port_));
+  told("close", rte_eth_dev_close(port_));
   mappings_.clear();
   remove();
 }
 
+bool Device::is_card() const noexcept { return bus_ == PCI_BUS; }
+
 void Device::map(const memory::MemoryRegion& region) {
-  if (bus_ != PCI_BUS) return;
+  if (!is_card()) return;
   rte_eth_dev_info info{};
   if (const int error = rte_eth_dev_info_get(port_, &info); error != 0) {
     throw Error(Status::GENERIC_FAILURE,
@@ -110,8 +119,11 @@ void Device::remove() noexcept {
       rte_ring_free(rte_ring_lookup(text.data()));
     }
   };
-  if (const int error = rte_eal_hotplug_remove(bus_, name_.c_str()); error != 0)
+  if (const int error = rte_eal_hotplug_remove(bus_, name_.c_str()); error != 0) {
     log(LogLevel::WARN, "DPDK does not give device '" + name_ + "' back: " + std::strerror(-error));
+    // Its name stays known: adding it again would give the old one.
+    return;
+  }
   if (loops()) free_rings();
   devices.erase(name_);
 }

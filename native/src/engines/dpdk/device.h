@@ -27,6 +27,8 @@ class Device {
 
   /// DPDK's number of the port.
   [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
+  /// False: it is virtual.
+  [[nodiscard]] bool is_card() const noexcept;
   /// Whether each of its receive queues gets what the transmit queue of the same number sends.
   [[nodiscard]] bool loops() const noexcept { return name_.starts_with("net_ring"); }
 

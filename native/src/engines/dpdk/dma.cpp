@@ -78,6 +78,7 @@ DmaMapping::DmaMapping(rte_device& device, bool shares_mappings, const memory::M
 }
 
 DmaMapping::~DmaMapping() {
+  if (!owns_eal()) return;
   const Extent& extent = region_.extent();
   const std::lock_guard lock(mapping_mutex);
   const auto users = mapped.find({shares_mappings_ ? nullptr : &device_, extent.base});

@@ -1,11 +1,19 @@
 #include "engines/dpdk/hand_over.h"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "timing/clock.h"
 
 namespace daqiri::dpdk {
+
+namespace {
+
+/// A reader that never finds the device empty has read all that is old by then.
+constexpr std::uint64_t LONGEST_WAIT_NS = 100'000'000;
+
+}  // namespace
 
 void Batch::deliver(RxQueue& queue) noexcept {
   if (count_ == 0) return;
@@ -20,35 +28,30 @@ void Batch::deliver(RxQueue& queue) noexcept {
   queue.deliver(batch);
 }
 
-void HandOver::note_discards() noexcept {
-  if (!queue_.discarding() || !queue_.discards()) return;
-  // What the other poller has read before the request may still be on its way.
-  discard_before_ = realtime_ns();
-  discard_until_ = queue_.pass_ns();
-  discarded_as_ = queue_.discard_reason();
-}
-
 std::uint32_t HandOver::receive() noexcept {
-  note_discards();
-  const Pass pass = begin_pass();
   const auto segments = static_cast<std::size_t>(queue_.num_segments());
-  for (std::size_t done = 0; done < pass.packets;) {
-    const std::size_t part = std::min<std::size_t>(pass.packets - done, Batch::MOST);
-    for (std::size_t i = 0; i < part; ++i) {
-      const HandedPacket& handed = at(i);
-      if (handed.time < discard_before_) {
-        discard(handed, discarded_as_);
-      } else {
+  // What arrived before a request to discard may be in the device until the other poller has read
+  // it. The request is done after this pass, so this pass waits.
+  const bool waits = queue_.discarding() && queue_.discards();
+  const std::uint64_t end = queue_.pass_ns() + LONGEST_WAIT_NS;
+  std::uint32_t seen = 0;
+  for (;;) {
+    const Pass pass = begin_pass();
+    for (std::size_t done = 0; done < pass.packets;) {
+      const std::size_t part = std::min<std::size_t>(pass.packets - done, Batch::MOST);
+      for (std::size_t i = 0; i < part; ++i) {
+        const HandedPacket& handed = at(i);
         batch_.add(handed.packet, segments, handed.time);
       }
+      batch_.deliver(queue_);
+      consume(part);
+      done += part;
     }
-    batch_.deliver(queue_);
-    consume(part);
-    done += part;
+    seen += pass.lost + static_cast<std::uint32_t>(pass.packets);
+    if (!waits || pass.read_before > queue_.pass_ns() || !expects_more() || monotonic_ns() > end)
+      return seen;
+    std::this_thread::yield();
   }
-  // Also correct if the realtime clock is set back.
-  if (pass.read_before > discard_until_) discard_before_ = 0;
-  return pass.lost + static_cast<std::uint32_t>(pass.packets);
 }
 
 void HandOver::discard(const HandedPacket& handed, DropReason reason) noexcept {

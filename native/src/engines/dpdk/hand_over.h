@@ -70,16 +70,10 @@ class HandOver : public HandedPackets<HandedPacket> {
   void discard_rest() noexcept;
 
  private:
-  void note_discards() noexcept;
   void discard(const HandedPacket& handed, DropReason reason) noexcept;
 
   // --- Poller of the queue.
-  /// Packets that were read before this time, CLOCK_REALTIME ns, are discarded; all of them were
-  /// put when the reader has read everything after discard_until_, CLOCK_MONOTONIC ns.
-  alignas(64) std::uint64_t discard_before_{0};
-  std::uint64_t discard_until_{0};
-  DropReason discarded_as_{DropReason::FLUSHED};
-  Batch batch_;
+  alignas(64) Batch batch_;
 };
 
 }  // namespace daqiri::dpdk

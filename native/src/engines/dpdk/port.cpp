@@ -20,6 +20,7 @@
 #include "steering/frame_sizes.h"
 #include "steering/toeplitz.h"
 #include "system/file.h"
+#include "system/log.h"
 #include "timing/clock.h"
 
 namespace daqiri::dpdk {
@@ -63,20 +64,33 @@ std::vector<RxQueue*> first_queues(const Port& port) {
   return first;
 }
 
-/// Most packets that the device has buffers for: no more than a third of the region's.
-std::uint16_t rx_descriptors(const Port& port) {
-  if (port.rx.empty()) return 0;
-  return static_cast<std::uint16_t>(
-      std::min<std::uint64_t>(RX_DESCRIPTORS, region_of(port).config().num_bufs_ / 3));
+/// Most packets that a queue of the device has buffers for: no more than a third of the region's
+/// for all of them.
+std::uint16_t rx_descriptors(const Port& port, std::uint16_t queues) {
+  if (queues == 0) return 0;
+  return static_cast<std::uint16_t>(std::bit_floor(
+      std::min<std::uint64_t>(RX_DESCRIPTORS, region_of(port).config().num_bufs_ / 3 / queues)));
 }
 
 /// What cards spread over their queues; packets of a flow stay in one.
-constexpr std::uint64_t RSS_TYPES = RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP;
+constexpr std::uint64_t RSS_TYPES = RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP | RTE_ETH_RSS_TCP;
+
+/// The engine's key, repeated, for keys of any length.
+std::array<std::uint8_t, UINT8_MAX>& rss_key() {
+  static std::array<std::uint8_t, UINT8_MAX> key = [] {
+    std::array<std::uint8_t, UINT8_MAX> made{};
+    for (std::size_t i = 0; i < made.size(); ++i)
+      made[i] = steering::RSS_KEY[i % steering::RSS_KEY.size()];
+    return made;
+  }();
+  return key;
+}
 
 /// Bytes before a frame in the ring of a packet socket: the kernel's header, and alignment.
 constexpr std::uint32_t KERNEL_BYTES = TPACKET_ALIGN(TPACKET2_HDRLEN + 16) - ETH_HLEN;
 
 constexpr std::string_view AF_PACKET_DRIVER = "net_af_packet";
+constexpr std::string_view TAP_DRIVER = "net_tap";
 
 /// Longest frame that a net_af_packet with these arguments receives whole: of longer ones, the
 /// driver delivers the beginning.
@@ -106,7 +120,7 @@ std::uint32_t mtu_of(unsigned interface) {
 struct DpdkPort::Settings {
   rte_eth_dev_info info{};
   rte_eth_conf conf;
-  std::array<std::uint8_t, steering::RSS_KEY.size()> rss_key;
+  std::uint32_t most_bytes{0};
   std::uint16_t rx_queues{0};
   std::uint16_t rx_descriptors{0};
   std::uint16_t tx_descriptors{0};
@@ -142,10 +156,13 @@ DpdkPort::Settings DpdkPort::settings_for(const NetworkConfig& config) const {
   conf.rxmode.mtu = std::clamp(wanted == 0 ? RTE_ETHER_MTU : wanted, least, most);
   if (!port_.rx.empty() && conf.rxmode.mtu + header_and_tags > region_of(port_).buf_size())
     conf.rxmode.offloads |= info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER;
+  settings.most_bytes = std::min<std::uint32_t>(conf.rxmode.mtu + header_and_tags, UINT16_MAX);
   if (info.driver_name == AF_PACKET_DRIVER) {
     // The kernel takes tags out of frames, and the driver cannot put them back in memory of others.
     conf.rxmode.offloads |= info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_VLAN_STRIP;
     const std::uint32_t longest = mtu_of(info.if_index) + RTE_ETHER_HDR_LEN;
+    // The kernel refuses longer ones, which the driver counts as sent.
+    settings.most_bytes = longest + RTE_VLAN_HLEN;
     const std::uint32_t space = longest_frame(port_.config.address_);
     // Frames are whole numbers of pages, or parts of one.
     const std::uint32_t better = std::bit_ceil(longest + KERNEL_BYTES);
@@ -161,27 +178,35 @@ DpdkPort::Settings DpdkPort::settings_for(const NetworkConfig& config) const {
   const bool in_pieces = !flows_.empty() || std::ranges::any_of(port_.tx, [](const auto& queue) {
     return queue->num_segments() > 1;
   });
-  if (in_pieces) conf.txmode.offloads |= info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+  if (in_pieces && (info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0)
+    conf.txmode.offloads |= RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
   const auto tx_queues = static_cast<std::uint16_t>(port_.tx.size());
   if (!port_.rx.empty()) {
-    // Each core reads a queue of its own, if the device has as many.
-    const std::size_t queues =
-        device_->loops() ? std::max<std::size_t>(tx_queues, 1) : first_queues(port_).size();
+    if (info.max_rx_queues == 0)
+      fail("has no receive queues", ENOTSUP, "use another device, or remove rx");
+    // Each core reads a queue of its own, if the device has as many. Virtual devices put packets
+    // into all queues that they have made: net_af_packet at once, net_tap for transmit queues, too.
+    std::size_t queues = first_queues(port_).size();
+    if (info.driver_name == AF_PACKET_DRIVER) queues = info.max_rx_queues;
+    if (device_->loops() || info.driver_name == TAP_DRIVER)
+      queues = std::max<std::size_t>(tx_queues, device_->loops() ? 1 : queues);
     settings.rx_queues =
         static_cast<std::uint16_t>(std::min<std::size_t>(queues, info.max_rx_queues));
   }
   if (settings.rx_queues > 1 && (info.flow_type_rss_offloads & RSS_TYPES) != 0) {
     conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
     conf.rx_adv_conf.rss_conf.rss_hf = info.flow_type_rss_offloads & RSS_TYPES;
-    // The device's own key would do, but its driver may not have one.
-    settings.rss_key = steering::RSS_KEY;
-    conf.rx_adv_conf.rss_conf.rss_key = settings.rss_key.data();
-    conf.rx_adv_conf.rss_conf.rss_key_len = static_cast<std::uint8_t>(settings.rss_key.size());
+    // DPDK keeps the pointer. Drivers want keys of their own lengths; none: they have no key.
+    conf.rx_adv_conf.rss_conf.rss_key = info.hash_key_size == 0 ? nullptr : rss_key().data();
+    conf.rx_adv_conf.rss_conf.rss_key_len = info.hash_key_size;
   }
   const int error = rte_eth_dev_configure(device_->port(), settings.rx_queues, tx_queues, &conf);
   if (error != 0) fail("refuses its settings", error, "use fewer queues or smaller buffers");
-  settings.rx_descriptors = rx_descriptors(port_);
-  settings.tx_descriptors = TX_DESCRIPTORS;
+  settings.rx_descriptors = rx_descriptors(port_, settings.rx_queues);
+  // Some drivers free a packet only when they need its descriptor. Bursts must not run out before.
+  const auto bursts = static_cast<std::uint64_t>(config.tx_meta_buffers_);
+  settings.tx_descriptors = static_cast<std::uint16_t>(std::bit_floor(std::clamp<std::uint64_t>(
+      bursts / 2 / std::max<std::uint64_t>(tx_queues, 1), 1, TX_DESCRIPTORS)));
   if (const int wrong = rte_eth_dev_adjust_nb_rx_tx_desc(device_->port(), &settings.rx_descriptors,
                                                          &settings.tx_descriptors);
       wrong != 0)
@@ -216,7 +241,7 @@ void DpdkPort::make_queues(const Settings& settings) {
     const Sender::Place place{.device = device,
                               .queue = number,
                               .descriptors = settings.tx_descriptors,
-                              .most_bytes = UINT16_MAX,
+                              .most_bytes = settings.most_bytes,
                               .socket = socket,
                               .mac = mac_};
     senders_.push_back(std::make_unique<Sender>(place, *queue, flows_));
@@ -248,9 +273,12 @@ void DpdkPort::start() {
   const std::uint16_t device = device_->port();
   if (const int error = rte_eth_dev_start(device); error != 0)
     fail("does not start", error, "the reason says what it needs");
-  // Frames for other addresses too, as every engine. Devices that have no addresses refuse.
-  if (!receivers_.empty()) rte_eth_promiscuous_enable(device);
   for (const auto& sender : senders_) sender->start();
+  // Frames for other addresses too, as every engine. Devices that have no addresses refuse.
+  if (receivers_.empty() || rte_eth_promiscuous_enable(device) == 0 || !device_->is_card()) return;
+  log(LogLevel::WARN, "interface '" + port_.config.name_ + "': device '" + port_.config.address_ +
+                          "' receives frames for its own address only: it refuses others "
+                          "(promiscuous mode)");
 }
 
 void DpdkPort::fail(const std::string& what, int error, const std::string& fix) const {

@@ -158,9 +158,9 @@ std::uint32_t Receiver::receive() noexcept {
   std::uint32_t seen = 0;
   bool all_read = true;
   for (const std::uint16_t queue : queues_) {
-    const std::uint32_t count = receive(queue, most, pass.program());
-    seen += count;
-    all_read = all_read && count < most;
+    bool empty = false;
+    seen += receive(queue, most, pass.program(), empty);
+    all_read = all_read && empty;
   }
   for (const Target& target : targets_) {
     if (target.hand_over == nullptr) continue;
@@ -171,13 +171,14 @@ std::uint32_t Receiver::receive() noexcept {
 }
 
 std::uint32_t Receiver::receive(std::uint16_t queue, std::uint32_t most,
-                                const steering::Program& program) noexcept {
+                                const steering::Program& program, bool& empty) noexcept {
   std::array<rte_mbuf*, AT_ONCE> packets;
   std::uint32_t seen = 0;
-  std::uint32_t count = AT_ONCE;
-  while (count == AT_ONCE && seen < most) {
-    count = rte_eth_rx_burst(device_, queue, packets.data(), AT_ONCE);
-    if (count == 0) break;
+  // Some drivers read fewer at once than there are.
+  while (seen < most) {
+    const std::uint32_t count = rte_eth_rx_burst(device_, queue, packets.data(), AT_ONCE);
+    empty = count == 0;
+    if (empty) break;
     const std::uint64_t time = realtime_ns();
     for (std::uint32_t i = 0; i < std::min(count, AHEAD); ++i)
       __builtin_prefetch(data_of(*packets[i]));

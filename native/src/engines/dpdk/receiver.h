@@ -54,9 +54,9 @@ class Receiver {
   [[nodiscard]] Target& target_for(std::uint16_t queue) noexcept;
   /// The packet belongs to the target, or is freed.
   void take(rte_mbuf& packet, const steering::Program& program, std::uint64_t time) noexcept;
-  /// Up to `most` packets of a queue of the device.
-  std::uint32_t receive(std::uint16_t queue, std::uint32_t most,
-                        const steering::Program& program) noexcept;
+  /// Up to about `most` packets of a queue of the device; `empty`: it has no more.
+  std::uint32_t receive(std::uint16_t queue, std::uint32_t most, const steering::Program& program,
+                        bool& empty) noexcept;
 
   RxQueue& first_;
   std::uint16_t device_;
