@@ -165,7 +165,7 @@ def main() -> None:
     for name, pages in (("without hugepages", 0), ("with hugepages", 200)):
         reserve_hugepages(pages)
         told = subprocess.run(
-            [sys.executable, __file__, "exchange"], capture_output=True, text=True, timeout=120
+            [sys.executable, __file__, "exchange"], capture_output=True, text=True, timeout=200
         )
         result[name] = json.loads(told.stdout) if told.returncode == 0 else told.stderr
     suite = [SUITE, "-#", "[#test_engine_suite]", "-c", "dpdk, devices"]

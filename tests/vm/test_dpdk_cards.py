@@ -8,7 +8,7 @@ import pytest
 
 CHECKOUT = Path(__file__).parents[2]
 MODULES = CHECKOUT / "build" / "dpdk" / "native" / "daqiri-engines"
-pytestmark = [pytest.mark.vm, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.vm, pytest.mark.timeout(700)]
 
 
 @pytest.fixture(scope="module")
