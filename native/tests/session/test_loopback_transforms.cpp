@@ -4,6 +4,7 @@
 #include "frames.h"
 #include "net/headers.h"
 #include "session/loopback_config.h"
+#include "session/single_packets.h"
 
 using namespace daqiri;
 using namespace daqiri::test;
@@ -40,49 +41,8 @@ void split(NetworkConfig& config) {
     queue.common_.mrs_ = {"rx_headers", "rx_frames"};
 }
 
-/// Sends one packet, split after `cut` bytes if the queue has two segments.
-void send(Session& session, const Bytes& frame, std::uint32_t cut = 0) {
-  TxQueue& tx = session.tx_queue(0, 0);
-  Burst* burst = nullptr;
-  REQUIRE(tx.allocate(1, &burst) == Status::SUCCESS);
-  const auto size = static_cast<std::uint32_t>(frame.size());
-  if (tx.num_segments() == 1) cut = size;
-  std::memcpy(burst->pkts[0][0], frame.data(), cut);
-  burst->pkt_lens[0][0] = cut;
-  if (tx.num_segments() > 1) {
-    std::memcpy(burst->pkts[1][0], frame.data() + cut, size - cut);
-    burst->pkt_lens[1][0] = size - cut;
-  }
-  REQUIRE(tx.send(burst) == Status::SUCCESS);
-}
-
-/// The next packet of a queue, and its flow.
-std::pair<Bytes, FlowId> receive(Session& session, int queue) {
-  RxQueue& rx = session.rx_queue(0, queue);
-  Burst* burst = nullptr;
-  const std::uint64_t end = monotonic_ns() + 20'000'000'000ULL;
-  while ((burst = rx.receive()) == nullptr && monotonic_ns() < end) rx.wait(50'000'000);
-  REQUIRE(burst != nullptr);
-  Bytes bytes;
-  for (int s = 0; s < rx.num_segments(); ++s) {
-    const auto* at = static_cast<const std::uint8_t*>(burst->pkts[s][0]);
-    bytes.insert(bytes.end(), at, at + burst->pkt_lens[s][0]);
-  }
-  const FlowId flow = burst->flow_ids[0];
-  burst->release();
-  return {bytes, flow};
-}
-
 FlowAction tunnel(FlowType action, TunnelType type) { return action_of(action, tunnel_of(type)); }
 const FlowAction POP = action_of(FlowType::VLAN_POP);
-
-/// Waits for drops of this reason and returns their number.
-std::uint64_t dropped(const RxQueue& rx, DropReason reason) {
-  const std::uint64_t end = monotonic_ns() + 20'000'000'000ULL;
-  const auto count = [&] { return rx.counters().dropped[static_cast<std::size_t>(reason)]; };
-  while (count() == 0 && monotonic_ns() < end) std::this_thread::yield();
-  return count();
-}
 
 }  // namespace
 

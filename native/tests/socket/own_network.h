@@ -14,6 +14,16 @@
 
 namespace daqiri::test {
 
+/// Commands for in_own_network that lay a cable with the ends `near` and `far`, both up.
+inline const std::initializer_list<std::string> CABLE{
+    "ip link add near type veth peer name far",
+    "sysctl -w net.ipv6.conf.near.disable_ipv6=1 net.ipv6.conf.far.disable_ipv6=1",
+    "ip link set far up", "ip link set near up",
+    // Carrier comes some time after.
+    "for i in 1 2 3 4 5 6 7 8 9; do ip -o link show near | grep -q LOWER_UP && break; sleep 1; "
+    "done",
+    "ip -o link show near | grep LOWER_UP"};
+
 /// Runs `action` in a thread with a new network namespace, set up by shell commands. Sockets and
 /// threads created there belong to the namespace, which ends with them. Returns false if this
 /// process may not create a namespace or if a command failed, for example because the kernel lacks

@@ -99,14 +99,8 @@ Device::~Device() {
 
 bool Device::is_card() const noexcept { return bus_ == PCI_BUS; }
 
-void Device::map(const memory::MemoryRegion& region) {
-  if (!is_card()) return;
-  rte_eth_dev_info info{};
-  if (const int error = rte_eth_dev_info_get(port_, &info); error != 0) {
-    throw Error(Status::GENERIC_FAILURE,
-                "device '" + name_ + "' does not tell its features: " + Reports::reason(error));
-  }
-  mappings_.emplace_back(*info.device, !shared_with_kernel_, region);
+void Device::map(rte_device& device, const memory::MemoryRegion& region) {
+  if (is_card()) mappings_.emplace_back(device, !shared_with_kernel_, region);
 }
 
 void Device::remove() noexcept {

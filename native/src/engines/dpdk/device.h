@@ -23,7 +23,8 @@ class Device {
   ~Device();
 
   /// Let the device read and write the memory of a region, if it does so by itself. Throws Error.
-  void map(const memory::MemoryRegion& region);
+  /// `device`: this one, as DPDK names it in its information.
+  void map(rte_device& device, const memory::MemoryRegion& region);
 
   /// DPDK's number of the port.
   [[nodiscard]] std::uint16_t port() const noexcept { return port_; }

@@ -54,18 +54,18 @@ std::uint32_t HandOver::receive() noexcept {
   }
 }
 
-void HandOver::discard(const HandedPacket& handed, DropReason reason) noexcept {
+void HandOver::discard(const HandedPacket& handed) noexcept {
   std::uint32_t length = 0;
   for (int s = 0; s < queue_.num_segments(); ++s) {
     const auto segment = static_cast<std::size_t>(s);
     length += handed.packet.lengths[segment];
     queue_.region(s).give(&handed.packet.buffers[segment], 1);
   }
-  queue_.drop(reason, 1, length);
+  queue_.drop(DropReason::FLUSHED, 1, length);
 }
 
 void HandOver::discard_rest() noexcept {
-  discard_all([this](const HandedPacket& handed) { discard(handed, DropReason::FLUSHED); });
+  discard_all([this](const HandedPacket& handed) { discard(handed); });
 }
 
 }  // namespace daqiri::dpdk

@@ -7,13 +7,14 @@
 #include <cstdint>
 
 #include "io/handed_packets.h"
+#include "io/packet_buffers.h"
 #include "io/rx_queue.h"
 
 namespace daqiri::dpdk {
 
 /// A packet in buffers of a receive queue's regions, one per segment.
 struct PlacedPacket {
-  std::array<std::uint32_t, MAX_NUM_SEGS> buffers;
+  PacketBuffers buffers;
   std::array<void*, MAX_NUM_SEGS> data;
   std::array<std::uint32_t, MAX_NUM_SEGS> lengths;
   FlowId flow;
@@ -70,7 +71,7 @@ class HandOver : public HandedPackets<HandedPacket> {
   void discard_rest() noexcept;
 
  private:
-  void discard(const HandedPacket& handed, DropReason reason) noexcept;
+  void discard(const HandedPacket& handed) noexcept;
 
   // --- Poller of the queue.
   alignas(64) Batch batch_;

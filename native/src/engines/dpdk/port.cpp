@@ -129,7 +129,8 @@ struct DpdkPort::Settings {
 DpdkPort::DpdkPort(const Port& port, const NetworkConfig& config)
     : port_(port), flows_(port.config), device_(std::make_unique<Device>(port.config)) {
   const Settings settings = settings_for(config);
-  for (const memory::MemoryRegion* region : regions_of(port)) device_->map(*region);
+  for (const memory::MemoryRegion* region : regions_of(port))
+    device_->map(*settings.info.device, *region);
   make_queues(settings);
   start();
   losses_before_ = read_losses();

@@ -20,20 +20,10 @@ constexpr std::uint32_t MOST_DRAINED = 1U << 16U;
 /// Packets whose headers are prefetched.
 constexpr std::uint32_t AHEAD = 4;
 
-/// Take one buffer from each of the queue's regions. Returns false if a region has none.
-bool take_buffers(const RxQueue& queue, std::array<std::uint32_t, MAX_NUM_SEGS>& buffers) noexcept {
-  for (int s = 0; s < queue.num_segments(); ++s) {
-    if (queue.region(s).take(&buffers[static_cast<std::size_t>(s)], 1) == 1) continue;
-    while (--s >= 0) queue.region(s).give(&buffers[static_cast<std::size_t>(s)], 1);
-    return false;
-  }
-  return true;
-}
-
 /// Fills the buffers of a packet one after the other.
 class Segments {
  public:
-  Segments(const RxQueue& queue, const std::array<std::uint32_t, MAX_NUM_SEGS>& buffers) noexcept
+  Segments(const RxQueue& queue, const PacketBuffers& buffers) noexcept
       : queue_(queue), buffers_(buffers) {}
 
   /// There is space for them.
@@ -58,7 +48,7 @@ class Segments {
   }
 
   const RxQueue& queue_;
-  const std::array<std::uint32_t, MAX_NUM_SEGS>& buffers_;
+  const PacketBuffers& buffers_;
   int segment_{0};
 };
 

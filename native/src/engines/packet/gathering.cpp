@@ -4,16 +4,6 @@
 
 namespace daqiri::packet {
 
-bool take_buffers(const RxQueue& queue, PacketBuffers& buffers) noexcept {
-  const int segments = queue.num_segments();
-  for (int s = 0; s < segments; ++s) {
-    if (queue.region(s).take(&buffers[static_cast<std::size_t>(s)], 1) == 1) continue;
-    for (int t = 0; t < s; ++t) queue.region(t).give(&buffers[static_cast<std::size_t>(t)], 1);
-    return false;
-  }
-  return true;
-}
-
 void copy_to_buffers(const RxQueue& queue, const PacketBuffers& buffers, const Frame& frame,
                      std::uint32_t length) noexcept {
   FrameCopy copy(frame);

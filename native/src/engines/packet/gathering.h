@@ -7,17 +7,12 @@
 
 #include "engines/packet/frame.h"
 #include "engines/packet/frame_ring.h"
+#include "io/packet_buffers.h"
 #include "io/rx_queue.h"
 #include "steering/classifier.h"
 
 namespace daqiri::packet {
 
-/// One buffer number per segment of a packet.
-using PacketBuffers = std::array<std::uint32_t, MAX_NUM_SEGS>;
-
-/// Take one buffer from each of the queue's regions. Returns false if a region has none. Any
-/// thread.
-bool take_buffers(const RxQueue& queue, PacketBuffers& buffers) noexcept;
 /// Copy `length` bytes of the frame, for which the buffers have space.
 void copy_to_buffers(const RxQueue& queue, const PacketBuffers& buffers, const Frame& frame,
                      std::uint32_t length) noexcept;

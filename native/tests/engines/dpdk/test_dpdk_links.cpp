@@ -23,15 +23,6 @@ namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 
-const std::initializer_list<std::string> CABLE{
-    "ip link add near type veth peer name far",
-    "sysctl -w net.ipv6.conf.near.disable_ipv6=1 net.ipv6.conf.far.disable_ipv6=1",
-    "ip link set far up", "ip link set near up",
-    // Carrier comes some time after.
-    "for i in 1 2 3 4 5 6 7 8 9; do ip -o link show near | grep -q LOWER_UP && break; sleep 1; "
-    "done",
-    "ip -o link show near | grep LOWER_UP"};
-
 /// A sender and a receiver.
 NetworkConfig two_ports(const std::string& from, const std::string& to) {
   NetworkConfig config = loopback_config();

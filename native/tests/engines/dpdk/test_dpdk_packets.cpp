@@ -10,6 +10,7 @@
 #include "engines/dpdk/dpdk_module.h"
 #include "frames.h"
 #include "session/loopback_config.h"
+#include "session/single_packets.h"
 
 using namespace daqiri;
 using namespace daqiri::test;
@@ -17,7 +18,6 @@ using namespace daqiri::test;
 namespace {
 
 using Bytes = std::vector<std::uint8_t>;
-constexpr std::uint64_t LONG = 20'000'000'000;
 
 NetworkConfig ring_config() {
   NetworkConfig config = loopback_config();
@@ -32,51 +32,6 @@ void split(NetworkConfig& config, CommonQueueConfig& queue) {
   config.mrs_[name].name_ = name;
   config.mrs_[name].buf_size_ = 20;
   queue.mrs_ = {name, queue.mrs_[0]};
-}
-
-/// Sends one packet, split after `cut` bytes if the queue has two segments.
-void send(Session& session, const Bytes& frame, std::uint32_t cut = 0) {
-  TxQueue& tx = session.tx_queue(0, 0);
-  Burst* burst = nullptr;
-  REQUIRE(tx.allocate(1, &burst) == Status::SUCCESS);
-  const auto size = static_cast<std::uint32_t>(frame.size());
-  if (tx.num_segments() == 1) cut = size;
-  std::memcpy(burst->pkts[0][0], frame.data(), cut);
-  burst->pkt_lens[0][0] = cut;
-  if (tx.num_segments() > 1) {
-    std::memcpy(burst->pkts[1][0], frame.data() + cut, size - cut);
-    burst->pkt_lens[1][0] = size - cut;
-  }
-  REQUIRE(tx.send(burst) == Status::SUCCESS);
-}
-
-Burst* next_burst(RxQueue& rx) {
-  Burst* burst = nullptr;
-  const std::uint64_t end = monotonic_ns() + LONG;
-  while ((burst = rx.receive()) == nullptr && monotonic_ns() < end) rx.wait(50'000'000);
-  REQUIRE(burst != nullptr);
-  return burst;
-}
-
-/// The next packet of a queue, and its flow.
-std::pair<Bytes, FlowId> receive(Session& session, int queue) {
-  RxQueue& rx = session.rx_queue(0, queue);
-  Burst* burst = next_burst(rx);
-  Bytes bytes;
-  for (int s = 0; s < rx.num_segments(); ++s) {
-    const auto* at = static_cast<const std::uint8_t*>(burst->pkts[s][0]);
-    bytes.insert(bytes.end(), at, at + burst->pkt_lens[s][0]);
-  }
-  const FlowId flow = burst->flow_ids[0];
-  burst->release();
-  return {bytes, flow};
-}
-
-std::uint64_t dropped(const RxQueue& rx, DropReason reason) {
-  const std::uint64_t end = monotonic_ns() + LONG;
-  const auto count = [&] { return rx.counters().dropped[static_cast<std::size_t>(reason)]; };
-  while (count() == 0 && monotonic_ns() < end) std::this_thread::yield();
-  return count();
 }
 
 }  // namespace
@@ -181,7 +136,7 @@ TEST_CASE("packets that nobody receives are not sent to who opens the ring next"
   {
     const auto session = Session::open(sends);
     REQUIRE(send_frames(session->tx_queue(0, 0), 5000, 100, 10));
-    REQUIRE(session->tx_queue(0, 0).wait_idle(LONG));
+    REQUIRE(session->tx_queue(0, 0).wait_idle(PATIENCE_NS));
     finish(*session);
   }
   const auto session = Session::open(ring_config());

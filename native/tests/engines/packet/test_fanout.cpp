@@ -23,15 +23,6 @@ namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 
-const std::initializer_list<std::string> LINK{
-    "ip link add near type veth peer name far",
-    "sysctl -w net.ipv6.conf.near.disable_ipv6=1 net.ipv6.conf.far.disable_ipv6=1",
-    "ip link set far up", "ip link set near up",
-    // Carrier comes some time after.
-    "for i in 1 2 3 4 5 6 7 8 9; do ip -o link show near | grep -q LOWER_UP && break; sleep 1; "
-    "done",
-    "ip -o link show near | grep LOWER_UP"};
-
 NetworkInterface named(const char* name) {
   NetworkInterface interface;
   interface.name = name;
@@ -96,7 +87,7 @@ Bytes udp6(std::uint16_t from, std::uint16_t to) {
 }  // namespace
 
 TEST_CASE("Frames go to the socket of their flow's queue, others to the first", "[packet]") {
-  in_own_network(LINK, [] {
+  in_own_network(CABLE, [] {
     InterfaceConfig interface = interface_with_queues(5);
     add_flow(interface, 1, 1).match_.udp_dst_ = 5000;
     add_flow(interface, 2, 2).match_.udp_dst_ = {5001, 5003};
@@ -142,7 +133,7 @@ TEST_CASE("Frames go to the socket of their flow's queue, others to the first", 
 }
 
 TEST_CASE("Frames with the same ports have one socket, whatever their lengths", "[packet]") {
-  in_own_network(LINK, [] {
+  in_own_network(CABLE, [] {
     InterfaceConfig interface = interface_with_queues(3);
     FlowMatch& length = add_flow(interface, 1, 1).match_;
     length.ipv4_len_ = static_cast<std::uint16_t>(udp(1, 5000).size() - 14);
@@ -159,7 +150,7 @@ TEST_CASE("Frames with the same ports have one socket, whatever their lengths", 
 }
 
 TEST_CASE("A flow of very many queues does not hide the flows after it", "[packet]") {
-  in_own_network(LINK, [] {
+  in_own_network(CABLE, [] {
     InterfaceConfig interface = interface_with_queues(300);
     FlowConfig& flow = add_flow(interface, 1, 0);
     flow.match_.udp_dst_ = 5000;
@@ -179,7 +170,7 @@ TEST_CASE("A flow of very many queues does not hide the flows after it", "[packe
 }
 
 TEST_CASE("Only the first flows are distributed, because they are tried one by one", "[packet]") {
-  in_own_network(LINK, [] {
+  in_own_network(CABLE, [] {
     InterfaceConfig interface = interface_with_queues(2);
     for (std::uint16_t i = 0; i < 100; ++i)
       add_flow(interface, i, 1).match_.udp_dst_ = static_cast<std::uint16_t>(5000 + i);
