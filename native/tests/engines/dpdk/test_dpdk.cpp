@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include <sched.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include "engine/registry.h"
 #include "engines/dpdk/dpdk_module.h"
 #include "session/loopback_config.h"
+#include "timing/clock.h"
 
 using namespace daqiri;
 using namespace daqiri::test;
@@ -94,16 +96,24 @@ TEST_CASE("what the engine does not do is refused before anything is opened", "[
 
 TEST_CASE("a forked child is refused, and leaves its parent's devices alone", "[engines][dpdk]") {
   if (lacks_dpdk()) return;
+#ifdef __SANITIZE_ADDRESS__
+  WARN("skipped: a forked child may find the address sanitizer's allocator locked for ever");
+  return;
+#endif
   auto session = Session::open(config_of("net_ring0"));
   const pid_t child = fork();
   if (child == 0) {
     const std::string text = refusal(config_of("net_ring1"));
     _exit(text.find("was started by process " + std::to_string(getppid())) == std::string::npos);
   }
-  int status = 0;
-  REQUIRE(waitpid(child, &status, 0) == child);
-  CHECK(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 0);
+  int status = -1;
+  const std::uint64_t end = monotonic_ns() + 20'000'000'000U;
+  while (waitpid(child, &status, WNOHANG) == 0 && monotonic_ns() < end) usleep(1000);
+  if (status == -1) {
+    kill(child, SIGKILL);
+    waitpid(child, &status, 0);
+  }
+  CHECK(status == 0);
   REQUIRE(send_frames(session->tx_queue(0, 0), 5000, 0, 20));
   CHECK(receive_numbers(session->rx_queue(0, 0), 20).size() == 20);
 }
