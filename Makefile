@@ -47,7 +47,9 @@ build: $(VENV)/.built
 demo: build
 	$(BIN)/daqiri-ophyd demo
 
-test: build $(VENV)/.dependencies-dev build/.system-test build/.s3rver
+# Installed first: engine dpdk is built where libdpdk is found.
+test: build/.system-dpdk $(VENV)/.dependencies-dev build/.system-test build/.s3rver
+	@$(MAKE) build
 	@cmake -S . -B $(NATIVE) -DDAQIRI_BUILD_TESTS=ON >build/configure.log
 	cmake --build $(NATIVE)
 	ctest --test-dir $(NATIVE) -j $$((2 * $(TEST_JOBS))) --output-on-failure --no-tests=error
@@ -117,15 +119,16 @@ docs: build $(VENV)/.dependencies-docs $(VENV)/.dependencies-dev build/.system-d
 vm: build $(VENV)/.dependencies-dev build/.system-vm build/vm/boot build/guest/disk.img dpdk
 	$(BIN)/pytest -m vm tests/vm
 
-# Engine dpdk, which is built by choice, in a folder of its own with the tests of all engines.
+# Engine dpdk, in a folder of its own with the tests of all engines: virtual machines run these.
 dpdk: build/.system-build build/.system-test build/.system-dpdk
-	@cmake -S . -B build/dpdk -G Ninja -DCMAKE_BUILD_TYPE=Release -DDAQIRI_DPDK=ON -DCMAKE_UNITY_BUILD=ON \
+	@cmake -S . -B build/dpdk -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_UNITY_BUILD=ON \
 		-DDAQIRI_BUILD_TESTS=ON >build/configure-dpdk.log
 	cmake --build build/dpdk --target test_engines
 	ctest --test-dir build/dpdk -R '^engines[.]' --output-on-failure --no-tests=error
 
 # fuzz and asan share a folder, and may run at once: the lock is for that.
-asan tsan: build/.system-build build/.system-test build/.system-sanitize build/.system-dpdk
+asan: build/.system-dpdk
+asan tsan: build/.system-build build/.system-test build/.system-sanitize
 	@flock build/.system-sanitize cmake --preset $@ >build/configure-$@.log
 	flock build/.system-sanitize cmake --build --preset $@
 	ctest --preset $@ -j $(TEST_JOBS)
@@ -148,6 +151,7 @@ wheels: $(VENV)/.dependencies-test $(VENV)/.dependencies-wheels build/.system-bu
 # What targets other than build and bench install, at once.
 tools: build/.system-test build/.system-docs build/.system-sanitize build/.system-dpdk $(VENV)/.dependencies-dev \
 	$(VENV)/.dependencies-docs
+	@$(MAKE) build
 
 format: $(VENV)/.dependencies-dev
 	$(BIN)/ruff check --fix-only -q
@@ -186,7 +190,7 @@ $(VENV)/.dependencies-%: pyproject.toml requirements.lock .ci/dependencies .ci/i
 
 # Editable: a change in Python needs nothing, a change in C++ comes through here. The backend also
 # puts the checkout and the folder above it on sys.path, where 'plans' and strangers would be found.
-$(VENV)/.built: $(VENV)/.dependencies-shell $(native_files)
+$(VENV)/.built: $(VENV)/.dependencies-shell $(native_files) $(wildcard build/.system-dpdk)
 	@echo "Compiling the engine and installing daqiri-ophyd, editable"
 	@flock $(VENV) $(PIP) install $(BUILD_HERE) -e .
 	@sed -i '/^import/!d' $(VENV)/lib/python3*/site-packages/_editable_skbc_daqiri_ophyd.pth

@@ -13,7 +13,7 @@ from ._output import print_facts, print_json
 
 def facts() -> dict[str, Any]:
     """Return version, system, engines and profiles of this installation."""
-    from ..engine import capabilities, version
+    from ..engine import capabilities, engine_facts, version
 
     return {
         "version": version(),
@@ -21,6 +21,7 @@ def facts() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "cores": sorted(os.sched_getaffinity(0)),
         "engines": capabilities(),
+        "engine_facts": engine_facts(),
         "profiles": {name: str(profiles.path(name)) for name in profiles.names()},
     }
 
@@ -44,6 +45,11 @@ def info(
             ("system", found["system"]),
             ("cores", ", ".join(map(str, found["cores"]))),
             *((f"engine {name}", state) for name, state in found["engines"].items()),
+            *(
+                (f"{engine} {name}", value)
+                for engine, each in found["engine_facts"].items()
+                for name, value in each.items()
+            ),
             *((f"profile {name}", path) for name, path in found["profiles"].items()),
         ]
     )

@@ -55,7 +55,16 @@ from ._counters import (
     TxCounters,
 )
 from ._dma_buf import DmaBuf
-from ._engine import LINKTYPE_ETHERNET, LINKTYPE_RAW, Engine, Port, capabilities, cmake_dir, version
+from ._engine import (
+    LINKTYPE_ETHERNET,
+    LINKTYPE_RAW,
+    Engine,
+    Port,
+    capabilities,
+    cmake_dir,
+    engine_facts,
+    version,
+)
 from ._errors import (
     ConfigError,
     ConnectFailureError,
@@ -198,6 +207,7 @@ __all__ = [
     "capabilities",
     "check_config",
     "cmake_dir",
+    "engine_facts",
     "engine_problems",
     "find_plan",
     "cut_frames",

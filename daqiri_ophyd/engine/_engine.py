@@ -614,6 +614,18 @@ def capabilities() -> dict[str, str]:
     return _native.capabilities()
 
 
+def engine_facts() -> dict[str, dict[str, str]]:
+    """Return what the libraries of engines are, and find on this host.
+
+    Returns
+    -------
+    dict of str to dict
+        By engine, such as ``dpdk``: its library's version, drivers, and network cards with what
+        keeps the engine from using them. Only engines that this build has, and that tell something.
+    """
+    return {name: dict(facts) for name, facts in _native.engine_facts().items()}
+
+
 def version() -> str:
     """Return the version of the engine, ``YYYY.MM.PATCH``."""
     return _native.version()

@@ -158,8 +158,16 @@ class Context:
             port
             for port in self.needs.ports
             if port.pci_address not in self.facts.pci
+            and not self._is_virtual(port)
             and not any(self._is(each, port) for each in self.facts.interfaces.values())
         ]
+
+    def _is_virtual(self, port: PortNeeds) -> bool:
+        """Return whether the engine makes the port itself; False if the configuration is wrong."""
+        try:
+            return self.needs.by_engine().interfaces[port.name].virtual_device
+        except (FactError, KeyError):
+            return False
 
     def _exists(self, port: PortNeeds) -> bool:
         if port.pci_address:

@@ -46,8 +46,8 @@ class EngineTraits:
         Whether it has socket streams.
     kernel_bypass : bool
         Whether it drives the NIC itself.
-    hugetlbfs : bool
-        Whether it needs a mounted hugetlbfs.
+    rdma_cards : bool
+        Whether it drives NICs of NVIDIA only, by way of their RDMA driver.
     device_memory : bool
         Whether NICs write to the memory of a GPU.
     """
@@ -55,7 +55,7 @@ class EngineTraits:
     in_memory: bool
     has_sockets: bool
     kernel_bypass: bool
-    hugetlbfs: bool
+    rdma_cards: bool
     device_memory: bool
 
 
@@ -77,6 +77,8 @@ class InterfaceNeeds:
         Types of network interfaces that it accepts (ARPHRD_ of linux/if_arp.h); empty: any.
     privileges : list of Privilege
         Capabilities that it uses.
+    virtual_device : bool
+        Whether it is a virtual device of DPDK.
     """
 
     receive_buffer: int
@@ -86,6 +88,7 @@ class InterfaceNeeds:
     requires_up: bool
     link_types: Sequence[int]
     privileges: Sequence[Privilege]
+    virtual_device: bool
 
 
 @dataclass(frozen=True, slots=True)

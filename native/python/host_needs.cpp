@@ -2,6 +2,7 @@
 #include <pybind11/stl.h>
 
 #include <cstdint>
+#include <map>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 #include "cuda/compiler.h"
 #include "daqiri/config.h"
 #include "daqiri/error.h"
+#include "engine/modules.h"
 #include "engine/registry.h"
 #include "gil.h"
 #include "io/io_engine.h"
@@ -53,6 +55,7 @@ py::dict interface_needs(const NetworkConfig& config, const InterfaceConfig& int
   needs["mtu"] = steering::mtu_needed(config, interface);
   needs["link_types"] = std::vector(traits.link_types.begin(), traits.link_types.end());
   needs["privileges"] = privileges;
+  needs["virtual_device"] = traits.virtual_device != nullptr && traits.virtual_device(interface);
   return needs;
 }
 
@@ -62,9 +65,20 @@ py::dict engine_traits(std::string_view name) {
   made["in_memory"] = traits.in_memory;
   made["has_sockets"] = !traits.transports.empty();
   made["kernel_bypass"] = traits.kernel_bypass;
-  made["hugetlbfs"] = traits.hugetlbfs;
+  made["rdma_cards"] = traits.rdma_cards;
   made["device_memory"] = traits.device_memory;
   return made;
+}
+
+/// By engine: (name, value).
+std::map<std::string, std::vector<std::pair<std::string, std::string>>> engine_facts() {
+  load_engines();
+  std::map<std::string, std::vector<std::pair<std::string, std::string>>> found;
+  for (const EngineEntry& engine : engines()) {
+    if (engine.make != nullptr && engine.traits.facts != nullptr)
+      found.emplace(engine.traits.name, engine.traits.facts());
+  }
+  return found;
 }
 
 py::dict host_needs(const std::string& text) {
@@ -129,6 +143,8 @@ py::tuple hugepages_of(const std::string& meminfo, const std::string& overcommit
 void bind_host_needs(py::module_& m) {
   m.def("engine_traits", &engine_traits, py::arg("name"),
         "Return traits of an engine; false where no engine has this name.");
+  m.def("engine_facts", &engine_facts,
+        "Return what libraries of engines are and find on this host, by engine.");
   m.def("host_needs", &host_needs, py::arg("text"),
         "Return what a configuration requires of the host. Raises ValueError if it has errors.");
   m.def("rejected_here", &rejected_here, py::arg("text"),

@@ -125,8 +125,6 @@ def hugepages(context: Context) -> Iterator[Finding]:
         yield Finding(
             status, f"{found} (need {wanted})", "", _reserve(context, pages, wanted, not regions)
         )
-    if needs.traits.hugetlbfs:
-        yield _mounted(context)
 
 
 def _has_nvidia_nic(context: Context) -> bool:
@@ -222,27 +220,6 @@ def _words(size: int, count: int) -> str:
     shift, unit = next((s, u) for s, u in ((30, "G"), (20, "M"), (10, "K")) if not size % (1 << s))
     name = f"{size >> shift}{unit}"
     return f"default_hugepagesz={name} hugepagesz={name} hugepages={count}"
-
-
-def _mounted(context: Context) -> Finding:
-    size = context.facts.default_pages.size
-    mounts = [line.split() for line in context.facts.root.lines("/proc/mounts")]
-    places = [words[1] for words in mounts if len(words) > 2 and words[2] == "hugetlbfs"]
-    if places:
-        return ok(f"hugetlbfs at {places[0]}")
-    option = f"pagesize={size >> 10}K"
-    line = f"none /mnt/huge hugetlbfs {option} 0 0"
-    remedy = Remedy(
-        now=("mkdir -p /mnt/huge", f"mount -t hugetlbfs -o {option} none /mnt/huge"),
-        lasting=(
-            "mkdir -p /mnt/huge",
-            f"grep -q ' hugetlbfs ' /etc/fstab || echo '{line}' >>/etc/fstab",
-        ),
-        note="A container needs it too: -v /mnt/huge:/mnt/huge.",
-        verify=("grep -q ' hugetlbfs ' /proc/mounts",),
-        verify_lasting=("grep -q ' hugetlbfs ' /etc/fstab",),
-    )
-    return Finding(Status.WARN, "no hugetlbfs is mounted", "", remedy)
 
 
 @check(

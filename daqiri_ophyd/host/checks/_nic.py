@@ -59,8 +59,11 @@ _SPELLINGS = {
 )
 def nic_driver(context: Context) -> Iterator[Finding]:
     needs = context.needs
+    if needs.given and needs.traits.kernel_bypass and not needs.traits.rdma_cards:
+        # Others are the matter of the check engine.
+        _ = context.nvidia_nics
     if not any(nic.is_nvidia_nic for nic in context.facts.pci.values()):
-        if not needs.traits.kernel_bypass:
+        if not needs.traits.rdma_cards:
             raise DoesNotApplyError("no ConnectX or BlueField on the PCI bus")
     elif needs.given and not needs.traits.kernel_bypass and not context.missing_ports:
         yield skip(f"engine {needs.engine} has its interfaces")
@@ -111,6 +114,9 @@ def connectx(context: Context) -> Iterator[Finding]:
         yield skip(f"engine {needs.engine} works with any NIC")
         return
     nics = [nic for nic in context.nics if nic.is_nvidia_nic]
+    if needs.given and not nics and not needs.traits.rdma_cards:
+        yield skip(f"engine {needs.engine} drives other cards, too")
+        return
     if not nics and not needs.given and context.platform not in _WITH_NIC:
         yield skip("none; engines socket and packet work with any NIC")
     elif not nics:

@@ -83,7 +83,7 @@ def capabilities(context: Context) -> Iterator[Finding]:
     if not needs.given:
         yield skip(f"no configuration; has {', '.join(sorted(process.capabilities)) or 'none'}")
         return
-    if needs.traits.kernel_bypass:
+    if needs.traits.rdma_cards:
         yield skip(f"what engine {needs.engine} needs is known to a build that has it")
         return
     wanted = _wanted(context)

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "daqiri/config.h"
@@ -82,8 +83,8 @@ struct EngineTraits {
   bool in_memory{false};
   /// Whether it drives the network card itself.
   bool kernel_bypass{false};
-  /// Whether its library allocates hugepages in a mounted hugetlbfs.
-  bool hugetlbfs{false};
+  /// Whether it drives network cards of NVIDIA only, by way of their RDMA driver.
+  bool rdma_cards{false};
   /// Its pollers never sleep: each needs a dedicated core.
   bool polls_without_pause{false};
   /// Descriptors of a receive queue that hold a buffer each; 0: its batch size, at least 64.
@@ -112,8 +113,12 @@ struct EngineTraits {
   /// A value other than the default causes a warning.
   std::span<const UnusedKey> unused_keys{};
   std::span<const Privilege> privileges{};
+  /// What its library is and finds on this host, by name. Null: nothing to tell.
+  std::vector<std::pair<std::string, std::string>> (*facts)(){nullptr};
   /// Types of network interfaces (ARPHRD_ of linux/if_arp.h) that it accepts; none: any.
   std::span<const std::uint16_t> link_types{};
+  /// Whether it makes the device of an interface itself; null: it never does.
+  bool (*virtual_device)(const InterfaceConfig& interface){nullptr};
   /// Whether it opens only while the network interface is up; null: it does not.
   bool (*requires_up)(const InterfaceConfig& interface){nullptr};
   /// Null: none.

@@ -95,6 +95,14 @@ PciCard PciCard::at(const std::string& address, const std::string& root) {
   return card;
 }
 
+std::vector<std::string> PciCard::addresses(const std::string& root) {
+  std::vector<std::string> found = names_in(root + "/sys/bus/pci/devices");
+  std::erase_if(found, [&](const std::string& address) {
+    return at(address, root).device_class >> 16U != NETWORK;
+  });
+  return found;
+}
+
 bool PciCard::is_shared_with_kernel() const noexcept { return driver == RDMA; }
 
 std::string PciCard::why_unusable(const std::string& root) const {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 using namespace daqiri;
 
@@ -143,4 +144,14 @@ TEST_CASE("Why a card cannot be driven, and what to do", "[pci]") {
     root.add(CARD, "vfio-pci", "7");
     CHECK_THAT(root.why(CARD), Contains("may not open /dev/vfio/7"));
   }
+}
+
+TEST_CASE("Network cards of a host", "[system]") {
+  const Root root;
+  CHECK(PciCard::addresses(root.path()).empty());
+  root.add("0000:05:00.1", "igb");
+  root.add("0000:05:00.0");
+  root.add("0000:06:00.0", {}, {}, "0x030000");
+  CHECK(PciCard::addresses(root.path()) ==
+        std::vector<std::string>{"0000:05:00.0", "0000:05:00.1"});
 }

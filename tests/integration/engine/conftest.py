@@ -118,7 +118,7 @@ def loopback() -> Callable[..., Config]:
 def has_dpdk() -> None:
     """Skip the test if this build has no engine ``dpdk``."""
     if (state := capabilities()["dpdk"]) != "available":
-        pytest.skip(f"{state} (built with DAQIRI_DPDK=ON of CMake, and libdpdk-dev)")
+        pytest.skip(f"{state} (built where libdpdk is found: libdpdk-dev)")
 
 
 @pytest.fixture

@@ -91,8 +91,22 @@ def test_a_configuration_has_its_own_filter(
 def test_info_is_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("info", "--json") == 0
     found = json.loads(capsys.readouterr().out)
-    assert {"version", "engines", "profiles", "cores"} <= found.keys()
+    assert {"version", "engines", "engine_facts", "profiles", "cores"} <= found.keys()
     assert set(found["profiles"]) == set(profiles.names())
+
+
+def test_info_tells_what_dpdk_is_and_finds(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("info", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    if found["engines"]["dpdk"] != "available":
+        assert "dpdk" not in found["engine_facts"]
+        pytest.skip(found["engines"]["dpdk"])
+    facts = found["engine_facts"]["dpdk"]
+    assert facts["library"].startswith("DPDK ")
+    assert {"ring", "tap", "mlx5"} <= set(facts["drivers"].split(", "))
+    assert run("info") == 0
+    [line] = [l for l in capsys.readouterr().out.splitlines() if l.startswith("dpdk library")]
+    assert line.endswith(facts["library"])
 
 
 def test_all_profiles_pass_the_check(capsys: pytest.CaptureFixture[str]) -> None:
@@ -131,8 +145,9 @@ def test_what_the_engine_does_not_have_is_an_error(
     assert run("config", "check", str(file)) == 2
     message = "interface 'receiver': flow 'one': match by eCPRI, which engine 'socket' does"
     assert f"{file}: error: {message} not have" in capsys.readouterr().err
-    assert run("config", "check", "igx") == 0
-    assert "warning: engine 'dpdk' is not part of this build" in capsys.readouterr().err
+    file.write_text(profiles.path("igx").read_text().replace("log_level:", "engine: ibverbs\n    log_level:", 1))
+    assert run("config", "check", str(file)) == 0
+    assert "warning: engine 'ibverbs' is not part of this build" in capsys.readouterr().err
 
 
 def test_show_writes_a_configuration_that_loads(

@@ -279,8 +279,16 @@ def result_of(make_host, describe) -> Callable[..., Any]:
 
 @pytest.fixture
 def profile() -> Callable[[str], dict[str, Any]]:
-    """Return a configuration that comes with the package, by name."""
-    return lambda name: load_config(PROFILES / f"{name}.yaml").to_dict()
+    """Return a configuration that comes with the package: ``NAME``, or ``NAME:ENGINE``."""
+
+    def profile(which: str) -> dict[str, Any]:
+        name, _, engine = which.partition(":")
+        config = load_config(PROFILES / f"{name}.yaml").to_dict()
+        if engine:
+            config["daqiri"]["cfg"]["engine"] = engine
+        return config
+
+    return profile
 
 
 @pytest.fixture

@@ -160,7 +160,7 @@ def test_a_configuration_counts_the_gpus_that_cuda_sees(result_of, visible, stag
 
 def test_regions_are_those_of_the_gpu_that_cuda_counts(result_of, visible, profile):
     # Its regions on GPU 0, which is the second one.
-    result = result_of("bar1", visible, profile("igx"))
+    result = result_of("bar1", visible, profile("igx:ibverbs"))
     assert result.status is Status.FAIL
     assert result.found.startswith("GPU 1: 1 MiB; the regions take ")
 
@@ -235,7 +235,7 @@ def geforce(**changes):
     return {"name": "NVIDIA GeForce RTX 4090", "gpudirect": False, "dma_buf": False, **changes}
 
 
-@pytest.mark.parametrize(("config", "status"), [("igx", Status.FAIL), (None, Status.WARN)])
+@pytest.mark.parametrize(("config", "status"), [("igx:ibverbs", Status.FAIL), (None, Status.WARN)])
 def test_a_geforce_is_of_no_use_to_nics(result_of, gpu_host, profile, config, status):
     result = result_of("gpudirect", gpu_host(**geforce()), config and profile(config))
     assert (result.status, result.found) == (status, "GPU 0: NVIDIA GeForce RTX 4090: none")
@@ -247,7 +247,7 @@ def test_a_geforce_is_of_no_use_to_nics(result_of, gpu_host, profile, config, st
 def test_gpus_without_regions_are_left_alone(result_of, gpu_host, profile):
     """The configuration's regions are in GPU 0."""
     host = gpu_host(1, only=False, **geforce())
-    assert result_of("gpudirect", host, profile("igx")).status is Status.OK
+    assert result_of("gpudirect", host, profile("igx:ibverbs")).status is Status.OK
     result = result_of("gpudirect", gpu_host(**geforce()), profile("spark"))
     assert (result.status, result.found) == (
         Status.SKIP,
@@ -278,7 +278,7 @@ def test_an_integrated_gpu_takes_pinned_regions(result_of):
 
 
 def test_device_regions_on_an_integrated_gpu_fail(result_of, profile):
-    result = result_of("gpudirect", "spark", profile("igx"))
+    result = result_of("gpudirect", "spark", profile("igx:ibverbs"))
     assert result.status is Status.FAIL
     assert "host_pinned" in result.remedies[0].note
 
@@ -320,7 +320,7 @@ def test_all_that_dma_buf_needs_is_ok(result_of, describe):
 )
 def test_what_dma_buf_lacks(result_of, describe, profile, changes, found):
     host = lacking(describe("a100"), **changes)
-    result = result_of("gpudirect", host, profile("igx"))
+    result = result_of("gpudirect", host, profile("igx:ibverbs"))
     assert (result.status, result.found) == (
         Status.FAIL,
         f"GPU 0: nvidia-peermem is not loaded, and dma-buf lacks: {found}",
@@ -442,7 +442,7 @@ def test_clocks_that_the_driver_hides_are_skipped(result_of, gpu_host):
 
 
 def test_a_large_bar1_is_ok(result_of, profile):
-    result = result_of("bar1", "igx", profile("igx"))
+    result = result_of("bar1", "igx", profile("igx:ibverbs"))
     assert (result.status, result.found) == (Status.OK, "GPU 0: 8179 of 8192 MiB free")
 
 
@@ -450,10 +450,10 @@ def test_a_large_bar1_is_ok(result_of, profile):
     ("total", "free", "config", "status", "found"),
     [
         (256, 243, None, Status.WARN, "256 MiB (need 1024)"),
-        (256, 243, "igx", Status.FAIL, "256 MiB; the regions take 800 MiB"),
-        (1024, 1000, "igx", Status.OK, "1000 of 1024 MiB free"),
-        (1024, 700, "igx", Status.FAIL, "700 MiB free; the regions take 800 MiB"),
-        (None, None, "igx", Status.SKIP, "not reported by the driver"),
+        (256, 243, "igx:ibverbs", Status.FAIL, "256 MiB; the regions take 800 MiB"),
+        (1024, 1000, "igx:ibverbs", Status.OK, "1000 of 1024 MiB free"),
+        (1024, 700, "igx:ibverbs", Status.FAIL, "700 MiB free; the regions take 800 MiB"),
+        (None, None, "igx:ibverbs", Status.SKIP, "not reported by the driver"),
     ],
 )
 def test_bar1(result_of, gpu_host, profile, total, free, config, status, found):
@@ -490,7 +490,7 @@ def test_a_large_board_wants_a_large_bar1(result_of, gpu_host):
 
 def test_bar1_is_judged_by_the_regions_in_that_gpu(result_of, gpu_host, profile):
     size = {"bar1_total": 512 * MIB, "bar1_free": 512 * MIB}
-    result = result_of("bar1", gpu_host(1, only=False, **size), profile("igx"))
+    result = result_of("bar1", gpu_host(1, only=False, **size), profile("igx:ibverbs"))
     assert result.status is Status.OK
     assert "GPU 1" not in result.found
 
@@ -522,7 +522,7 @@ def test_peer_mapping_for_users_is_ok(result_of, describe):
 def test_peer_mapping_that_users_lack_warns(result_of, describe, profile, params):
     files = describe("a100")["files"] | {"/proc/self/status": USER, PARAMS: params}
     assert result_of("gpu-without-root", "a100", files=files).status is Status.SKIP
-    result = result_of("gpu-without-root", "a100", profile("igx"), files=files)
+    result = result_of("gpu-without-root", "a100", profile("igx:ibverbs"), files=files)
     assert (result.status, result.found) == (Status.WARN, "not set")
     [remedy] = result.remedies
     assert remedy.files == (

@@ -276,18 +276,6 @@ def test_configurations_without_regions_on_huge_pages(hugepages):
     assert "no region of kind huge" in result.found
 
 
-def test_dpdk_wants_hugetlbfs(hugepages):
-    asked = config(("huge", 0, 512, 2048), engine="dpdk")
-    files = {"/proc/mounts": "/dev/a / ext4 rw 0 0"}
-    result = hugepages({2048: [300, 300]}, asked, files=files)
-    assert (result.status, result.found) == (Status.WARN, "no hugetlbfs is mounted")
-    [remedy] = result.remedies
-    assert remedy.now[1] == "mount -t hugetlbfs -o pagesize=2048K none /mnt/huge"
-    assert "/etc/fstab" in remedy.lasting[1] and "-v /mnt/huge" in remedy.note
-    files = {"/proc/mounts": "hugetlbfs /dev/hugepages hugetlbfs rw 0 0"}
-    assert hugepages({2048: [300, 300]}, asked, files=files).status is Status.OK
-
-
 @pytest.mark.parametrize("text", ["", "many", "-", "0x", "99999999999999999999999"])
 def test_malformed_pools_are_skipped_or_read(make_host, text):
     files = {"/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": text}
@@ -327,7 +315,7 @@ def test_copies_of_a_gpus_packets_take_memory_of_the_host(result_of):
     assert result.found.startswith("1.0 GiB needed, 1.0 GiB of it pinned for a GPU; ")
     frames = config(("device", 0, 1 << 18, 4096), packets=False)
     assert "pinned" not in result_of("memory", {}, frames).found
-    written_by_the_nic = config(("device", 0, 1 << 18, 4096), engine="dpdk")
+    written_by_the_nic = config(("device", 0, 1 << 18, 4096), engine="ibverbs")
     assert "pinned" not in result_of("memory", {}, written_by_the_nic).found
 
 

@@ -249,6 +249,13 @@ def test_pci_addresses_in_any_form(result_of, address):
     assert result.found == "p: 00:1f.0: no such port on this host"
 
 
+@pytest.mark.parametrize("check", ["nic-driver", "connectx", "carrier", "physical-port", "mtu"])
+def test_virtual_devices_of_dpdk_are_no_ports_of_the_host(result_of, check):
+    result = result_of(check, "igx", raw("net_ring0", 2048, "dpdk"))
+    assert result.status is Status.SKIP, result.found
+    assert not result.remedies
+
+
 # ip-address
 
 

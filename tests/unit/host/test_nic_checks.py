@@ -113,6 +113,14 @@ def test_no_nic_elsewhere_asks_for_one(result_of):
     assert [remedy.note for remedy in result.remedies] == ["Install a ConnectX-6 Dx or later."]
 
 
+def test_dpdk_drives_cards_of_other_makers(result_of, describe, device):
+    host = describe("igx")
+    device(host, "0005:03:00.0")["ids"] = "8086:1572"
+    for check in ("nic-driver", "connectx"):
+        result = result_of(check, host, raw("0005:03:00.0", 2048, "dpdk"), net={})
+        assert result.status is Status.SKIP, result.found
+
+
 OLD_NICS = [OLD, "15b3:1016", "15b3:101a", "15b3:101c", "15b3:101f"]
 
 

@@ -7,7 +7,7 @@ from daqiri_ophyd.host import Status, Step
 from .conftest import assert_shell
 
 
-def device_regions(*gpus, engine="dpdk"):
+def device_regions(*gpus, engine="ibverbs"):
     """Return a configuration with a memory region in each of some GPUs."""
     return {
         "stream_type": "raw",
@@ -31,6 +31,7 @@ def test_without_a_gpu_there_is_nothing_to_judge(result_of, check):
 @pytest.mark.parametrize(
     ("config", "found"),
     [
+        (device_regions(0, engine="dpdk"), "engine dpdk copies packets to the GPU"),
         (device_regions(0, engine="packet"), "engine packet copies packets to the GPU"),
         (device_regions(0, engine="socket"), "engine socket copies packets to the GPU"),
         (device_regions(), "the configuration has no region of kind device"),
@@ -89,7 +90,7 @@ def test_virtual_functions_have_no_settings(result_of, check):
 
 
 def test_one_switch_for_gpu_and_nic_is_ok(result_of, profile):
-    result = result_of("pcie-topology", "igx", profile("igx"))
+    result = result_of("pcie-topology", "igx", profile("igx:ibverbs"))
     assert (result.status, result.found) == (
         Status.OK,
         "0005:09:00.0: PXB to 0005:03:00.0, PXB to 0005:03:00.1",

@@ -2,6 +2,7 @@
 
 import pytest
 
+from daqiri_ophyd.engine import capabilities
 from daqiri_ophyd.host import CHECKS, check_host
 
 STATUSES = """
@@ -43,12 +44,12 @@ clocks              skip  ok    ok    ok    warn
 storage             skip  ok    ok    ok    skip
 """
 
-# With a configuration, where it differs.
+# With a configuration, where it differs. DPDK: ok where this build has it.
 CONFIGURED = """
                     igx/igx spark/spark a100/igx a100/jungfrau-gpu laptop/udp container/udp
-engine              fail    fail        fail     ok                ok         ok
-nic-driver          ok      ok          ok       skip              skip       skip
-connectx            ok      ok          fail     skip              skip       skip
+engine              DPDK    DPDK        DPDK     ok                ok         ok
+nic-driver          ok      ok          skip     skip              skip       skip
+connectx            ok      ok          skip     skip              skip       skip
 link-layer          ok      ok          skip     skip              skip       skip
 carrier             ok      ok          fail     ok                ok         ok
 physical-port       ok      ok          skip     skip              skip       skip
@@ -65,15 +66,48 @@ numa                ok      ok          ok       ok                ok         ok
 cpu-isolation       ok      ok          warn     skip              skip       skip
 queue-cores         ok      ok          ok       ok                ok         ok
 gpu-driver          ok      ok          ok       ok                skip       skip
-gpudirect           ok      skip        ok       skip              skip       skip
-pcie-topology       ok      skip        skip     skip              skip       skip
-bar1                ok      skip        ok       skip              skip       skip
-acs                 ok      skip        skip     skip              skip       skip
-iommu               ok      skip        ok       skip              skip       skip
-gdrcopy             skip    skip        ok       skip              skip       skip
-gpu-without-root    skip    skip        ok       skip              skip       skip
-capabilities        skip    skip        skip     ok                warn       warn
+gpudirect           skip    skip        skip     skip              skip       skip
+pcie-topology       skip    skip        skip     skip              skip       skip
+bar1                skip    skip        skip     skip              skip       skip
+acs                 skip    skip        skip     skip              skip       skip
+iommu               skip    skip        skip     skip              skip       skip
+gdrcopy             skip    skip        skip     skip              skip       skip
+gpu-without-root    skip    skip        skip     skip              skip       skip
+capabilities        skip    ok          ok       ok                warn       warn
 socket-buffers      skip    skip        skip     skip              warn       warn
+"""
+
+# NICs write to GPUs.
+IBVERBS = """
+                    igx/igx:ibverbs a100/igx:ibverbs
+engine              fail            fail
+nic-driver          ok              ok
+connectx            ok              fail
+link-layer          ok              skip
+carrier             ok              fail
+physical-port       ok              skip
+ip-address          ok              skip
+mtu                 ok              skip
+nic-settings        skip            skip
+nic-firmware        skip            skip
+pcie-payload        warn            skip
+pcie-link           ok              skip
+pcie-read-request   ok              skip
+memory              ok              ok
+hugepages           ok              ok
+numa                ok              ok
+cpu-isolation       ok              warn
+queue-cores         ok              ok
+gpu-driver          ok              ok
+gpudirect           ok              ok
+pcie-topology       ok              skip
+bar1                ok              ok
+acs                 ok              skip
+iommu               ok              ok
+gdrcopy             skip            ok
+gpu-without-root    skip            ok
+capabilities        skip            skip
+socket-buffers      skip            skip
 """
 
 
@@ -95,10 +129,15 @@ def test_statuses_without_a_configuration(make_host, host_name):
     assert {result.check: str(result.status) for result in report.results} == wanted
 
 
-@pytest.mark.parametrize("column", CONFIGURED.split("\n")[1].split())
-def test_statuses_with_a_configuration(make_host, profile, column):
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [(table, column) for table in (CONFIGURED, IBVERBS) for column in table.split("\n")[1].split()],
+)
+def test_statuses_with_a_configuration(make_host, profile, table, column):
     host, config = column.split("/")
     report = check_host(profile(config), root=make_host(host), folder="/data")
     wanted = {name: statuses[host] for name, statuses in rows(STATUSES)}
-    wanted |= {name: statuses[column] for name, statuses in rows(CONFIGURED)}
+    wanted |= {name: statuses[column] for name, statuses in rows(table)}
+    if wanted["engine"] == "DPDK":
+        wanted["engine"] = "ok" if capabilities()["dpdk"] == "available" else "fail"
     assert {result.check: str(result.status) for result in report.results} == wanted

@@ -41,7 +41,7 @@ def buffers(rmem=212992, wmem=212992, backlog=1000, **files):
     }
 
 
-def raw(address="eth0", priority=0, timestamps=False, path="af_packet"):
+def raw(address="eth0", priority=0, timestamps=False, path="af_packet", engine="default"):
     """Return a checked configuration with a receive and a transmit queue on a port."""
     rx = {"name": "r", "id": 0, "cpu_core": 1, "batch_size": 64, "memory_regions": ["m"]}
     region = {"name": "m", "kind": "host", "num_bufs": BUFFERS, "buf_size": 2048}
@@ -50,6 +50,7 @@ def raw(address="eth0", priority=0, timestamps=False, path="af_packet"):
         {
             "version": 1,
             "stream_type": "raw",
+            "engine": engine,
             "master_core": 0,
             "memory_regions": [region],
             "interfaces": [
@@ -115,9 +116,9 @@ def test_engines_of_this_build_are_ok(result_of, profile, name):
 
 @pytest.mark.parametrize("name", ["spark", "igx"])
 def test_an_engine_that_this_build_lacks_fails(result_of, profile, name):
-    result = result_of("engine", name, profile(name))
+    result = result_of("engine", name, profile(f"{name}:ibverbs"))
     assert result.status is Status.FAIL
-    assert "engine 'dpdk' is not part of this build" in result.found
+    assert "engine 'ibverbs' is not part of this build" in result.found
     assert result.remedies
 
 
@@ -277,11 +278,34 @@ def test_threads_run_without_realtime_priority(result_of):
 
 
 def test_rights_of_engines_that_this_build_lacks_are_not_known(result_of):
-    result = result_of("capabilities", {"files": process()}, raw("0005:03:00.0"))
+    asked = raw("0005:03:00.0", engine="ibverbs")
+    result = result_of("capabilities", {"files": process()}, asked)
     assert (result.status, result.found) == (
         Status.SKIP,
-        "what engine dpdk needs is known to a build that has it",
+        "what engine ibverbs needs is known to a build that has it",
     )
+
+
+@pytest.mark.parametrize(
+    ("address", "capability"),
+    [("net_tap0,iface=a", "CAP_NET_ADMIN"), ("net_af_packet0,iface=a", "CAP_NET_RAW")],
+)
+def test_rights_of_virtual_devices_of_dpdk(result_of, address, capability):
+    asked = raw(address, engine="dpdk")
+    result = result_of("capabilities", {"files": process()}, asked)
+    assert result.status is Status.FAIL
+    assert result.found.startswith(f"{capability}: missing, for ")
+    result = result_of("capabilities", {"files": process()}, raw("net_ring0", engine="dpdk"))
+    assert (result.status, result.found) == (Status.OK, "the configuration needs none")
+
+
+def test_cards_of_dpdk_need_locked_memory(result_of):
+    asked = raw("0005:03:00.0", engine="dpdk")
+    result = result_of("capabilities", {"files": process(memlock=8 << 20)}, asked)
+    assert result.status is Status.FAIL
+    # 512 of its own, and the region.
+    asked = 512 + BUFFERS * 2048 // (1 << 20)
+    assert result.found.startswith(f"CAP_IPC_LOCK: missing, for {asked} MiB of locked memory")
 
 
 def test_rights_without_need(result_of, profile):

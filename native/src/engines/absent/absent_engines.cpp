@@ -1,6 +1,7 @@
 // Engines that a configuration can name, but this build does not contain. Configurations for them
 // are still validated, by these traits.
 #include "engine/registry.h"
+#include "engines/dpdk_traits.h"
 
 namespace daqiri {
 
@@ -8,18 +9,7 @@ namespace {
 
 constexpr std::uint32_t RING = 8192;
 
-const RegisteredEngine dpdk{{{.name = "dpdk",
-                              .addresses = AddressForm::PCI_OR_VIRTUAL_DEVICE,
-                              .kernel_bypass = true,
-                              .hugetlbfs = true,
-                              .polls_without_pause = true,
-                              .rx_descriptors = RING,
-                              .device_memory = true},
-                             [](const NetworkConfig& config) {
-                               return config.common_.loopback_ == LoopbackType::DISABLED &&
-                                      config.common_.engine_type == EngineType::DPDK;
-                             },
-                             nullptr}};
+const RegisteredEngine registered_dpdk{{dpdk::TRAITS, dpdk::is_chosen, nullptr}};
 
 constexpr SocketProtocol RDMA[] = {SocketProtocol::ROCE};
 
@@ -27,6 +17,7 @@ const RegisteredEngine ibverbs{{{.name = "ibverbs",
                                  .transports = RDMA,
                                  .addresses = AddressForm::PCI_OR_INTERFACE_NAME,
                                  .kernel_bypass = true,
+                                 .rdma_cards = true,
                                  .polls_without_pause = true,
                                  .rx_descriptors = RING,
                                  .device_memory = true,

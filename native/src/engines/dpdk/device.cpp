@@ -12,6 +12,7 @@
 #include <set>
 
 #include "daqiri/error.h"
+#include "engines/dpdk_traits.h"
 #include "engines/dpdk/eal.h"
 #include "system/log.h"
 #include "system/pci_card.h"
@@ -37,8 +38,6 @@ std::set<std::string> devices;
 
 }  // namespace
 
-bool is_virtual(const std::string& address) noexcept { return address.starts_with("net_"); }
-
 Device::Device(const InterfaceConfig& interface) {
   const std::lock_guard lock(devices_mutex);
   add(interface);
@@ -55,7 +54,7 @@ void Device::add(const InterfaceConfig& interface) {
       "the reason, and dmesg, tell what it needs; a user who is not root needs locked memory for "
       "regions and for DPDK's own objects (ulimit -l); on some systems each driver is a package of "
       "its own (librte-net-mlx5-23)";
-  if (is_virtual(address)) {
+  if (is_virtual(interface)) {
     bus_ = VIRTUAL_BUS;
     const std::size_t comma = std::min(address.find(','), address.size());
     name_ = address.substr(0, comma);

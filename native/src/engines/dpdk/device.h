@@ -10,9 +10,6 @@
 
 namespace daqiri::dpdk {
 
-/// Whether an address of the configuration is that of a virtual device: "net_ring0".
-[[nodiscard]] bool is_virtual(const std::string& address) noexcept;
-
 /// A device that belongs to DPDK as long as this object exists.
 class Device {
  public:

@@ -1,8 +1,14 @@
 /// Packets through network cards and virtual devices of DPDK.
 #include <rte_config.h>
+#include <rte_version.h>
 
+#include <filesystem>
 #include <memory>
+#include <set>
 #include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "daqiri/error.h"
@@ -11,6 +17,7 @@
 #include "engines/dpdk/eal.h"
 #include "engines/dpdk/packet_pool.h"
 #include "engines/dpdk/port.h"
+#include "engines/dpdk_traits.h"
 #include "io/io_engine.h"
 #include "system/pci_card.h"
 
@@ -62,7 +69,7 @@ void find_rejected(const NetworkConfig& config, std::vector<Error>& found) {
 /// Cards that are not there, or that programs may not have.
 void find_rejected_here(const NetworkConfig& config, std::vector<Error>& found) {
   for (const InterfaceConfig& interface : config.ifs_) {
-    if (dpdk::is_virtual(interface.address_)) continue;
+    if (dpdk::is_virtual(interface)) continue;
     const std::string why = PciCard::at(interface.address_).why_unusable();
     if (why.empty()) continue;
     found.emplace_back(Status::NOT_SUPPORTED, "interface '" + interface.name_ + "': device '" +
@@ -70,24 +77,42 @@ void find_rejected_here(const NetworkConfig& config, std::vector<Error>& found) 
   }
 }
 
-const RegisteredEngine registered{{{.name = "dpdk",
-                                    .addresses = AddressForm::PCI_OR_VIRTUAL_DEVICE,
-                                    .kernel_bypass = true,
-                                    .polls_without_pause = true,
-                                    .rx_descriptors = 8192,
-                                    .rss = true,
-                                    .transforms = true,
-                                    .dynamic_flows = true,
-                                    .flex_items = true,
-                                    .ecpri = true,
-                                    .unused_keys = UNUSED_BY_RAW_ENGINES,
-                                    .find_rejected = find_rejected,
-                                    .find_rejected_here = find_rejected_here},
-                                   [](const NetworkConfig& config) {
-                                     return config.common_.loopback_ == LoopbackType::DISABLED &&
-                                            config.common_.engine_type == EngineType::DPDK;
-                                   },
-                                   make_dpdk}};
+/// Names of the drivers of network devices that are installed.
+std::string drivers() {
+  constexpr std::string_view BEGIN = "librte_net_";
+  std::set<std::string> names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(RTE_EAL_PMD_PATH, error), end; !error && it != end;
+       it.increment(error)) {
+    const std::string file = it->path().filename().string();
+    if (file.starts_with(BEGIN))
+      names.insert(file.substr(BEGIN.size(), file.find('.') - BEGIN.size()));
+  }
+  std::string text;
+  for (const std::string& name : names) text.append(text.empty() ? "" : ", ").append(name);
+  return text;
+}
+
+std::vector<std::pair<std::string, std::string>> facts() {
+  std::vector<std::pair<std::string, std::string>> found{{"library", rte_version()},
+                                                         {"drivers", drivers()}};
+  for (const std::string& address : PciCard::addresses()) {
+    const std::string why = PciCard::at(address).why_unusable();
+    found.emplace_back("card " + address, why.empty() ? "can be used" : why);
+  }
+  return found;
+}
+
+EngineTraits traits() {
+  EngineTraits traits = dpdk::TRAITS;
+  traits.unused_keys = UNUSED_BY_RAW_ENGINES;
+  traits.facts = facts;
+  traits.find_rejected = find_rejected;
+  traits.find_rejected_here = find_rejected_here;
+  return traits;
+}
+
+const RegisteredEngine registered{{traits(), dpdk::is_chosen, make_dpdk}};
 
 }  // namespace
 

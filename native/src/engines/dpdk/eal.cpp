@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "daqiri/error.h"
+#include "engines/dpdk_traits.h"
 #include "memory/hugepages.h"
 #include "system/log.h"
 #include "system/thread.h"
@@ -29,9 +30,6 @@ namespace daqiri::dpdk {
 
 namespace {
 
-/// Without hugepages, DPDK reserves this much address space for its own objects (rings, headers of
-/// packets), once; pages become memory when they are used.
-constexpr unsigned WITHOUT_HUGEPAGES_MIB = 512;
 /// With less than this in free hugepages, it uses none.
 constexpr std::uint64_t FEWEST_HUGEPAGE_BYTES = std::uint64_t{64} << 20U;
 

@@ -28,7 +28,7 @@ inline bool has_dpdk() {
 /// For a test to end at once.
 inline bool lacks_dpdk() {
   if (has_dpdk()) return false;
-  WARN("skipped: needs engine dpdk (DAQIRI_DPDK of CMake, libdpdk-dev), and no thread sanitizer");
+  WARN("skipped: needs engine dpdk (libdpdk-dev), and no thread sanitizer");
   return true;
 }
 
