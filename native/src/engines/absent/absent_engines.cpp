@@ -1,15 +1,12 @@
 // Engines that a configuration can name, but this build does not contain. Configurations for them
 // are still validated, by these traits.
 #include "engine/registry.h"
-#include "engines/dpdk_traits.h"
 
 namespace daqiri {
 
 namespace {
 
 constexpr std::uint32_t RING = 8192;
-
-const RegisteredEngine registered_dpdk{{dpdk::TRAITS, dpdk::is_chosen, nullptr}};
 
 constexpr SocketProtocol RDMA[] = {SocketProtocol::ROCE};
 

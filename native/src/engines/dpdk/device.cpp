@@ -12,8 +12,8 @@
 #include <set>
 
 #include "daqiri/error.h"
-#include "engines/dpdk_traits.h"
 #include "engines/dpdk/eal.h"
+#include "engines/dpdk/traits.h"
 #include "system/log.h"
 #include "system/pci_card.h"
 

@@ -17,7 +17,7 @@
 #include "engines/dpdk/eal.h"
 #include "engines/dpdk/packet_pool.h"
 #include "engines/dpdk/port.h"
-#include "engines/dpdk_traits.h"
+#include "engines/dpdk/traits.h"
 #include "io/io_engine.h"
 #include "system/pci_card.h"
 

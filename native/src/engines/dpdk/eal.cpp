@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "daqiri/error.h"
-#include "engines/dpdk_traits.h"
+#include "engines/dpdk/traits.h"
 #include "memory/hugepages.h"
 #include "system/log.h"
 #include "system/thread.h"
