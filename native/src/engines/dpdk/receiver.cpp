@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "net/headers.h"
 #include "net/transforms.h"
@@ -176,6 +177,7 @@ std::uint32_t Receiver::receive(std::uint16_t queue, std::uint32_t most,
       if (i + AHEAD < count) __builtin_prefetch(data_of(*packets[i + AHEAD]));
       take(*packets[i], program, time);
     }
+    rte_pktmbuf_free_bulk(done_.data(), std::exchange(num_done_, 0));
     for (Target& target : targets_) target.batch.deliver(target.queue);
     seen += count;
   }
@@ -219,7 +221,7 @@ void Receiver::take(rte_mbuf& packet, const steering::Program& program,
     } else if (!copy(queue, packet, frame, verdict, placed)) {
       queue.note_shortage();
       target.lose(DropReason::NO_PACKET_BUFFER, length);
-      rte_pktmbuf_free(&packet);
+      done_[num_done_++] = &packet;
       return;
     }
     placed.flow = verdict.flow;
@@ -231,7 +233,7 @@ void Receiver::take(rte_mbuf& packet, const steering::Program& program,
     }
     if (stays) return;
   }
-  rte_pktmbuf_free(&packet);
+  done_[num_done_++] = &packet;
 }
 
 void Receiver::finish() noexcept {
