@@ -201,7 +201,8 @@ void Receiver::take(rte_mbuf& packet, const steering::Program& program,
   HandOver* const hand_over = target.hand_over.get();
   const std::uint32_t length = verdict.length_of(whole);
   tally_.count(verdict.position, 1, length);
-  HandedPacket* handed = nullptr;
+  // Of those that are not published, the next packet claims the same one again.
+  HandedPacket* const handed = hand_over != nullptr ? hand_over->claim() : nullptr;
   PlacedPacket here;
   const bool stays = target.stay && pool_.holds(packet);
   if (!verdict.matched && program.isolated()) {
@@ -212,7 +213,7 @@ void Receiver::take(rte_mbuf& packet, const steering::Program& program,
     target.lose(DropReason::MALFORMED, length);
   } else if (hand_over == nullptr && queue.discards()) {
     queue.drop(queue.discard_reason(), 1, length);
-  } else if (hand_over != nullptr && (handed = hand_over->claim()) == nullptr) {
+  } else if (hand_over != nullptr && handed == nullptr) {
     target.lose(DropReason::RING_FULL, length);
   } else {
     PlacedPacket& placed = handed != nullptr ? handed->packet : here;

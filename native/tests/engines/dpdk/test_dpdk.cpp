@@ -91,6 +91,7 @@ TEST_CASE("what the engine does not do is refused before anything is opened", "[
   CHECK_THAT(refusal(config_of("0000:fe:1e.7")),
              Catch::Contains("device '0000:fe:1e.7' is not on this host's PCI bus"));
   CHECK_THAT(refusal(config_of("net_memif0,role=server")), Catch::Contains("(role=client)"));
+  CHECK_THAT(refusal(config_of("net_af_xdp0,iface=lo")), Catch::Contains("use engine 'packet'"));
   NetworkConfig large = config_of("net_ring0");
   large.mrs_.at("rx_frames").buf_size_ = 65536;
   large.mrs_.at("rx_frames").num_bufs_ = 64;
