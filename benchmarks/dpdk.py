@@ -4,17 +4,17 @@ Time per packet, when a device always has packets: 1 s divided by the packets of
 loops* do what a program needs that receives with one thread and works with another: for each queue,
 one thread reads packets from the device and passes them over a ring of DPDK, the other reads the
 header of each packet and frees it. The engine does it with as many cores: its poller on one, the
-application and what sends on the other. It also finds each packet's flow, takes its time, and keeps
-lengths, flows and times in bursts. *One thread* is the bare loop without the second thread.
+application on the other. It also finds each packet's flow, takes its time, and keeps lengths, flows
+and times in bursts. *One thread* is the bare loop without the second thread.
 
 `net_null` makes packets without end, and nothing is copied. `net_memif` is shared memory between
 two processes: the sender is a bare loop on a core of its own, with fewer than three cores on that
-of the application. `net_ring` receives what it sends: the second thread writes a header of 42 bytes
-and sends, at most 4096 packets ahead. Such a device passes the sender's own buffers on. The engine
-gives them back to the sender and copies each packet to a buffer of the receiver: *with copies*, the
-bare loops do that, too.
+of the application. `net_ring` receives what it sends, at most 4096 packets ahead; a header of 42
+bytes is written to each. A third core sends, or the second one if there are not three for each
+queue. Such a device passes the sender's own buffers on. The engine gives them back to the sender
+and copies each packet to a buffer of the receiver: *with copies*, the bare loops do that, too.
 
-*Queues*: `net_ring` with several queues, each with two cores of its own. *Stages*: cycles of the
+*Queues*: `net_ring` with several queues, each with cores of its own. *Stages*: cycles of the
 time stamp counter per packet, measured around each stage of the engine by a program that calls the
 same functions on one core. *Reception*: frames through a pair of virtual Ethernet devices, the rate
 without loss, of the engines `packet` and `dpdk` on one core each. `net_af_xdp` is not among them:
@@ -128,8 +128,10 @@ def compare_memif(comparison: Comparison, size: int) -> None:
 def compare_ring(comparison: Comparison, name: str, size: int, queues: int) -> None:
     """Packets that are sent to the device itself."""
     available = sorted(os.sched_getaffinity(0))
-    numbers = ",".join(f"{available[i % len(available)]}" for i in range(2 * queues))
-    rest = ["net_ring0", f"{size}", f"{queues}", numbers]
+    of = [available[i % len(available)] for i in range(3 * queues)]
+    if len(available) < 3 * queues:
+        of[2 * queues :] = of[queues : 2 * queues]
+    rest = ["net_ring0", f"{size}", f"{queues}", ",".join(map(str, of))]
     loop, seconds = built("peers_dpdk_loop"), comparison.args.seconds
     comparison.case(
         name,

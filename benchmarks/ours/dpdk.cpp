@@ -5,7 +5,8 @@
 // usage: ours_dpdk receive|exchange DEVICE SIZE QUEUES CORES; answers each line with its counters
 //
 // exchange: the program's threads send, too, to a device that receives what it sends. CORES: with
-// commas, those of the pollers, then those of the program's threads, where the engine sends, too.
+// commas, those of the pollers, then those of the program's threads, then those where the engine
+// sends.
 
 #include <daqiri/daqiri.h>
 
@@ -62,7 +63,7 @@ daqiri::NetworkConfig configuration(const char* device, std::uint32_t size, std:
     interface.rx_.queues_.push_back(rx);
     if (sends) {
       TxQueueConfig tx;
-      tx.common_ = common("tx", i, cores[queues + i]);
+      tx.common_ = common("tx", i, cores[2 * queues + i]);
       tx.common_.mrs_ = {"sent" + std::to_string(i)};
       config.mrs_.emplace(tx.common_.mrs_[0], region(tx.common_.mrs_[0], size));
       interface.tx_.queues_.push_back(tx);
@@ -150,11 +151,11 @@ int main(int argc, char** argv) {
   const auto size = bench::number<std::uint32_t>(argv[3]);
   const auto count = bench::number<std::uint16_t>(argv[4]);
   const std::vector<unsigned> cores = bench::cores_of(argv[5]);
-  if (cores.size() < 2U * count) {
+  const bool sends = what == "exchange";
+  if (cores.size() < (sends ? 3U : 2U) * count) {
     std::fputs("ours_dpdk: too few cores\n", stderr);
     return 2;
   }
-  const bool sends = what == "exchange";
   daqiri::NetworkConfig config = configuration(argv[2], size, count, cores, sends);
   const daqiri::Status opened = daqiri::daqiri_init(config);
   if (opened == daqiri::Status::NOT_SUPPORTED) {

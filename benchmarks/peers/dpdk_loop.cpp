@@ -3,10 +3,11 @@
 //
 // usage: peers_dpdk_loop WHAT DEVICE SIZE QUEUES CORES; answers each line with its counters
 //
-// WHAT: receive; exchange: the second thread sends, too; copied: like exchange, and the first
-// thread copies each packet to a buffer of its own pool, as a receiver must that gives the sender's
-// buffers back; alone: receive, in one thread; send: to DEVICE in one thread, the other end
-// receives. CORES: with commas, those of the first threads, then those of the second ones.
+// WHAT: receive; exchange: a third thread sends, or the second one if it would have the same core;
+// copied: like exchange, and the first thread copies each packet to a buffer of its own pool, as a
+// receiver must that gives the sender's buffers back; alone: receive, in one thread; send: to
+// DEVICE in one thread, the other end receives. CORES: with commas, those of the first threads,
+// then those of the second ones, then those that send.
 
 #include <rte_eal.h>
 #include <rte_ethdev.h>
@@ -221,6 +222,18 @@ class Sender {
   }
 }
 
+/// Sends as far ahead of the thread that takes as that one would.
+[[noreturn]] void send_ahead(Queue& queue, unsigned core) {
+  begin_thread(core);
+  Sender sender(queue);
+  for (std::uint64_t sent = 0;;) {
+    if (sent - queue.work.packets.load(std::memory_order_relaxed) + AT_ONCE <= bench::IN_FLIGHT)
+      sent += sender.send();
+    else
+      rte_pause();
+  }
+}
+
 [[noreturn]] void read_alone(Queue& queue, unsigned core) {
   begin_thread(core);
   Packets packets;
@@ -257,7 +270,7 @@ int main(int argc, char** argv) {
   const std::vector<unsigned> cores = bench::cores_of(argv[5]);
   const bool exchanges = what == "exchange" || what == "copied";
   const bool one_thread = what == "alone" || what == "send";
-  if (cores.size() < count * (one_thread ? 1U : 2U)) {
+  if (cores.size() < count * (one_thread ? 1U : exchanges ? 3U : 2U)) {
     std::fputs("peers_dpdk_loop: too few cores\n", stderr);
     return 2;
   }
@@ -281,7 +294,12 @@ int main(int argc, char** argv) {
       threads.emplace_back([&queue, core = cores[i]] { send_alone(queue, core); });
     } else {
       threads.emplace_back([&, core = cores[i]] { read(queue, core, what == "copied"); });
-      threads.emplace_back([&, core = cores[count + i]] { take(queue, core, exchanges); });
+      const unsigned core = cores[count + i];
+      const bool apart = exchanges && cores[2U * count + i] != core;
+      threads.emplace_back(
+          [&queue, core, sends = exchanges && !apart] { take(queue, core, sends); });
+      if (apart)
+        threads.emplace_back([&queue, from = cores[2U * count + i]] { send_ahead(queue, from); });
     }
   }
   bench::answer_lines([&] { return bench::counters_of(queues); });
