@@ -24,6 +24,7 @@ TOPICS = (
     "frame_files",
     "capture",
     "packet",
+    "dpdk",
     "full_device",
     "receive_scaling",
     "modules",

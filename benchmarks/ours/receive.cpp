@@ -2,7 +2,8 @@
 // is the size of a packet buffer.
 //
 // usage: ours_receive udp|tcp SIZE REGION_BYTES
-//        ours_receive af_packet|af_xdp SIZE REGION_BYTES INTERFACE PORT: UDP frames to a port
+//        ours_receive af_packet|af_xdp|dpdk SIZE REGION_BYTES DEVICE PORT: UDP frames to a port; of
+//        a network interface, or of a device of DPDK
 // Answers each line with its counters.
 
 #include <daqiri/daqiri.h>
@@ -61,14 +62,15 @@ daqiri::NetworkConfig server(daqiri::NetworkConfig config, const std::string& sc
   return config;
 }
 
-daqiri::NetworkConfig frames(daqiri::NetworkConfig config, bool xdp, const char* device,
-                             std::uint16_t port) {
+daqiri::NetworkConfig frames(daqiri::NetworkConfig config, std::string_view path,
+                             const char* device, std::uint16_t port) {
   using namespace daqiri;
   config.common_.stream_type = StreamType::RAW;
-  config.common_.engine = EngineType::PACKET;
+  config.common_.engine = path == "dpdk" ? EngineType::DPDK : EngineType::PACKET;
   InterfaceConfig& interface = config.ifs_.front();
   interface.address_ = device;
-  interface.rx_.receive_path_ = xdp ? ReceivePath::XDP : ReceivePath::PACKET;
+  if (path != "dpdk")
+    interface.rx_.receive_path_ = path == "af_xdp" ? ReceivePath::XDP : ReceivePath::PACKET;
   interface.rx_.flow_isolation_ = true;
   interface.rx_.queues_.front().timeout_us_ = 10'000;
   FlowConfig flow;
@@ -90,11 +92,11 @@ std::uint16_t free_port(int type) {
 
 int main(int argc, char** argv) {
   const std::string_view what = argc > 1 ? argv[1] : "";
-  const bool raw = what == "af_packet" || what == "af_xdp";
+  const bool raw = what == "af_packet" || what == "af_xdp" || what == "dpdk";
   if (argc != (raw ? 6 : 4)) {
     std::fputs(
         "usage: ours_receive udp|tcp SIZE REGION_BYTES\n"
-        "       ours_receive af_packet|af_xdp SIZE REGION_BYTES INTERFACE PORT\n",
+        "       ours_receive af_packet|af_xdp|dpdk SIZE REGION_BYTES DEVICE PORT\n",
         stderr);
     return 2;
   }
@@ -102,9 +104,14 @@ int main(int argc, char** argv) {
                                  : free_port(what == "tcp" ? SOCK_STREAM : SOCK_DGRAM);
   daqiri::NetworkConfig config =
       one_queue(bench::number<std::uint64_t>(argv[2]), bench::number<std::uint64_t>(argv[3]));
-  config = raw ? frames(std::move(config), what == "af_xdp", argv[4], port)
+  config = raw ? frames(std::move(config), what, argv[4], port)
                : server(std::move(config), std::string(what), port);
-  if (daqiri::daqiri_init(config) != daqiri::Status::SUCCESS) {
+  const daqiri::Status opened = daqiri::daqiri_init(config);
+  if (what == "dpdk" && opened == daqiri::Status::NOT_SUPPORTED) {
+    bench::print_line(R"({"missing": "this build has no engine dpdk, or it has no such device"})");
+    return 0;
+  }
+  if (opened != daqiri::Status::SUCCESS) {
     std::fprintf(stderr, "%s\n", daqiri::last_error());
     return 1;
   }

@@ -190,16 +190,27 @@ def start(programs: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Sta
 class Way:
     """The path of frames from the sender to the receiver of a raw stream."""
 
-    def __init__(self, path: str | None = None, cable: Any | None = None) -> None:
-        self._path = path
-        self.network = cable
-        # More sessions than may share the interface.
-        self.shared = path != "af_xdp"
+    # Where packets go through the kernel.
+    network: Any | None = None
+    # More sessions than may share the interface.
+    shared = True
+    # Others receive what is sent, too.
+    heard_by_others = False
 
     def __call__(self, text: str) -> str:
         """Return a configuration for loopback as one for this way."""
-        if self._path is None:
-            return text
+        return text
+
+
+class Cable(Way):
+    """Engine ``packet`` on both ends of a cable."""
+
+    def __init__(self, path: str, cable: Any) -> None:
+        self._path = path
+        self.network = cable
+        self.shared = self.heard_by_others = path != "af_xdp"
+
+    def __call__(self, text: str) -> str:
         text = text.replace("loopback: sw\n", "").replace("address: loopback", "address: far")
         text = text.replace("  rx:\n", f"  rx:\n    receive_path: {self._path}\n")
         text = text.replace("  tx:\n", "- name: sender\n  address: near\n  tx:\n")
@@ -210,20 +221,47 @@ class Way:
         )
 
 
+class DpdkRing(Way):
+    """A device of DPDK that receives what it sends; the engine is the only change."""
+
+    shared = False
+
+    def __call__(self, text: str) -> str:
+        return text.replace("loopback: sw", "engine: dpdk").replace(
+            "address: loopback", "address: net_ring0"
+        )
+
+
+def in_one_port(name: str, prefix: Path) -> Way:
+    """Return a way on which a port receives what it sends."""
+    if name == "loopback":
+        return Way()
+    if not list(prefix.rglob("daqiri_engine_dpdk.so")):
+        pytest.skip("needs engine dpdk: libdpdk-dev, and a build with its module")
+    return DpdkRing()
+
+
+@pytest.fixture(params=["loopback", "dpdk"])
+def port(request: pytest.FixtureRequest, prefix: Path) -> Way:
+    """A port that receives what it sends."""
+    return in_one_port(request.param, prefix)
+
+
 @pytest.fixture(
     params=[
         "loopback",
+        "dpdk",
         pytest.param("af_packet", marks=pytest.mark.root),
         pytest.param("af_xdp", marks=pytest.mark.root),
     ]
 )
-def way(request: pytest.FixtureRequest) -> Way:
-    """Loopback, or engine ``packet`` on both ends of a cable."""
-    if request.param == "loopback":
-        return Way()
+def way(request: pytest.FixtureRequest, prefix: Path) -> Way:
+    """A port that receives what it sends, or two ports on a cable."""
+    if request.param in ("loopback", "dpdk"):
+        return in_one_port(request.param, prefix)
     if request.param == "af_xdp":
         request.getfixturevalue("has_af_xdp")
-    return Way(request.param, request.getfixturevalue("cable"))
+    return Cable(request.param, request.getfixturevalue("cable"))
 
 
 def ended(process: subprocess.Popen[str], status: int = 0) -> str:
@@ -243,8 +281,10 @@ def config(tmp_path: Path) -> Callable[[str], Path]:
     return write
 
 
-def test_frames_are_sent_and_received(start: Start, config: Callable[[str], Path]) -> None:
-    printed = ended(start("send_and_receive", config(WHOLE)))
+def test_frames_are_sent_and_received(
+    start: Start, config: Callable[[str], Path], port: Way
+) -> None:
+    printed = ended(start("send_and_receive", config(port(WHOLE))))
     assert printed.endswith("done\n")
     assert re.search(r"^camera/rx +3200 ", printed, re.MULTILINE)
     # The last may be received before the sender has counted them.
@@ -261,7 +301,7 @@ def test_headers_and_data_are_split(
     printed = ended(process)
     assert re.search(r"daqiri \d+\.\d+\.\d+, abi \d+: done", printed)
     # All that share an interface receive what comes from it.
-    received = 40 if way.network and way.shared else 32
+    received = 40 if way.heard_by_others else 32
     assert re.search(rf"^camera/rx +{received} ", printed, re.MULTILINE)
     assert (tmp_path / "split.pcap").stat().st_size == 24 + 8 * (16 + 42 + 64)
     for i in range(8):
@@ -269,17 +309,17 @@ def test_headers_and_data_are_split(
 
 
 def test_bursts_are_written_to_files(
-    start: Start, config: Callable[[str], Path], tmp_path: Path
+    start: Start, config: Callable[[str], Path], tmp_path: Path, port: Way
 ) -> None:
-    ended(start("files", config(WHOLE), tmp_path))
+    ended(start("files", config(port(WHOLE)), tmp_path))
     for i in range(8):
         assert (tmp_path / f"now_{i}").read_text() == f"packet {i}"
         assert (tmp_path / f"later_{i}").read_text() == f"packet {i}"
     assert (tmp_path / "all.pcap").stat().st_size == 24 + 2 * 8 * (16 + 42 + 8)
 
 
-def test_packets_are_reordered(start: Start, config: Callable[[str], Path]) -> None:
-    assert ended(start("reorder", config(REORDER))).endswith("done\n")
+def test_packets_are_reordered(start: Start, config: Callable[[str], Path], port: Way) -> None:
+    assert ended(start("reorder", config(port(REORDER)))).endswith("done\n")
 
 
 @pytest.mark.parametrize("text", [WHOLE, CAPACITY])

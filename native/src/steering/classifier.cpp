@@ -84,12 +84,15 @@ Verdict Program::classify(const PacketView& packet) const noexcept {
   }
   if (rank == NO_FLOW) return unmatched_;
   const Rule& rule = rules_[rank];
-  Verdict verdict{true, queue_of(rule, packet.key), rule.flow, rule.position};
-  if (rule.untags) {
-    verdict.transformed = true;
-    verdict.remains = without_tags(packet.bytes.data(), packet.length, packet.key.tags.all);
-  }
-  return verdict;
+  // Each verdict is built where it is returned: a copy of its small fields would wait for them.
+  if (!rule.untags) return {true, queue_of(rule, packet.key), rule.flow, rule.position};
+  return {true,
+          queue_of(rule, packet.key),
+          rule.flow,
+          rule.position,
+          true,
+          false,
+          without_tags(packet.bytes.data(), packet.length, packet.key.tags.all)};
 }
 
 }  // namespace daqiri::steering

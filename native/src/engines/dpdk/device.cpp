@@ -75,6 +75,11 @@ void Device::add(const InterfaceConfig& interface) {
     refuse(interface, "is the server of a memif, and DPDK's driver never gives its socket back",
            "let the other program be the server (role=client)", Status::NOT_SUPPORTED);
   }
+  if (name_.starts_with("net_af_xdp")) {
+    refuse(interface, "receives only into memory of DPDK's own, not into memory regions",
+           "use engine 'packet' with receive_path: af_xdp, or a net_af_packet",
+           Status::NOT_SUPPORTED);
+  }
   if (devices.contains(name_)) {
     refuse(interface, "is in use by another interface of this process",
            bus_ == PCI_BUS ? "close that engine first" : "give it another number");

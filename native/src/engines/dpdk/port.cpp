@@ -17,6 +17,7 @@
 
 #include "daqiri/error.h"
 #include "engines/dpdk/eal.h"
+#include "net/headers.h"
 #include "steering/frame_sizes.h"
 #include "steering/toeplitz.h"
 #include "system/file.h"
@@ -221,6 +222,11 @@ void DpdkPort::make_queues(const Settings& settings) {
   rte_ether_addr address{};
   if (rte_eth_macaddr_get(device, &address) == 0)
     std::copy_n(std::begin(address.addr_bytes), mac_.size(), mac_.begin());
+  if (rte_is_zero_ether_addr(&address)) {
+    // A virtual device without one gets a locally administered address, like a loopback port.
+    mac_[0] = 0x02;
+    store_be16(&mac_[4], port_.id);
+  }
   if (!port_.rx.empty()) {
     pool_ = std::make_unique<PacketPool>(region_of(port_), socket);
     make_receivers(settings.rx_queues);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "net/headers.h"
 #include "net/transforms.h"
@@ -176,6 +177,7 @@ std::uint32_t Receiver::receive(std::uint16_t queue, std::uint32_t most,
       if (i + AHEAD < count) __builtin_prefetch(data_of(*packets[i + AHEAD]));
       take(*packets[i], program, time);
     }
+    rte_pktmbuf_free_bulk(done_.data(), std::exchange(num_done_, 0));
     for (Target& target : targets_) target.batch.deliver(target.queue);
     seen += count;
   }
@@ -199,7 +201,8 @@ void Receiver::take(rte_mbuf& packet, const steering::Program& program,
   HandOver* const hand_over = target.hand_over.get();
   const std::uint32_t length = verdict.length_of(whole);
   tally_.count(verdict.position, 1, length);
-  HandedPacket* handed = nullptr;
+  // Of those that are not published, the next packet claims the same one again.
+  HandedPacket* const handed = hand_over != nullptr ? hand_over->claim() : nullptr;
   PlacedPacket here;
   const bool stays = target.stay && pool_.holds(packet);
   if (!verdict.matched && program.isolated()) {
@@ -210,7 +213,7 @@ void Receiver::take(rte_mbuf& packet, const steering::Program& program,
     target.lose(DropReason::MALFORMED, length);
   } else if (hand_over == nullptr && queue.discards()) {
     queue.drop(queue.discard_reason(), 1, length);
-  } else if (hand_over != nullptr && (handed = hand_over->claim()) == nullptr) {
+  } else if (hand_over != nullptr && handed == nullptr) {
     target.lose(DropReason::RING_FULL, length);
   } else {
     PlacedPacket& placed = handed != nullptr ? handed->packet : here;
@@ -219,7 +222,7 @@ void Receiver::take(rte_mbuf& packet, const steering::Program& program,
     } else if (!copy(queue, packet, frame, verdict, placed)) {
       queue.note_shortage();
       target.lose(DropReason::NO_PACKET_BUFFER, length);
-      rte_pktmbuf_free(&packet);
+      done_[num_done_++] = &packet;
       return;
     }
     placed.flow = verdict.flow;
@@ -231,7 +234,7 @@ void Receiver::take(rte_mbuf& packet, const steering::Program& program,
     }
     if (stays) return;
   }
-  rte_pktmbuf_free(&packet);
+  done_[num_done_++] = &packet;
 }
 
 void Receiver::finish() noexcept {

@@ -52,7 +52,7 @@ class Receiver {
   };
 
   [[nodiscard]] Target& target_for(std::uint16_t queue) noexcept;
-  /// The packet belongs to the target, or is freed.
+  /// The packet belongs to the target, or is added to those that are freed.
   void take(rte_mbuf& packet, const steering::Program& program, std::uint64_t time) noexcept;
   /// Up to about `most` packets of a queue of the device; `empty`: it has no more.
   std::uint32_t receive(std::uint16_t queue, std::uint32_t most, const steering::Program& program,
@@ -66,6 +66,9 @@ class Receiver {
   steering::FlowTally& tally_;
   /// In the order of the port's queues.
   std::deque<Target> targets_;
+  /// Packets that are freed together: those that were copied, and those that nobody gets.
+  std::array<rte_mbuf*, AT_ONCE> done_;
+  std::uint32_t num_done_{0};
 };
 
 }  // namespace daqiri::dpdk

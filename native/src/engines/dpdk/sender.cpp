@@ -39,7 +39,8 @@ Sender::Sender(const Place& place, const TxQueue& queue, const steering::Transmi
       headers_(make_device_memory(std::size_t{size_} * flows.most_headers(), place.socket, name_)) {
   const std::size_t pieces =
       static_cast<std::size_t>(queue.num_segments()) + (flows.empty() ? 0 : 2);
-  mempool_ = make_header_pool(static_cast<std::uint32_t>(size_ * pieces), place.socket, name_);
+  mempool_ =
+      make_header_pool(static_cast<std::uint32_t>(size_ * pieces + AT_ONCE), place.socket, name_);
   for (std::uint32_t i = 0; i < size_; ++i) {
     slots_[i].shared.free_cb = [](void*, void* slot) {
       static_cast<Slot*>(slot)->read.store(true, std::memory_order_release);
@@ -50,6 +51,18 @@ Sender::Sender(const Place& place, const TxQueue& queue, const steering::Transmi
 
 void Sender::start() noexcept {
   tells_on_request_ = rte_eth_tx_done_cleanup(place_.device, place_.queue, 0) != -ENOTSUP;
+}
+
+bool Sender::take_mbufs(rte_mbuf** mbufs, std::size_t count) noexcept {
+  if (num_stock_ < count &&
+      rte_pktmbuf_alloc_bulk(mempool_.get(), &stock_[num_stock_],
+                             static_cast<unsigned>(AT_ONCE - num_stock_)) == 0)
+    num_stock_ = AT_ONCE;
+  if (num_stock_ < count)
+    return rte_pktmbuf_alloc_bulk(mempool_.get(), mbufs, static_cast<unsigned>(count)) == 0;
+  num_stock_ -= count;
+  std::copy_n(&stock_[num_stock_], count, mbufs);
+  return true;
 }
 
 int Sender::prepare(const Burst& burst, std::uint32_t packet, std::uint32_t number,
@@ -70,7 +83,7 @@ int Sender::prepare(const Burst& burst, std::uint32_t packet, std::uint32_t numb
   const auto count = static_cast<std::uint16_t>(end - pieces.at.begin());
   if (count == 0) return EINVAL;
   std::array<rte_mbuf*, std::tuple_size_v<decltype(pieces.at)>> mbufs;
-  if (rte_pktmbuf_alloc_bulk(mempool_.get(), mbufs.data(), count) != 0) return EAGAIN;
+  if (!take_mbufs(mbufs.data(), count)) return EAGAIN;
   Slot& used = slot(number);
   used.read.store(false, std::memory_order_relaxed);
   rte_mbuf_ext_refcnt_set(&used.shared, count);

@@ -59,6 +59,8 @@ class Sender {
   /// sent; EAGAIN: not now.
   int prepare(const Burst& burst, std::uint32_t packet, std::uint32_t number,
               rte_mbuf*& out) noexcept;
+  /// Take mbufs without memory. Returns false if there are too few now.
+  bool take_mbufs(rte_mbuf** mbufs, std::size_t count) noexcept;
   /// Release packets that were read, up to the first that was not. Returns their number.
   std::uint32_t release() noexcept;
 
@@ -73,6 +75,9 @@ class Sender {
   std::uint32_t size_;
   std::unique_ptr<Slot[]> slots_;
   Mempool mempool_;
+  /// Taken from there many at once: a call costs as much for one as for all.
+  std::array<rte_mbuf*, AT_ONCE> stock_;
+  std::size_t num_stock_{0};
   /// By slot: headers that flows put before the packet, in memory that the device can read.
   DeviceMemory headers_;
   /// Numbers of the next packet, and of the oldest that is not released.

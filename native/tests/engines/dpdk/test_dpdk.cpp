@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <string>
 
 #include "engine/registry.h"
@@ -56,6 +57,8 @@ TEST_CASE("two sessions use DPDK at the same time, with devices of their own", "
   CHECK_THAT(refusal(config_of("net_ring1")),
              Catch::Contains("interface 'port0': device 'net_ring1' is in use"));
   for (const auto& session : {second, first}) {
+    // The device has no address; the port has one nevertheless, as on loopback.
+    CHECK(session->port(0).io->mac_address() == std::array<std::uint8_t, 6>{2, 0, 0, 0, 0, 0});
     REQUIRE(send_frames(session->tx_queue(0, 0), 5000, 0, 20));
     CHECK(receive_numbers(session->rx_queue(0, 0), 20).size() == 20);
   }
@@ -88,6 +91,7 @@ TEST_CASE("what the engine does not do is refused before anything is opened", "[
   CHECK_THAT(refusal(config_of("0000:fe:1e.7")),
              Catch::Contains("device '0000:fe:1e.7' is not on this host's PCI bus"));
   CHECK_THAT(refusal(config_of("net_memif0,role=server")), Catch::Contains("(role=client)"));
+  CHECK_THAT(refusal(config_of("net_af_xdp0,iface=lo")), Catch::Contains("use engine 'packet'"));
   NetworkConfig large = config_of("net_ring0");
   large.mrs_.at("rx_frames").buf_size_ = 65536;
   large.mrs_.at("rx_frames").num_bufs_ = 64;

@@ -1,0 +1,228 @@
+// What the stages of engine dpdk cost, each with the engine's own functions, over a device that
+// makes packets (net_null): cycles of the time stamp counter per packet.
+//
+// usage: ours_dpdk_stages SIZE SECONDS; prints a line of JSON
+//
+// poll: a burst of packets from the driver, in buffers of the region. steer: find the flow of each
+// and count it. batch: number, address, length, flow and time of each. hand over: to the queue's
+// burst and ring, and to the application. free: the application reads each header and releases the
+// burst.
+
+#include <rte_cycles.h>
+#include <rte_ethdev.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "arguments.h"
+#include "daqiri/error.h"
+#include "dpdk_work.h"
+#include "engines/dpdk/eal.h"
+#include "engines/dpdk/hand_over.h"
+#include "engines/dpdk/packet_pool.h"
+#include "io/rx_queue.h"
+#include "peers/frames.h"
+#include "steering/steering.h"
+#include "timing/clock.h"
+
+using namespace daqiri;
+
+namespace {
+
+constexpr std::uint16_t AT_ONCE = dpdk::Batch::MOST;
+constexpr std::uint16_t DESCRIPTORS = 1024;
+/// Short beside what the kernel gives a thread at once: the median block is undisturbed.
+constexpr std::uint32_t BURSTS_IN_BLOCK = 128;
+constexpr int BATCH = 256;
+/// Packets whose headers are prefetched.
+constexpr std::uint32_t AHEAD = 4;
+
+/// Sums of cycles.
+struct Stages {
+  std::uint64_t poll{0}, steer{0}, batch{0}, hand_over{0}, free{0};
+  std::uint64_t packets{0};
+};
+
+/// Cycles per packet in the median block.
+double median(const std::vector<Stages>& blocks, std::uint64_t Stages::* stage) {
+  std::vector<double> each;
+  for (const Stages& block : blocks)
+    each.push_back(static_cast<double>(block.*stage) /
+                   static_cast<double>(std::max<std::uint64_t>(block.packets, 1)));
+  const auto middle = each.begin() + static_cast<std::ptrdiff_t>(each.size() / 2);
+  std::nth_element(each.begin(), middle, each.end());
+  return middle == each.end() ? 0 : *middle;
+}
+
+void prefetch(const rte_mbuf& packet) {
+  __builtin_prefetch(rte_pktmbuf_mtod(&packet, const std::uint8_t*));
+}
+
+void expect(int error, const char* what) {
+  if (error == 0) return;
+  errno = std::abs(error);
+  bench::fail(what);
+}
+
+class Bench {
+ public:
+  explicit Bench(std::uint32_t size) {
+    dpdk::start_eal();
+    MemoryRegionConfig region;
+    region.name_ = "received";
+    region.num_bufs_ = bench::BUFFERS;
+    region.buf_size_ = bench::buffer_size(size);
+    memory_->regions.emplace("received", memory::MemoryRegion::allocate(
+                                             region, {.headroom = dpdk::PacketPool::HEADROOM}));
+    RxQueueConfig queue;
+    queue.common_.name_ = "rx";
+    queue.common_.batch_size_ = BATCH;
+    queue.common_.mrs_ = {"received"};
+    queue_ = std::make_unique<RxQueue>(InterfaceConfig{}, queue, 256, memory_);
+    FlowConfig flow;
+    flow.name_ = "stream";
+    flow.id_ = 1;
+    flow.match_.udp_dst_ = bench::FIRST_PORT;
+    flow.action_.type_ = FlowType::QUEUE;
+    flow.actions_ = {flow.action_};
+    InterfaceConfig interface;
+    interface.rx_.queues_ = {queue};
+    interface.rx_.flows_ = {flow};
+    auto program = std::make_shared<const steering::Program>(interface);
+    steering_.grow(*program);
+    steering_.publish(std::move(program));
+    open(size);
+    // The driver makes packets without data: it leaves the buffers as they are.
+    const auto frame = bench::udp_frame(size, bench::FIRST_PORT);
+    for (std::uint32_t i = 0; i < bench::BUFFERS; ++i)
+      std::memcpy(queue_->region(0).address(i), frame.data(), frame.size());
+  }
+  Bench(const Bench&) = delete;
+  Bench& operator=(const Bench&) = delete;
+  ~Bench() {
+    expect(rte_eth_dev_stop(port_), "rte_eth_dev_stop");
+    expect(rte_eth_dev_close(port_), "rte_eth_dev_close");
+  }
+
+  std::string run(double seconds) {
+    std::vector<Stages> blocks;
+    std::uint64_t read = 0;
+    const auto end = monotonic_ns() + static_cast<std::uint64_t>(seconds * 1e9);
+    while (monotonic_ns() < end) {
+      Stages& sums = blocks.emplace_back();
+      for (std::uint32_t i = 0; i < BURSTS_IN_BLOCK; ++i) pass(sums, read);
+    }
+    std::ostringstream line;
+    double all = 0;
+    const auto put = [&](const char* name, std::uint64_t Stages::* stage) {
+      const double cycles = median(blocks, stage);
+      all += cycles;
+      line << '"' << name << "\": " << cycles << ", ";
+    };
+    line << '{';
+    put("poll", &Stages::poll);
+    put("steer", &Stages::steer);
+    put("batch", &Stages::batch);
+    put("hand over", &Stages::hand_over);
+    put("free", &Stages::free);
+    line << R"("all": )" << all << R"(, "blocks": )" << blocks.size() << R"(, "sum": )" << read
+         << "}";
+    return line.str();
+  }
+
+ private:
+  void open(std::uint32_t size) {
+    const std::string arguments = "size=" + std::to_string(size);
+    expect(rte_eal_hotplug_add("vdev", "net_null0", arguments.c_str()), "net_null0");
+    expect(rte_eth_dev_get_port_by_name("net_null0", &port_), "net_null0");
+    pool_ = std::make_unique<dpdk::PacketPool>(queue_->region(0), rte_eth_dev_socket_id(port_));
+    rte_eth_conf conf{};
+    expect(rte_eth_dev_configure(port_, 1, 0, &conf), "rte_eth_dev_configure");
+    expect(rte_eth_rx_queue_setup(port_, 0, DESCRIPTORS, 0, nullptr, pool_->mempool()),
+           "rte_eth_rx_queue_setup");
+    expect(rte_eth_dev_start(port_), "rte_eth_dev_start");
+  }
+
+  /// One burst of the driver's.
+  void pass(Stages& sums, std::uint64_t& read) {
+    std::array<rte_mbuf*, AT_ONCE> packets;
+    std::array<steering::Verdict, AT_ONCE> verdicts;
+    const std::uint64_t t0 = rte_rdtsc();
+    const std::uint32_t count = rte_eth_rx_burst(port_, 0, packets.data(), AT_ONCE);
+    const std::uint64_t time = realtime_ns();
+    const std::uint64_t t1 = rte_rdtsc();
+    // As the engine does.
+    for (std::uint32_t i = 0; i < std::min(count, AHEAD); ++i) prefetch(*packets[i]);
+    {
+      const steering::Steering::Pass pass(reader_);
+      for (std::uint32_t i = 0; i < count; ++i) {
+        if (i + AHEAD < count) prefetch(*packets[i + AHEAD]);
+        // Built in its place, like the engine's.
+        ::new (&verdicts[i]) steering::Verdict(pass.program().classify(
+            steering::PacketView::of_beginning(rte_pktmbuf_mtod(packets[i], const std::uint8_t*),
+                                               packets[i]->pkt_len, packets[i]->pkt_len)));
+        tally_.count(verdicts[i].position, 1, packets[i]->pkt_len);
+      }
+    }
+    const std::uint64_t t2 = rte_rdtsc();
+    for (std::uint32_t i = 0; i < count; ++i) {
+      dpdk::PlacedPacket placed;
+      placed.buffers[0] = dpdk::PacketPool::number_of(*packets[i]);
+      placed.data[0] = rte_pktmbuf_mtod(packets[i], void*);
+      placed.lengths[0] = packets[i]->pkt_len;
+      placed.flow = verdicts[i].flow;
+      if (pool_->holds(*packets[i])) batch_.add(placed, 1, time);
+    }
+    const std::uint64_t t3 = rte_rdtsc();
+    batch_.deliver(*queue_);
+    queue_->end_pass();
+    Burst* const burst = queue_->receive();
+    const std::uint64_t t4 = rte_rdtsc();
+    if (burst != nullptr) {
+      for (std::uint32_t i = 0; i < burst->num_packets(); ++i)
+        read += bench::read_header(burst->pkts[0][i]);
+      burst->release();
+    }
+    const std::uint64_t t5 = rte_rdtsc();
+    sums.poll += t1 - t0;
+    sums.steer += t2 - t1;
+    sums.batch += t3 - t2;
+    sums.hand_over += t4 - t3;
+    sums.free += t5 - t4;
+    sums.packets += count;
+  }
+
+  std::shared_ptr<SessionMemory> memory_{std::make_shared<SessionMemory>()};
+  std::unique_ptr<RxQueue> queue_;
+  steering::Steering steering_;
+  steering::Steering::Reader reader_{steering_};
+  steering::FlowTally& tally_{steering_.add_tally()};
+  std::unique_ptr<dpdk::PacketPool> pool_;
+  std::uint16_t port_{0};
+  dpdk::Batch batch_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    std::fputs("usage: ours_dpdk_stages SIZE SECONDS\n", stderr);
+    return 2;
+  }
+  try {
+    Bench bench(bench::number<std::uint32_t>(argv[1]));
+    bench.run(0.05);
+    bench::print_line(bench.run(bench::number<double>(argv[2])));
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+  return 0;
+}
