@@ -105,7 +105,7 @@ class Items {
 
 /// What the device said, and DPDK reported.
 std::string reason_of(const rte_flow_error& error) {
-  const std::string why = Reports::reason(rte_errno);
+  std::string why = Reports::reason(rte_errno);
   // Of a device without rules, DPDK says the same.
   if (error.message == nullptr || why.starts_with(error.message)) return why;
   return error.message + (": " + why);

@@ -360,13 +360,13 @@ std::vector<std::uint16_t> DpdkPort::device_queues(const FlowConfig& flow) const
   const std::vector<std::uint16_t>& ids = flow.action_.ids_;
   // Receivers begin with the queue of the device that has their number.
   std::vector<std::uint16_t> found;
-  for (std::uint16_t number = 0; number < receivers_.size(); ++number) {
+  for (std::size_t number = 0; number < receivers_.size(); ++number) {
     const auto is_own = [&](std::uint16_t id) {
       const RxQueue* const queue = port_.rx_queue(id);
       return queue != nullptr && receivers_[number]->hand_over_to(*queue) == nullptr;
     };
     if (ids.empty() ? is_own(flow.action_.id_) : std::ranges::any_of(ids, is_own))
-      found.push_back(number);
+      found.push_back(static_cast<std::uint16_t>(number));
   }
   // Its core reads nothing, as the device has too few queues: others hand its packets over.
   if (found.empty()) {

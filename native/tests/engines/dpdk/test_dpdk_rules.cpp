@@ -91,6 +91,7 @@ std::map<std::string, std::string> offloads(const Session& session) {
   std::map<std::string, std::string> all;
   for (const auto& flow : session.port(0).flows->listed()) {
     // There is a reason, or rules.
+    UNSCOPED_INFO(flow.config->name_ << " " << flow.offload << flow.offload_reason);
     CHECK(flow.offload.empty() != flow.offload_reason.empty());
     all.emplace(flow.config->name_, flow.offload);
   }
@@ -139,6 +140,16 @@ void check_arrival(Session& session, std::uint16_t port, int queue, FlowId flow)
   INFO("port " << port);
   CHECK(receive_flows(session.rx_queue(0, queue), port, 50) ==
         std::map<FlowId, std::size_t>{{flow, 50}});
+}
+
+/// Packets of a VLAN, for both queues, and in a tunnel, which a tap has no rules for.
+void add_other_flows(InterfaceConfig& port) {
+  add_flow(port, 21, 1, {action_of(FlowType::VLAN_POP)}).match_.udp_dst_ = 5010;
+  FlowConfig& both = add_flow(port, 22, 0);
+  both.match_.udp_dst_ = 5011;
+  both.action_.ids_ = {0, 1};
+  both.actions_ = {both.action_};
+  add_flow(port, 23, 0, {action_of(FlowType::TUNNEL_DECAP, tunnel_of(TunnelType::VXLAN))});
 }
 
 void bring_up() { REQUIRE(std::system("ip link set dtap0 up >/dev/null 2>&1") == 0); }
@@ -208,6 +219,35 @@ TEST_CASE("rules of a tap come and go with their flows", "[engines][dpdk][rules]
       finish(*session);
       CHECK(if_nametoindex("dtap0") == 0);
     }
+  });
+}
+
+TEST_CASE("packets that the engine changes arrive alike, with rules or without",
+          "[engines][dpdk][rules]") {
+  if (lacks_dpdk()) return;
+  in_own_network(TAP_WITH_RULES, [] {
+    NetworkConfig config = tap_config();
+    add_other_flows(config.ifs_[0]);
+    const auto session = Session::open(config);
+    bring_up();
+    CHECK(offloads(*session).at("flow1") == "hardware");
+    CHECK(offloads(*session).at("flow23").empty());
+    send_from_kernel(tagged(udp_frame(5010, 7), {0x8100}), 50);
+    CHECK(receive_flows(session->rx_queue(0, 1), 5010, 50) ==
+          std::map<FlowId, std::size_t>{{21, 50}});
+    send_from_kernel(udp_frame(5011, 7), 50);
+    const auto both = udp_frame(5011, 7);
+    const int queue = session->port(0)
+                          .steering.program()
+                          ->classify(steering::PacketView::of_frame(
+                              both.data(), static_cast<std::uint32_t>(both.size())))
+                          .queue;
+    CHECK(receive_flows(session->rx_queue(0, queue), 5011, 50) ==
+          std::map<FlowId, std::size_t>{{22, 50}});
+    send_from_kernel(in_tunnel(udp_frame(5012, 7)), 50);
+    CHECK(receive_flows(session->rx_queue(0, 0), 5012, 50) ==
+          std::map<FlowId, std::size_t>{{23, 50}});
+    finish(*session);
   });
 }
 
