@@ -769,6 +769,9 @@ class Session:
     def flow_offload(self, port: int, key: int) -> str:
         """Return what selects the packets of a receive flow before the engine does."""
 
+    def flow_offload_reason(self, port: int, key: int) -> str:
+        """Return why nothing does, if the engine or its hardware says why."""
+
     def add_flows(self, port: int, flows: str) -> list[tuple[FlowConfig, int, bool]]:
         """Add flows from text in the form of a configuration file; return them as `flows` does."""
 

@@ -41,7 +41,9 @@ class Flow:
 
     @property
     def offload(self) -> str:
-        """What selects its packets before the engine does, such as ``"xdp"``; empty: nothing.
+        """What selects its packets before the engine does; empty: nothing.
+
+        ``"xdp"``: the program of AF_XDP; ``"hardware"``: rules of the network card.
 
         Raises
         ------
@@ -49,6 +51,17 @@ class Flow:
             If the flow was removed.
         """
         return self._session.flow_offload(*self._place)
+
+    @property
+    def offload_reason(self) -> str:
+        """Why `offload` is empty, as the engine or the network card says; empty: nothing to say.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the flow was removed.
+        """
+        return self._session.flow_offload_reason(*self._place)
 
     def counters(self) -> FlowCounters:
         """Return the current counters; a closed engine keeps its last values.

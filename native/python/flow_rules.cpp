@@ -127,6 +127,12 @@ void bind_session_flows(py::class_<OpenSession, std::shared_ptr<OpenSession>>& b
           },
           py::arg("port"), py::arg("key"))
       .def(
+          "flow_offload_reason",
+          [](const OpenSession& open, int port, std::uint64_t key) {
+            return open.session().port(port).flows->find(key).offload_reason;
+          },
+          py::arg("port"), py::arg("key"))
+      .def(
           "add_flows",
           [](const OpenSession& open, int port, const std::string& text) {
             Session& session = open.session();

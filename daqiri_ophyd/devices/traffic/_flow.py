@@ -182,9 +182,11 @@ class Flow(CounterDevice):
     `packets` and `bytes` are those of `daqiri_ophyd.engine.FlowCounters`. They begin at 0 whenever
     the engine is opened.
 
-    `offload` names what selects the flow's packets before the engine does, and keeps those of no
-    flow away: ``xdp``, the program of AF_XDP with ``flow_isolation``. With ``none``, all packets of
-    the interface reach the engine, which steers them.
+    `offload` names what selects the flow's packets before the engine does: ``hardware``, rules of
+    the network card that bring them to the queue's core; ``xdp``, the program of AF_XDP with
+    ``flow_isolation``, which keeps those of no flow away. With ``software``, the engine steers
+    them alone, for the `offload_reason` that the card or the engine gives, if there was a choice.
+    ``none``: the engine is closed.
 
     `queue` and the keys of the match are settable (`FlowKey`). If the engine can change its flows,
     they can be set while packets flow; otherwise only while no plan uses the engine, which is
@@ -202,17 +204,18 @@ class Flow(CounterDevice):
     match = fact(lambda flow: json.dumps(flow.matched), "string")
     action = fact(lambda flow: json.dumps(flow.actions), "string")
     queues = fact(lambda flow: flow.queue_names, "array")
-    offload = fact(lambda flow: flow.picked_by, "string")
+    offload = fact(lambda flow: flow.picked_by[0], "string")
+    offload_reason = fact(lambda flow: flow.picked_by[1], "string")
 
     @property
-    def picked_by(self) -> str:
-        """See `offload`."""
+    def picked_by(self) -> tuple[str, str]:
+        """See `offload` and `offload_reason`."""
         # Another thread may close the engine or remove the flow.
         with contextlib.suppress(NotReadyError, InvalidParameterError):
             if self.daq.is_open:
                 flow = self.daq.port(self.port_name).flow(self.member_name)
-                return flow.offload or "none"
-        return "none"
+                return flow.offload or "software", flow.offload_reason
+        return "none", ""
 
     @property
     def configured(self) -> dict[str, Any]:

@@ -80,6 +80,7 @@ std::vector<std::pair<std::size_t, Error>> FlowTable::install(Flows& next) const
       before.erase(found);
     } else {
       next[i].offload = {};
+      next[i].offload_reason.clear();
       update.added.push_back(i);
     }
   }

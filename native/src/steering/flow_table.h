@@ -48,12 +48,14 @@ struct InstalledFlow {
   /// What, apart from the program, selects its packets, such as "xdp"; empty: nothing does. Set by
   /// the engine.
   std::string_view offload{};
+  /// Why nothing does, from the engine and its hardware; empty: it has no choice.
+  std::string offload_reason{};
 };
 
 /// A change of a port's flows, for an engine whose hardware, or kernel, steers too.
 struct FlowUpdate {
   /// All flows after the change, in their order: the first one that matches a packet is used. The
-  /// engine sets `offload`.
+  /// engine sets `offload` and `offload_reason` of those that are new or changed.
   std::span<InstalledFlow> flows;
   /// Those that are new or changed, as indices of `flows`.
   std::vector<std::size_t> added{};

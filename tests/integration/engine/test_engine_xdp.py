@@ -127,8 +127,8 @@ def test_without_isolation_the_kernel_gets_nothing(
     ("path", "isolated", "found", "offload"),
     [
         ("af_xdp", True, NATIVE, "xdp"),
-        ("af_xdp", False, NATIVE, "none"),
-        ("af_packet", True, "af_packet", "none"),
+        ("af_xdp", False, NATIVE, "software"),
+        ("af_packet", True, "af_packet", "software"),
     ],
 )
 def test_devices_tell_what_brings_their_packets(

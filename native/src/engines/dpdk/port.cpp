@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
 #include <set>
 #include <string_view>
 
@@ -129,10 +130,12 @@ struct DpdkPort::Settings {
 
 DpdkPort::DpdkPort(const Port& port, const NetworkConfig& config)
     : port_(port), flows_(port.config), device_(std::make_unique<Device>(port.config)) {
+  rules_ = std::make_unique<FlowRules>(device_->port(), port.config);
   const Settings settings = settings_for(config);
   for (const memory::MemoryRegion* region : regions_of(port))
     device_->map(*settings.info.device, *region);
   make_queues(settings);
+  if (settings.info.driver_name == TAP_DRIVER) rules_->isolate();
   start();
   losses_before_ = read_losses();
 }
@@ -202,6 +205,9 @@ DpdkPort::Settings DpdkPort::settings_for(const NetworkConfig& config) const {
     conf.rx_adv_conf.rss_conf.rss_key = info.hash_key_size == 0 ? nullptr : rss_key().data();
     conf.rx_adv_conf.rss_conf.rss_key_len = info.hash_key_size;
   }
+  // As soon as possible, because drivers set up other rules. Before it has queues, net_tap only
+  // says that it does.
+  if (info.driver_name != TAP_DRIVER) rules_->isolate();
   const int error = rte_eth_dev_configure(device_->port(), settings.rx_queues, tx_queues, &conf);
   if (error != 0) fail("refuses its settings", error, "use fewer queues or smaller buffers");
   settings.rx_descriptors = rx_descriptors(port_, settings.rx_queues);
@@ -356,12 +362,39 @@ PortSnapshot DpdkPort::losses(std::uint64_t max_age) const noexcept {
   return losses_;
 }
 
+std::vector<std::uint16_t> DpdkPort::device_queues(const FlowConfig& flow) const {
+  const std::vector<std::uint16_t>& ids = flow.action_.ids_;
+  // Receivers begin with the queue of the device that has their number.
+  std::vector<std::uint16_t> found;
+  for (std::size_t number = 0; number < receivers_.size(); ++number) {
+    const auto is_own = [&](std::uint16_t id) {
+      const RxQueue* const queue = port_.rx_queue(id);
+      return queue != nullptr && receivers_[number]->hand_over_to(*queue) == nullptr;
+    };
+    if (ids.empty() ? is_own(flow.action_.id_) : std::ranges::any_of(ids, is_own))
+      found.push_back(static_cast<std::uint16_t>(number));
+  }
+  // Its core reads nothing, as the device has too few queues: others hand its packets over.
+  if (found.empty()) {
+    found.resize(receivers_.size());
+    std::iota(found.begin(), found.end(), std::uint16_t{0});
+  }
+  return found;
+}
+
+void DpdkPort::install(steering::FlowUpdate& update) {
+  const std::lock_guard lock(mutex_);
+  if (receivers_.empty() || device_ == nullptr || !owns_eal()) return;
+  rules_->install(update, [this](const FlowConfig& flow) { return device_queues(flow); });
+}
+
 void DpdkPort::close() noexcept {
   const std::lock_guard lock(mutex_);
   if (device_ == nullptr || !owns_eal()) return;
   losses_ = read_losses();
   // A virtual device may still hold packets that nobody reads.
   for (const auto& receiver : receivers_) receiver->drain();
+  rules_.reset();
   device_.reset();
   receivers_.clear();
   pool_.reset();

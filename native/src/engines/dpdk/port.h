@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engines/dpdk/device.h"
+#include "engines/dpdk/flow_rules.h"
 #include "engines/dpdk/packet_pool.h"
 #include "engines/dpdk/receiver.h"
 #include "engines/dpdk/sender.h"
@@ -39,6 +40,7 @@ class DpdkPort final : public PortIo {
   [[nodiscard]] std::array<std::uint8_t, 6> mac_address() const noexcept override { return mac_; }
   [[nodiscard]] LinkState link_state() const noexcept override;
   [[nodiscard]] PortSnapshot losses(std::uint64_t max_age) const noexcept override;
+  void install(steering::FlowUpdate& update) override;
   /// Give the device back. Pollers and workers have ended. Idempotent.
   void close() noexcept;
 
@@ -59,6 +61,8 @@ class DpdkPort final : public PortIo {
   void make_queues(const Settings& settings);
   void make_receivers(std::uint16_t queues);
   void start();
+  /// The queues of the device that the cores of the flow's queues read.
+  [[nodiscard]] std::vector<std::uint16_t> device_queues(const FlowConfig& flow) const;
   [[noreturn]] void fail(const std::string& what, int error, const std::string& fix) const;
   /// The device's counts of what it lost. Called with the mutex held.
   [[nodiscard]] PortSnapshot read_losses() const noexcept;
@@ -78,6 +82,8 @@ class DpdkPort final : public PortIo {
   mutable std::mutex mutex_;
   /// Closed before the memory that it uses is freed.
   std::unique_ptr<Device> device_;
+  /// Ended before the device is closed.
+  std::unique_ptr<FlowRules> rules_;
   /// Counts of the device when it was opened, and since then.
   PortSnapshot losses_before_;
   mutable PortSnapshot losses_;
