@@ -60,7 +60,7 @@ def run_field_test(
     else:
         counts = ", ".join(f"{count} {status}" for status, count in report["counts"].items())
         out.print(f"{report['result']}: {counts}")
-    if report["result"] == "incomplete":
-        print_message("some steps are left; the same command does them")
-    if report["result"] != "passed":
+    if test.left:
+        print_message(f"{test.left} steps are left; the same command does them")
+    if test.left or report["result"] == "failed":
         raise typer.Exit(1)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ..engine import DaqiriError, Engine, NetworkConfig
 from ._budget import Budget
+from ._frames import size_of
 from ._lanes import Header, Lane, UnmadeError, candidate_links, lanes_of, stray_header
 from ._step import StepFailedError, StepSkippedError
 from ._traffic import Traffic
@@ -77,7 +78,7 @@ class Bench:
             return False
         flow = self.engine.port(receiver).flow(lane.flow) if lane.flow else None
         before = flow.counters().packets if flow else 0
-        outcome = self.traffic([lane], _PROBE_BYTES).run(packets=_PROBES)
+        outcome = self.traffic([lane], size_of(lane, _PROBE_BYTES)).run(packets=_PROBES)
         if lane.assembled and flow is not None:
             return flow.counters().packets - before >= _PROBES
         return outcome.arrived + outcome.misplaced > 0

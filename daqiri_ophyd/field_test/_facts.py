@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import os
 import platform
@@ -74,7 +75,7 @@ def interface_of(address: str, facts: Facts) -> str | None:
         if facts.has_interface(address):
             return address
         for name, found in facts.interfaces.items():
-            if _PCI.fullmatch(address) and found.pci_address.endswith(address.lower()):
+            if _PCI.fullmatch(address) and found.pci_address == _whole(address):
                 return name
         for name, addresses in facts.addresses.items():
             if address in addresses:
@@ -84,6 +85,11 @@ def interface_of(address: str, facts: Facts) -> str | None:
         if named and facts.has_interface(named[1]):
             return named[1]
     return None
+
+
+def _whole(pci: str) -> str:
+    """Return a PCI address with its domain."""
+    return pci.lower() if pci.count(":") == 2 else f"0000:{pci.lower()}"
 
 
 def port_facts(engine: Engine) -> list[dict[str, Any]]:
@@ -108,7 +114,7 @@ def _port(engine: Engine, number: int, facts: Facts) -> dict[str, Any]:
         "tx_queues": [queue.name for queue in port.tx],
         "receive_path": {queue.name: port.receive_path(queue.name) for queue in port.rx},
     }
-    pci = port.address.lower() if _PCI.fullmatch(port.address) else ""
+    pci = _whole(port.address) if _PCI.fullmatch(port.address) else ""
     if name is not None:
         device = _known(lambda: facts.interfaces.get(name))
         if device != NOT_KNOWN:
@@ -116,7 +122,7 @@ def _port(engine: Engine, number: int, facts: Facts) -> dict[str, Any]:
             found["speed_Mb_per_s"] = link.speed or device.speed or NOT_KNOWN
             pci = device.pci_address
         found["driver"], found["firmware"] = _known_driver(name)
-    card = next((each for at, each in _pci(facts).items() if pci and at.endswith(pci)), None)
+    card = _pci(facts).get(pci)
     found["pci"] = NOT_KNOWN if card is None else card.address
     if card is not None:
         found |= {
@@ -139,8 +145,6 @@ def _known_driver(name: str) -> tuple[str, str]:
         data = struct.pack("I192s", _ETHTOOL_GDRVINFO, b"")
         buffer = bytearray(data)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-            import ctypes
-
             held = (ctypes.c_char * _DRVINFO_BYTES).from_buffer(buffer)
             request = struct.pack("16sP", os.fsencode(name), ctypes.addressof(held))
             fcntl.ioctl(asked.fileno(), _SIOCETHTOOL, request)

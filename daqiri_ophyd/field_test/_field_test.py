@@ -89,11 +89,13 @@ class FieldTest:
         self._lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             self._require_alone()
+            self._started = _now()
             self._earlier = {} if again else self._read_earlier()
         except BaseException:
             self.close()
             raise
         self._interrupted = False
+        self._host = host_facts(config, "loopback" if config.loopback else config.engine)
 
     def close(self) -> None:
         """Let others use the folder. Idempotent."""
@@ -130,7 +132,6 @@ class FieldTest:
 
     def _read_earlier(self) -> dict[str, StepResult]:
         found = read_report(self.report_path)
-        self._started = _now()
         if found is None:
             return {}
         wanted = self._configuration["sha256"]
@@ -149,6 +150,15 @@ class FieldTest:
         self._started = found["started"]
         results = map(StepResult.from_dict, found["steps"])
         return {each.name: each for each in results if not each.again}
+
+    @property
+    def left(self) -> int:
+        """Chosen steps that another run does."""
+        done = {each.name for each in self._results() if not each.again}
+        return sum(
+            step.name not in done and (not self._only or step.group in self._only)
+            for step in self.steps
+        )
 
     def _results(self) -> list[StepResult]:
         return [self._earlier[s.name] for s in self.steps if s.name in self._earlier]
@@ -171,7 +181,6 @@ class FieldTest:
         OSError
             If the report cannot be written.
         """
-        self._started = getattr(self, "_started", None) or _now()
         settings = self._settings
         budget = Budget(settings["limit_s"], int(settings["traffic_bytes"]))
         bench = Bench(self._config, self._folder, settings["seconds"], budget)
@@ -221,7 +230,6 @@ class FieldTest:
         results = self._results()
         outcome, counts = outcome_of(results, len(self.steps))
         link = next((each for each in results if each.group == "link"), None)
-        engine_name = "loopback" if self._config.loopback else self._config.engine
         return {
             "schema": SCHEMA_NAME,
             "schema_version": SCHEMA_VERSION,
@@ -233,7 +241,7 @@ class FieldTest:
             "interrupted": self._interrupted,
             "result": outcome,
             "counts": counts,
-            "host": host_facts(self._config, engine_name),
+            "host": self._host,
             "ports": link.figures.get("ports", []) if link else [],
             "published": published_figures(),
             "steps": [each.to_dict() for each in results],

@@ -49,6 +49,8 @@ _PACKETS = 1000
 _ROUNDS = 5
 _TIMED = 200
 _TIMED_GAP_NS = 1_000_000
+# How far readings of one clock, one after the other, may be apart.
+_CLOCK_NS = 1_000_000
 _OVERHEAD_ON_WIRE = 24  # preamble, frame check sequence, gap (IEEE 802.3)
 
 Found = tuple[str, dict[str, Any]]
@@ -346,7 +348,7 @@ def _timed_send(bench: Bench) -> Found:
     lane = bench.open_lanes()[0]
     queue = bench.engine.port(lane.sender).tx_queue(lane.tx_queue)
     queue.reset_lateness()
-    outcome = _gentle(bench, [lane], packets=_TIMED, rate=1e9 / _TIMED_GAP_NS)
+    outcome = _gentle(bench, [lane], packets=_TIMED, rate=1e9 / _TIMED_GAP_NS, keeps_times=True)
     lateness = queue.lateness()
     mechanism = next(
         (
@@ -363,8 +365,28 @@ def _timed_send(bench: Bench) -> Found:
         raise StepFailedError(
             f"{lateness.count:,} of {outcome.sent:,} packets had a launch time", figures
         )
+    if (early := _earliest(bench, lane, outcome)) is not None:
+        figures["least_delay_ns"] = early
+        if early < -_CLOCK_NS:
+            raise StepFailedError(f"a packet arrived {-early:,} ns before its launch time", figures)
     text = f"p50 {lateness.p50 / 1e3:.1f} µs, p99 {lateness.p99 / 1e3:.1f} µs late"
+    if not lateness.count:
+        text = "their lateness is not measured there"
     return f"{outcome.sent:,} packets, {text} ({mechanism})", figures
+
+
+def _earliest(bench: Bench, lane: Lane, outcome: Outcome) -> int | None:
+    """Return the least time from a launch time to an arrival; None: the clocks differ."""
+    sender, receiver = bench.engine.port(lane.sender), bench.engine.port(lane.receiver)
+    if receiver.config.rx.hardware_timestamps or bench.engine.name == "dpdk":
+        return None
+    if abs(sender.now() - receiver.now()) > _CLOCK_NS or outcome.strange or lane.stream:
+        return None
+    if len(outcome.times) != 1:
+        return None
+    (parts,) = outcome.times.values()
+    times = np.concatenate(parts)
+    return int((times - outcome.begin_ns - np.arange(len(times)) * _TIMED_GAP_NS).min())
 
 
 def _histogram(lateness: Lateness) -> dict[str, Any]:
@@ -386,7 +408,21 @@ def _split(bench: Bench) -> Found:
     ]
     if not lanes:
         raise StepSkippedError("no receive queue with a flow has several memory regions")
-    return _compared(bench, lanes, "regions")
+    text, figures = _compared(bench, lanes)
+    port_queues = {
+        f"{lane.receiver}/{name}": bench.engine.port(lane.receiver).rx_queue(name).config
+        for lane in lanes
+        for name in lane.rx_queues
+    }
+    sizes = {region.name: region.buf_size for region in bench.config.memory_regions}
+    for name, lengths in figures["heads"].items():
+        config = port_queues[name]
+        boundary = config.split_boundary or sizes[config.memory_regions[0]]
+        if any(length > boundary for length in lengths) or boundary not in lengths:
+            raise StepFailedError(
+                f"{name}: packets have {lengths} B in the first region, not {boundary}", figures
+            )
+    return text, figures
 
 
 def _regions(bench: Bench, lane: Lane) -> list[str]:
@@ -402,20 +438,22 @@ def _gpu(bench: Bench) -> Found:
     lanes = [lane for lane in bench.open_lanes() if devices & set(_regions(bench, lane))]
     if not lanes:
         raise StepSkippedError("no receive queue with a flow has a memory region of kind device")
-    return _compared(bench, lanes, "regions")
+    return _compared(bench, lanes)
 
 
-def _compared(bench: Bench, lanes: list[Lane], what: str) -> Found:
+def _compared(bench: Bench, lanes: list[Lane]) -> Found:
     """Send packets to lanes, in small and in large packets, and compare each byte."""
-    figures: dict[str, Any] = {}
+    figures: dict[str, Any] = {"heads": {}}
     for wanted in (_SMALL, min(bench.largest(lanes), 1500)):
         size = _fitting(bench, lanes, wanted)
         outcome = bench.traffic(lanes, size).run(packets=_PACKETS, rate=_GENTLE * len(lanes))
         figures[f"{size} B"] = outcome.to_dict()
+        for name, lengths in outcome.heads.items():
+            figures["heads"][name] = sorted({*figures["heads"].get(name, []), *lengths})
         if outcome.faults:
             raise StepFailedError(f"{size} B: {outcome.faults}", figures)
-    figures[what] = {lane.name: _regions(bench, lane) for lane in lanes}
-    named = ", ".join(f"{name} in {' and '.join(r)}" for name, r in figures[what].items())
+    figures["regions"] = {lane.name: _regions(bench, lane) for lane in lanes}
+    named = ", ".join(f"{name} in {' and '.join(r)}" for name, r in figures["regions"].items())
     return f"each byte compared: {named}", figures
 
 

@@ -48,8 +48,12 @@ class Outcome:
         Where packets were lost, by the counters of queues and ports.
     seconds : float
         From the first packet submitted to the last one sent.
-    times : list of ndarray
+    begin_ns : int
+        Launch time of the first packet; 0: packets had none.
+    times : dict of str to list of ndarray
         Arrival times of bursts by queue, if they were asked for.
+    heads : dict of str to list of int
+        By queue, lengths of the first segment of packets that have several.
     """
 
     sent: int = 0
@@ -63,7 +67,9 @@ class Outcome:
     strange: int = 0
     losses: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
+    begin_ns: int = 0
     times: dict[str, list[NDArray[np.int64]]] = field(default_factory=dict)
+    heads: dict[str, list[int]] = field(default_factory=dict)
 
     @property
     def packet_rate(self) -> float:
@@ -151,6 +157,7 @@ class _Arrivals:
         self.seen = np.zeros(len(traffic.expected), np.int64)
         self.total = self.verified = self.damaged = self.misplaced = self.strange = 0
         self.times: list[NDArray[np.int64]] = []
+        self.heads: set[int] = set()
         self._keeps_up = 4 * queue.config.batch_size
         self._parts = 0  # bytes of a stream so far
 
@@ -172,6 +179,8 @@ class _Arrivals:
             self.strange += len(burst)
             return
         rows, flow_ids = rows_of(burst), burst.flow_ids
+        if burst.num_segments > 1:
+            self.heads |= set(np.unique(burst.segment_lengths(0)[fitting]).tolist())
         if not fitting.all():
             self.strange += int(np.count_nonzero(~fitting))
             rows, flow_ids = rows[fitting, : self._traffic.size], flow_ids[fitting]
@@ -245,6 +254,7 @@ class Traffic:
             engine.port(lane.sender).tx_queue(lane.tx_queue) for lane in self.lanes
         ]
         self._stop = threading.Event()
+        self._begins = [0] * len(self.lanes)
 
     def discard(self) -> None:
         """Discard what the queues have."""
@@ -345,6 +355,7 @@ class Traffic:
             b.sent_bytes - a.sent_bytes for a, b in zip(counted, after, strict=True)
         )
         outcome.seconds = ended - began
+        outcome.begin_ns = self._begins[0]
         self._budget.spend(outcome.sent_bytes)
         self._name_losses(outcome, losses_between(before, losses_of(self.engine)))
         return outcome
@@ -370,6 +381,7 @@ class Traffic:
         begin = clock() + _LEAD_NS
         each = 0.0
         if rate is not None:
+            self._begins[number] = begin
             each = 1e9 * len(self.lanes) / rate
             chunk = max(1, min(chunk, int(1e6 / each)))
         end = time.perf_counter() + (seconds if seconds is not None and rate is None else 1e9)
@@ -417,6 +429,8 @@ class Traffic:
             outcome.damaged += found.damaged
             outcome.misplaced += found.misplaced
             outcome.strange += found.strange
+            if found.heads:
+                outcome.heads["/".join(key)] = sorted(found.heads)
             if found.times:
                 outcome.times["/".join(key)] = found.times
         if outcome.verified == outcome.arrived and not self.lanes[0].stream:
