@@ -116,11 +116,11 @@ def _port(engine: Engine, number: int, facts: Facts) -> dict[str, Any]:
     }
     pci = _whole(port.address) if _PCI.fullmatch(port.address) else ""
     if name is not None:
-        device = _known(lambda: facts.interfaces.get(name))
-        if device != NOT_KNOWN:
-            found["mtu"] = link.mtu or device.mtu
-            found["speed_Mb_per_s"] = link.speed or device.speed or NOT_KNOWN
-            pci = device.pci_address
+        device = facts.interfaces.get(name)
+        pci = "" if device is None else device.pci_address
+        # Of interfaces without a card, the speed is a number without a meaning.
+        speed = (link.speed or device.speed) if device and pci else None
+        found["speed_Mb_per_s"] = speed or NOT_KNOWN
         found["driver"], found["firmware"] = _known_driver(name)
     card = _pci(facts).get(pci)
     found["pci"] = NOT_KNOWN if card is None else card.address

@@ -17,7 +17,8 @@ body { font: 15px/1.45 system-ui, sans-serif; color: #1a1a1a; background: #fff;
 h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
 table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; vertical-align: top; padding: .25rem .6rem .25rem 0;
-         border-bottom: 1px solid #d0d0d0; overflow-wrap: anywhere; }
+         border-bottom: 1px solid #d0d0d0; overflow-wrap: break-word; }
+td:last-child { overflow-wrap: anywhere; }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .passed { color: #176d2f; } .failed { color: #b3161b; font-weight: bold; }
 .skipped { color: #5f5f5f; } pre { white-space: pre-wrap; font-size: .85rem; }
@@ -42,7 +43,7 @@ def page_of(report: Mapping[str, Any]) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>Field test of {name}</title>\n<style>{_STYLE}</style>\n</head>\n<body>",
         f"<h1>Field test of {name}: {_status(report['result'])}</h1>",
-        "<p>" + ", ".join(f"{n} {_status(s)}" for s, n in report["counts"].items()) + ".</p>",
+        "<p>" + ", ".join(f"{n} {s}" for s, n in report["counts"].items()) + ".</p>",
         _facts(
             {
                 "started": report["started"],
@@ -133,7 +134,7 @@ def _steps(steps: Sequence[Mapping[str, Any]]) -> str:
                 (f'<span title="{escape(GROUPS.get(s["group"], ""))}">{escape(s["name"])}</span>',),
                 (_status(s["status"]),),
                 s["text"],
-                round(float(s["seconds"]), 1),
+                float(s["seconds"]),
             )
             for s in steps
         ],

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..engine import PcapFile, ethernet
 from ._bench import Bench
@@ -15,6 +16,8 @@ from ._frames import marks_of, size_of
 from ._step import StepFailedError, StepSkippedError
 
 __all__ = ["check_recorder"]
+
+Rows = NDArray[np.uint8]
 
 _PACKETS = 5000
 _RATE = 20_000
@@ -57,7 +60,7 @@ def check_recorder(bench: Bench) -> tuple[str, dict[str, Any]]:
     files = [each.path for each in recorder.files()]
     figures: dict[str, Any] = {"size": size, "writer": recorder.writer, "files": len(files)}
     found = [_payloads(path, size, lane.header is None) for path in files]
-    rows = np.concatenate([np.zeros((0, size), np.uint8), *found])
+    rows: Rows = np.concatenate([np.zeros((0, size), np.uint8), *found])
     known, _ = marks_of(rows, 1, traffic.count)
     figures["strange"] = int(np.count_nonzero(~known))
     rows = rows[known]
@@ -76,7 +79,7 @@ def check_recorder(bench: Bench) -> tuple[str, dict[str, Any]]:
     return f"{len(rows):,} packets of {size} B, each byte read back ({recorder.writer})", figures
 
 
-def _payloads(path: Path, size: int, of_socket: bool) -> np.ndarray[Any, np.dtype[np.uint8]]:
+def _payloads(path: Path, size: int, of_socket: bool) -> Rows:
     """Return the packets of a size in a file as rows; of sockets without the headers of files."""
     with PcapFile(path) as packets:
         if not len(packets):
@@ -85,5 +88,6 @@ def _payloads(path: Path, size: int, of_socket: bool) -> np.ndarray[Any, np.dtyp
             begin, length = ethernet.udp_payload(packets)
         else:
             begin, length = packets.offsets, packets.lengths
-        places = begin[length == size][:, np.newaxis] + np.arange(size)
+        first: NDArray[Any] = begin[length == size]
+        places = first.reshape(-1, 1) + np.arange(size)
         return packets.data[places]

@@ -222,6 +222,8 @@ def _flow(receiver: str, flow: str, bench: Bench) -> Found:
         matched = outcome.arrived
     if lane.assembled:
         # A plan takes the packets; the counters of the flow have them.
+        kept = ("sent", "sent_bytes", "matched", "queues", "addresses")
+        figures = {key: figures[key] for key in kept}
         if matched < outcome.sent:
             raise StepFailedError(f"{matched:,} of {outcome.sent:,} packets were matched", figures)
         return f"{matched:,} packets matched; a reorder plan takes them", figures
