@@ -55,7 +55,7 @@ def rate_without_loss(traffic: Traffic, seconds: float) -> Found:
     """Search the highest rate at which no packet is lost.
 
     The first trial is as fast as the sender can. If it loses packets, the rate is bisected, until
-    it is known to 5 %, or after 8 trials.
+    it is known to 5 %, or after 8 trials; two of which nothing arrives are the last.
 
     Parameters
     ----------
@@ -69,15 +69,15 @@ def rate_without_loss(traffic: Traffic, seconds: float) -> Found:
     if found.add(first, None):
         found.by_sender = True
         return found
-    low, high = 0.0, first.packet_rate
+    low, high = 0.0, first.offered / first.seconds
     rate = 0.9 * first.arrived / first.seconds if first.arrived else 0.1 * high
-    for _ in range(_MOST_TRIALS - 1):
+    for _ in range(_MOST_TRIALS - 1 if rate else 0):
         outcome = traffic.run(seconds=seconds, rate=rate, hurries=True)
         if found.add(outcome, rate):
             low = max(low, rate)
         else:
             high = min(high, rate)
-        if high - low < _NEAR * high:
+        if high - low < _NEAR * high or not (first.arrived or outcome.arrived):
             break
         rate = (low + high) / 2 if low else high / 4
     return found

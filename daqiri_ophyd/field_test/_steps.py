@@ -222,15 +222,19 @@ def _flow(receiver: str, flow: str, bench: Bench) -> Found:
         matched = outcome.arrived
     if lane.assembled:
         # A plan takes the packets; the counters of the flow have them.
-        kept = ("sent", "sent_bytes", "matched", "queues", "addresses")
+        kept = ("offered", "sent", "sent_bytes", "matched", "queues", "addresses")
         figures = {key: figures[key] for key in kept}
-        if matched < outcome.sent:
-            raise StepFailedError(f"{matched:,} of {outcome.sent:,} packets were matched", figures)
+        if matched < outcome.offered:
+            raise StepFailedError(
+                f"{matched:,} of {outcome.offered:,} packets were matched", figures
+            )
         return f"{matched:,} packets matched; a reorder plan takes them", figures
     if outcome.faults:
         raise StepFailedError(outcome.faults, figures)
-    if matched < outcome.sent:
-        raise StepFailedError(f"the flow counted {matched:,} of {outcome.sent:,} packets", figures)
+    if matched < outcome.offered:
+        raise StepFailedError(
+            f"the flow counted {matched:,} of {outcome.offered:,} packets", figures
+        )
     where = f"in {', '.join(lane.rx_queues)}" + (f" with id {lane.flow_id}" if flow else "")
     return f"{outcome.arrived:,} packets {where}, each byte compared", figures
 

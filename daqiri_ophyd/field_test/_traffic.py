@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine import Burst, DaqiriError, Engine, RxQueue, TxQueue
+from ..engine import Burst, Engine, RxQueue, TxQueue
 from ._budget import Budget
 from ._frames import make_packets, marks_of
 from ._lanes import Lane
@@ -24,6 +24,8 @@ _PACKETS = 1024
 # Longest time that packets in transit need, s.
 _QUIET = 0.3
 _LONGEST_WAIT = 10.0
+# Packets that have not moved for this time are not sent, s.
+_STUCK = 1.0
 _LEAD_NS = 20_000_000
 _POLL = 0.02
 _ANYWHERE_ELSE = "outside the engine"
@@ -35,6 +37,8 @@ class Outcome:
 
     Parameters
     ----------
+    offered : int
+        Packets that were given to transmit queues.
     sent, sent_bytes : int
         Packets that left, and their bytes.
     arrived : int
@@ -56,6 +60,7 @@ class Outcome:
         By queue, lengths of the first segment of packets that have several.
     """
 
+    offered: int = 0
     sent: int = 0
     sent_bytes: int = 0
     arrived: int = 0
@@ -85,9 +90,11 @@ class Outcome:
     def faults(self) -> str:
         """What is wrong with the packets; empty: nothing."""
         found = []
+        if not self.sent and not self.lost:
+            found.append("no packet was sent")
         if self.lost:
             named = ", ".join(f"{reason} {count:,}" for reason, count in self.losses.items())
-            found.append(f"{self.lost:,} of {self.sent:,} packets lost ({named})")
+            found.append(f"{self.lost:,} of {self.offered:,} packets lost ({named})")
         for count, what in (
             (self.duplicate, "arrived twice"),
             (self.damaged, "with other bytes than sent"),
@@ -100,6 +107,7 @@ class Outcome:
     def to_dict(self) -> dict[str, Any]:
         """Return the figures for a report."""
         return {
+            "offered": self.offered,
             "sent": self.sent,
             "sent_bytes": self.sent_bytes,
             "arrived": self.arrived,
@@ -126,6 +134,18 @@ def rows_of(burst: Burst) -> NDArray[np.uint8]:
 
 def _on_host(rows: Any) -> NDArray[np.uint8]:
     return rows if isinstance(rows, np.ndarray) else rows.get()
+
+
+def _end_sending(queue: TxQueue) -> None:
+    """Wait until packets have left; flush those that do not move, as those too long for a link."""
+    held, moved = -1, time.monotonic()
+    while not queue.wait_sent(_POLL):
+        counted = queue.counters().held
+        if counted != held:
+            held, moved = counted, time.monotonic()
+        elif time.monotonic() - moved > _STUCK:
+            queue.flush()
+            return
 
 
 def losses_of(engine: Engine) -> Counter[str]:
@@ -266,7 +286,7 @@ class Traffic:
         self._budget.require()
         self._stop.clear()
         self._send(0, packets, None, rate, [0])
-        self._tx[0].wait_sent(_LONGEST_WAIT)
+        _end_sending(self._tx[0])
         self._budget.spend(packets * self.size)
 
     def run(
@@ -337,7 +357,7 @@ class Traffic:
                 while thread.is_alive():
                     thread.join(_POLL)
             for queue in dict.fromkeys(self._tx):
-                queue.wait_sent(_LONGEST_WAIT)
+                _end_sending(queue)
             ended = time.perf_counter()
             self._wait_until_quiet(arrivals, sum(submitted))
         finally:
@@ -363,7 +383,7 @@ class Traffic:
     def _guarded(self, errors: list[BaseException], work: Any, *arguments: Any) -> None:
         try:
             work(*arguments)
-        except DaqiriError as error:
+        except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
             errors.append(error)
             self._stop.set()
 
@@ -385,14 +405,19 @@ class Traffic:
             each = 1e9 * len(self.lanes) / rate
             chunk = max(1, min(chunk, int(1e6 / each)))
         end = time.perf_counter() + (seconds if seconds is not None and rate is None else 1e9)
-        done = 0
+        done, moved = 0, time.monotonic()
         while done < packets and not self._stop.is_set() and time.perf_counter() < end:
             at = done % self.count
             part = rows[at : at + min(chunk, packets - done)]
             times = None
             if rate is not None:
                 times = np.full(len(part), begin + int(done * each), np.int64)
-            done += queue.send(part, launch_times=times, within=0.1, timeout=_LONGEST_WAIT)
+            accepted = queue.send(part, launch_times=times, within=0.1, timeout=_LONGEST_WAIT)
+            if accepted:
+                moved = time.monotonic()
+            elif time.monotonic() - moved > _STUCK:
+                return
+            done += accepted
             submitted[number] = done
 
     def _receive(self, queue: RxQueue, found: _Arrivals, hurries: bool, keeps_times: bool) -> None:
@@ -422,7 +447,7 @@ class Traffic:
         wanted = np.concatenate([np.arange(self.count) < n % self.count for n in submitted]).astype(
             np.int64
         ) + np.repeat([n // self.count for n in submitted], self.count)
-        outcome = Outcome()
+        outcome = Outcome(offered=sum(submitted))
         for key, found in arrivals.items():
             outcome.arrived += found.total
             outcome.verified += found.verified
