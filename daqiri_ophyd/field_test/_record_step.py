@@ -48,9 +48,10 @@ def check_recorder(bench: Bench) -> tuple[str, dict[str, Any]]:
         )
     traffic = bench.traffic([lane], size)
     port = bench.engine.port(lane.receiver)
-    if len(lane.rx_queues) > 1:
+    name, *others = lane.rx_queues
+    if others:
         raise StepSkippedError(f"flow {lane.name} leads to several queues")
-    queue = port.rx_queue(lane.rx_queues[0])
+    queue = port.rx_queue(name)
     traffic.discard()
     place = Path(tempfile.mkdtemp(prefix="capture-", dir=bench.folder))
     # Of other senders, too.
