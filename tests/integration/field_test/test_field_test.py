@@ -20,7 +20,7 @@ from networks import Network
 from waiting import wait_for_command
 
 from daqiri_ophyd.cli import _main
-from daqiri_ophyd.engine import Burst
+from daqiri_ophyd.engine import Burst, capabilities
 from daqiri_ophyd.field_test import GROUPS, REPORT_SCHEMA, FieldTest, StepResult, _traffic
 
 Config = dict[str, Any]
@@ -182,6 +182,20 @@ def test_a_cable_that_is_not_there_fails_by_name(
     assert steps["link"]["status"] == "failed"
     assert "no port receives what a port of the configuration sends" in steps["link"]["text"]
     assert steps["flow receiver/plain"]["status"] == "failed"
+
+
+def test_a_device_of_dpdk_is_tested(cards: Config, make_test: Make) -> None:
+    if (state := capabilities()["dpdk"]) != "available":
+        pytest.skip(f"{state} (built with DAQIRI_DPDK=ON of CMake, and libdpdk-dev)")
+    receiver, sender = cards["interfaces"]
+    port = {"name": "port0", "address": "net_ring0", "tx": sender["tx"]}
+    port["rx"] = {"queues": receiver["rx"]["queues"][:1], "flows": receiver["rx"]["flows"][:1]}
+    config = {**cards, "engine": "dpdk", "interfaces": [port]}
+    report = run(make_test(config, only=[*GENTLE, "open"]))
+    assert report["host"]["engine"] == "dpdk"
+    assert {s["name"]: s["text"] for s in report["steps"] if s["status"] == "failed"} == {}
+    assert by_name(report)["link"]["figures"]["links"] == [["port0", "port0"]]
+    assert by_name(report)["recorder"]["figures"]["packets"] == 5000
 
 
 def test_a_slow_receiver_fails_by_the_name_of_the_loss(
