@@ -26,6 +26,7 @@ from daqiri_ophyd.field_test import GROUPS, REPORT_SCHEMA, FieldTest, StepResult
 Config = dict[str, Any]
 Make = Callable[..., FieldTest]
 Report = dict[str, Any]
+UDP = 17
 GENTLE = ["link", "flow", "unmatched", "timestamps", "timed-send", "split", "gpu", "recorder"]
 
 
@@ -166,7 +167,7 @@ def test_packets_go_to_the_receiving_port_only(
         assert not [
             frame
             for frame in received_by(wire)
-            if mac in frame[:6].hex(":") or frame[12:14] == b"\x08\x00"
+            if frame[:6].hex(":") == mac or (frame[12:14], frame[23]) == (b"\x08\x00", UDP)
         ]
 
 
