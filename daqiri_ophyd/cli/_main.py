@@ -59,6 +59,8 @@ TASKS = {
     "Set up": {
         "config": "Write, check and show configuration files.",
         "host": "Check whether this host can receive the stream.",
+        "field-test": "Test each feature of a configuration on this host and its cards, and "
+        "write a report.",
         "gpu": "Check whether a GPU assembles correct frames.",
         "info": "Show the version, the engines of this build, and the included profiles.",
         "cmake-dir": "Print the folder of the CMake package, for C++ programs.",

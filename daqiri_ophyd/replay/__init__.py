@@ -5,6 +5,7 @@ A `PacketSource` has packets and their times; `Transmission` sends them through 
 
 from ._arrays import NumberedPackets, PacketArray
 from ._compare import Comparison, compare
+from ._frame_format import FrameFormat
 from ._frame_replay import FrameReplay, frame_plan
 from ._gaps import GapErrors, gap_errors
 from ._packets import Packets, frame_source, packet_source, replay_source
@@ -18,6 +19,7 @@ from ._transmission import Transmission, TransmissionError, TransmissionProgress
 __all__ = [
     "Chunk",
     "Comparison",
+    "FrameFormat",
     "FrameReplay",
     "GapErrors",
     "NumberedPackets",

@@ -37,6 +37,7 @@ COMMANDS: list[tuple[Sequence[str], set[str]]] = [
     (["stats", "--count", "1"], OF_ENGINE),
     (["host", "check"], {"pyroute2"}),
     (["host", "check", "loopback"], {*OF_ENGINE, "pyroute2"}),
+    (["field-test", "loopback", "--only", "host"], {*OF_ENGINE, "pyroute2"}),
     (["simulate", "nonsense"], set()),
     (["simulate", "jungfrau", "127.0.0.1:9", "--frames", "1"], OF_ENGINE),
     (["send", "loopback", "{pcap}"], OF_ENGINE),

@@ -1,0 +1,48 @@
+"""Limits of a field test: its time, and the bytes that it sends."""
+
+from __future__ import annotations
+
+import time
+
+from ._step import StepSkippedError
+
+__all__ = ["Budget"]
+
+
+class Budget:
+    """Time and bytes that are left.
+
+    Parameters
+    ----------
+    seconds : float
+        Time from now on.
+    traffic : int
+        Bytes to send at most.
+    """
+
+    def __init__(self, seconds: float, traffic: int) -> None:
+        self._seconds = seconds
+        self._end = time.monotonic() + seconds
+        self._traffic = traffic
+        self.spent = 0
+
+    def require(self) -> None:
+        """Raise `StepSkippedError` if nothing is left; a later run does the step."""
+        if time.monotonic() >= self._end:
+            raise StepSkippedError(
+                f"the time limit of {self._seconds:g} s was reached; the same command goes on",
+                again=True,
+            )
+        if self.spent >= self._traffic:
+            raise StepSkippedError(
+                f"the limit of {self._traffic / 1e9:g} GB was reached; the same command goes on",
+                again=True,
+            )
+
+    def packets_left(self, size: int, lanes: int) -> int:
+        """Return how many packets of a size each lane may send, at least one."""
+        return max(1, (self._traffic - self.spent) // (size * lanes))
+
+    def spend(self, traffic: int) -> None:
+        """Count bytes that were sent."""
+        self.spent += traffic

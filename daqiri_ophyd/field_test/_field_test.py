@@ -1,0 +1,276 @@
+"""A field test: its steps in turn, with the results in a folder."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Collection
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ..engine import DaqiriError, NetworkConfig, version
+from ._bench import Bench
+from ._budget import Budget
+from ._facts import host_facts
+from ._lanes import candidate_links
+from ._page import page_of
+from ._published import published_figures
+from ._report import SCHEMA_NAME, SCHEMA_VERSION, outcome_of, read_report, write_text
+from ._step import StepFailedError, StepResult, StepSkippedError, StepStatus
+from ._steps import GROUPS, Step, steps_of
+
+__all__ = ["FieldTest"]
+
+_LEFT_OUT = "not chosen"
+
+
+class FieldTest:
+    """A field test of a configuration, whose results are kept in a folder.
+
+    Parameters
+    ----------
+    config : NetworkConfig
+        A configuration with a port that sends and one that receives.
+    folder : Path
+        Folder of ``report.json`` and ``report.html``; made if it does not exist.
+    name : str
+        Name of the configuration in reports.
+    seconds : float
+        Time of each trial of a rate, s.
+    limit : float
+        Longest time of all steps, s.
+    traffic : int
+        Most bytes to send.
+    only : collection of str
+        Groups of steps to run; empty: all.
+    again : bool
+        Whether to begin anew instead of doing the steps that are left.
+
+    Raises
+    ------
+    ValueError
+        If nothing of the configuration sends or receives, a group is not known, or the folder has
+        the results of another configuration or version.
+    OSError
+        If the folder cannot be written, or another test uses it.
+    """
+
+    def __init__(
+        self,
+        config: NetworkConfig,
+        folder: Path,
+        *,
+        name: str,
+        seconds: float = 1.0,
+        limit: float = 1200.0,
+        traffic: int = 10**12,
+        only: Collection[str] = (),
+        again: bool = False,
+    ) -> None:
+        _require_both_sides(config)
+        if unknown := [each for each in only if each not in GROUPS]:
+            raise ValueError(f"no steps are called {unknown[0]!r}; there are: {', '.join(GROUPS)}")
+        self.steps = steps_of(config)
+        self._config = config
+        self._folder = folder
+        self._only = set(only)
+        self._settings = {"seconds": seconds, "limit_s": limit, "traffic_bytes": traffic}
+        text = config.to_yaml()
+        self._configuration = {
+            "name": name,
+            "sha256": hashlib.sha256(text.encode()).hexdigest(),
+            "text": text,
+        }
+        folder.mkdir(parents=True, exist_ok=True)
+        self._lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            self._require_alone()
+            self._started = _now()
+            self._earlier = {} if again else self._read_earlier()
+        except BaseException:
+            self.close()
+            raise
+        self._interrupted = False
+        self._host = host_facts(config, "loopback" if config.loopback else config.engine)
+
+    def close(self) -> None:
+        """Let others use the folder. Idempotent."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def __enter__(self) -> FieldTest:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def report_path(self) -> Path:
+        """File of the report, as JSON."""
+        return self._folder / "report.json"
+
+    @property
+    def page_path(self) -> Path:
+        """File of the report, as HTML."""
+        return self._folder / "report.html"
+
+    @property
+    def done(self) -> int:
+        """Steps that an earlier run did."""
+        return sum(not each.again for each in self._results())
+
+    def _require_alone(self) -> None:
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise OSError(error.errno, "another field test uses it", str(self._folder)) from None
+
+    def _read_earlier(self) -> dict[str, StepResult]:
+        found = read_report(self.report_path)
+        if found is None:
+            return {}
+        wanted = self._configuration["sha256"]
+        other = found["configuration"]
+        if other["sha256"] != wanted:
+            raise ValueError(
+                f"{self._folder} has the results of another configuration, {other['name']} "
+                f"(SHA-256 {other['sha256'][:12]}, not {wanted[:12]}); choose another folder "
+                "with --output, or begin anew with --again"
+            )
+        if found["version"] != version():
+            raise ValueError(
+                f"{self._folder} has the results of version {found['version']}, and this is "
+                f"{version()}; choose another folder with --output, or begin anew with --again"
+            )
+        self._started = found["started"]
+        results = map(StepResult.from_dict, found["steps"])
+        return {each.name: each for each in results if not each.again}
+
+    @property
+    def left(self) -> int:
+        """Chosen steps that another run does."""
+        done = {each.name for each in self._results() if not each.again}
+        return sum(
+            step.name not in done and (not self._only or step.group in self._only)
+            for step in self.steps
+        )
+
+    def _results(self) -> list[StepResult]:
+        return [self._earlier[s.name] for s in self.steps if s.name in self._earlier]
+
+    def run(self, tell: Callable[[StepResult], None]) -> dict[str, Any]:
+        """Do the steps that are left, and write the report after each.
+
+        Parameters
+        ----------
+        tell : callable
+            Is given the result of each step that is done now.
+
+        Returns
+        -------
+        dict
+            The report. Its contents are valid after Ctrl-C, too, which ends the test.
+
+        Raises
+        ------
+        OSError
+            If the report cannot be written.
+        """
+        settings = self._settings
+        budget = Budget(settings["limit_s"], int(settings["traffic_bytes"]))
+        bench = Bench(self._config, self._folder, settings["seconds"], budget)
+        self._write()
+        try:
+            for step in self.steps:
+                if step.name in self._earlier and not self._earlier[step.name].again:
+                    continue
+                result = self._do(step, bench)
+                self._earlier[step.name] = result
+                self._write()
+                tell(result)
+        except KeyboardInterrupt:
+            self._interrupted = True
+            self._write()
+            raise
+        finally:
+            bench.close()
+        return self.report()
+
+    def _do(self, step: Step, bench: Bench) -> StepResult:
+        began = time.monotonic()
+
+        def result(status: StepStatus, text: str, **values: Any) -> StepResult:
+            took = round(time.monotonic() - began, 3)
+            return StepResult(step.name, step.group, status, text, seconds=took, **values)
+
+        if self._only and step.group not in self._only:
+            return result(StepStatus.SKIPPED, f"{_LEFT_OUT} with --only", again=True)
+        try:
+            bench.budget.require()
+            if step.own_engine:
+                bench.close()
+            text, figures = step.run(bench)
+        except StepSkippedError as reason:
+            return result(StepStatus.SKIPPED, str(reason), again=reason.again)
+        except StepFailedError as fault:
+            return result(StepStatus.FAILED, str(fault), figures=fault.figures)
+        except Exception as error:  # noqa: BLE001 - the other steps are worth as much
+            bench.close()
+            known = isinstance(error, (DaqiriError, OSError)) and str(error)
+            return result(StepStatus.FAILED, str(error) if known else repr(error))
+        return result(StepStatus.PASSED, text, figures=figures)
+
+    def report(self) -> dict[str, Any]:
+        """Return the report of the steps that were done."""
+        results = self._results()
+        outcome, counts = outcome_of(results, len(self.steps))
+        link = next((each for each in results if each.group == "link"), None)
+        return {
+            "schema": SCHEMA_NAME,
+            "schema_version": SCHEMA_VERSION,
+            "version": version(),
+            "configuration": self._configuration,
+            "settings": self._settings,
+            "started": self._started,
+            "updated": _now(),
+            "interrupted": self._interrupted,
+            "result": outcome,
+            "counts": counts,
+            "host": self._host,
+            "ports": link.figures.get("ports", []) if link else [],
+            "published": published_figures(),
+            "steps": [each.to_dict() for each in results],
+        }
+
+    def _write(self) -> None:
+        report = self.report()
+        write_text(self.report_path, json.dumps(report, indent=2) + "\n")
+        write_text(self.page_path, page_of(report))
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _require_both_sides(config: NetworkConfig) -> None:
+    names = ", ".join(interface.name for interface in config.interfaces)
+    if not any(i.tx.queues for i in config.interfaces):
+        raise ValueError(
+            f"the configuration only receives ({names}); a field test sends, too: add an interface "
+            "with tx.queues, such as the other end of the cable"
+        )
+    if not any(i.rx.queues for i in config.interfaces):
+        raise ValueError(
+            f"the configuration only sends ({names}); a field test receives, too: add an interface "
+            "with rx.queues, such as the other end of the cable"
+        )
+    if not candidate_links(config):
+        raise ValueError(
+            f"no interface of the configuration receives what another sends ({names}); a field "
+            "test needs both: add the server that a client's remote_addr names, or rx.queues"
+        )

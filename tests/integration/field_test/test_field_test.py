@@ -1,0 +1,433 @@
+"""Field tests of engines that this machine has."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from networks import Network
+from waiting import wait_for_command
+
+from daqiri_ophyd.cli import _main
+from daqiri_ophyd.engine import Burst, capabilities
+from daqiri_ophyd.field_test import GROUPS, REPORT_SCHEMA, FieldTest, StepResult, _traffic
+
+Config = dict[str, Any]
+Make = Callable[..., FieldTest]
+Report = dict[str, Any]
+UDP = 17
+GENTLE = ["link", "flow", "unmatched", "timestamps", "timed-send", "split", "gpu", "recorder"]
+
+
+class Page(HTMLParser):
+    """Texts of a page, whose tags have to be closed in order, and which loads nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert not {"src", "onload"} & {name for name, _ in attrs}
+        assert tag not in ("script", "link", "img", "iframe")
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def read(folder: Path) -> Report:
+    """The report of a folder, as JSON; its page has the same steps."""
+    report = json.loads((folder / "report.json").read_text())
+    jsonschema.validate(report, REPORT_SCHEMA)
+    page = Page()
+    page.feed((folder / "report.html").read_text())
+    page.close()
+    assert page.open == []
+    for step in report["steps"]:
+        assert step["text"] in page.text
+    return report
+
+
+def by_name(report: Report) -> dict[str, Any]:
+    return {step["name"]: step for step in report["steps"]}
+
+
+def run(test: FieldTest) -> Report:
+    told: list[StepResult] = []
+    with test:
+        test.run(told.append)
+    report = read(test.report_path.parent)
+    assert {step.name for step in told} <= by_name(report).keys()
+    assert len(report["steps"]) == len(test.steps)
+    return report
+
+
+def test_every_step_of_a_loopback_has_a_result(loopback: Config, make_test: Make) -> None:
+    report = run(make_test(loopback))
+    steps = by_name(report)
+    assert {step["group"] for step in steps.values()} == GROUPS.keys()
+    failed = {n: s["text"] for n, s in steps.items() if s["status"] == "failed"}
+    assert {name for name in failed if not name.startswith(("host", "rate"))} == set()
+    assert steps["flow port0/detector"]["figures"]["verified"] == 1000
+    assert steps["flow port0/monitor"]["figures"]["queues"] == ["rx1"]
+    assert steps["rate 64 B, 2 queues"]["figures"]["lanes"] == ["port0/detector", "port0/monitor"]
+    assert steps["rate 8192 B, 1 queue"]["text"] == "the links and buffers take up to 2,048 B"
+    measured = [s for s in steps.values() if s["group"] == "rate" and s["status"] == "passed"]
+    for step in measured:
+        assert step["figures"]["lost"] == 0 < step["figures"]["arrived"]
+        assert step["figures"]["share_of_link"] is None
+    assert steps["recorder"]["figures"]["packets"] == 5000
+    assert sum(bin_[2] for bin_ in steps["timed-send"]["figures"]["lateness"]["histogram"]) == 200
+    assert {s["group"] for s in steps.values() if s["status"] == "skipped"} == {
+        *("rate", "split", "gpu", "frames")
+    }
+
+
+@pytest.mark.parametrize("scheme", ["udp", "tcp"])
+def test_sockets_are_tested(sockets: Callable[[str], Config], make_test: Make, scheme: str) -> None:
+    report = run(make_test(sockets(scheme), only=GENTLE))
+    steps = by_name(report)
+    assert report["counts"]["failed"] == 0
+    assert steps["link"]["figures"]["links"] == [["sender", "receiver"]]
+    assert steps["flow receiver/any packet"]["status"] == "passed"
+    assert steps["recorder"]["status"] == ("passed" if scheme == "udp" else "skipped")
+    assert report["result"] == "incomplete"
+    assert steps["rate 64 B, 1 queue"]["text"] == "not chosen with --only"
+
+
+@pytest.mark.root
+def test_the_ends_of_a_cable_are_tested(cable: Network, cards: Config, make_test: Make) -> None:
+    test = make_test(cards, only=[*GENTLE, "frames", "open"])
+    report = cable.call(run, test)
+    steps = by_name(report)
+    assert {n: s["text"] for n, s in steps.items() if s["status"] == "failed"} == {}
+    assert steps["link"]["figures"]["links"] == [["sender", "receiver"]]
+    for name in ("plain", "range", "sized", "tagged", "spread"):
+        assert steps[f"flow receiver/{name}"]["figures"]["verified"] == 1000
+    assert steps["flow receiver/sized"]["figures"]["sent_bytes"] == 414_000
+    assert steps["flow receiver/images"]["figures"]["matched"] == 1000
+    assert steps["unmatched"]["figures"]["arrived"] == 1000
+    assert steps["split"]["figures"]["heads"] == {"receiver/rx1": [42]}
+    assert steps["frames receiver/images"]["figures"]["wrong"] == 0
+    receiver = report["ports"][0]
+    assert receiver["driver"] == "veth"
+    assert receiver["speed_Mb_per_s"] == "not known"
+    addresses = steps["link"]["figures"]["addresses"]
+    assert {each["mac"] for each in addresses.values()} == {receiver["mac_address"]}
+
+
+def received_by(wire: socket.socket) -> Iterator[bytes]:
+    for _ in range(10_000):
+        try:
+            yield wire.recv(9216)
+        except BlockingIOError:
+            return
+
+
+@pytest.mark.root
+def test_packets_go_to_the_receiving_port_only(
+    cable: Network, cards: Config, make_test: Make
+) -> None:
+    """A third port on a switch sees none: each frame has the receiver's address."""
+    cable.run("ip link add br0 type bridge")
+    cable.run("ip link add side mtu 9000 type veth peer name plug mtu 9000")
+    cable.run("ip link add third mtu 9000 type veth peer name socket mtu 9000")
+    for end in ("plug", "socket"):
+        cable.run(f"ip link set {end} master br0")
+    for name in ("br0", "side", "plug", "third", "socket"):
+        cable.call(Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6").write_text, "1")
+    cable.run("ip link set near master br0")
+    cable.up("near", "br0", "side", "plug", "third", "socket")
+    # The switch learns where the receiver is, as from a port that says something.
+    shown = partial(subprocess.run, check=True, capture_output=True, text=True)
+    mac = json.loads(cable.call(shown, "ip -json link show far".split()).stdout)[0]["address"]
+    cable.run(f"bridge fdb add {mac} dev near master static")
+    cards["interfaces"][1]["address"] = "side"
+    with cable.call(socket.socket, socket.AF_PACKET, socket.SOCK_RAW, 3 << 8) as wire:
+        wire.bind(("third", 3))
+        wire.setblocking(False)
+        report = cable.call(run, make_test(cards, only=["link", "flow", "unmatched"]))
+        assert report["counts"]["failed"] == 0
+        assert not [
+            frame
+            for frame in received_by(wire)
+            if frame[:6].hex(":") == mac or (frame[12:14], frame[23]) == (b"\x08\x00", UDP)
+        ]
+
+
+@pytest.mark.root
+def test_a_cable_that_is_not_there_fails_by_name(
+    cable: Network, cards: Config, make_test: Make
+) -> None:
+    cable.run("ip link add alone type veth peer name other")
+    cable.up("alone", "other")
+    cards["interfaces"][1]["address"] = "alone"
+    report = cable.call(run, make_test(cards, only=["link", "flow"]))
+    steps = by_name(report)
+    assert steps["link"]["status"] == "failed"
+    assert "no port receives what a port of the configuration sends" in steps["link"]["text"]
+    assert steps["flow receiver/plain"]["status"] == "failed"
+
+
+def test_a_device_of_dpdk_is_tested(cards: Config, make_test: Make) -> None:
+    if (state := capabilities()["dpdk"]) != "available":
+        pytest.skip(f"{state} (built where libdpdk is found: libdpdk-dev)")
+    receiver, sender = cards["interfaces"]
+    port = {"name": "port0", "address": "net_ring0", "tx": sender["tx"]}
+    port["rx"] = {"queues": receiver["rx"]["queues"][:1], "flows": receiver["rx"]["flows"][:1]}
+    config = {**cards, "engine": "dpdk", "interfaces": [port]}
+    report = run(make_test(config, only=[*GENTLE, "open"]))
+    assert report["host"]["engine"] == "dpdk"
+    assert {s["name"]: s["text"] for s in report["steps"] if s["status"] == "failed"} == {}
+    assert by_name(report)["link"]["figures"]["links"] == [["port0", "port0"]]
+    assert by_name(report)["recorder"]["figures"]["packets"] == 5000
+
+
+def test_a_slow_receiver_fails_by_the_name_of_the_loss(
+    loopback: Config, make_test: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loopback["memory_regions"][0]["num_bufs"] = 256
+    loopback["loopback_drops"] = True
+    as_fast_as_it_can = _traffic.rows_of
+
+    def slowly(burst: Burst) -> Any:
+        time.sleep(0.1)
+        return as_fast_as_it_can(burst)
+
+    monkeypatch.setattr(_traffic, "rows_of", slowly)
+    report = run(make_test(loopback, only=["flow"]))
+    assert report["result"] == "failed"
+    found = by_name(report)["flow port0/detector"]
+    assert found["status"] == "failed"
+    assert "packets lost (port0/rx0 no_packet_buffer" in found["text"]
+    assert found["figures"]["lost"] == found["figures"]["losses"]["port0/rx0 no_packet_buffer"]
+
+
+@pytest.mark.root
+def test_a_switch_without_jumbo_frames_fails_by_size(
+    cable: Network, cards: Config, make_test: Make
+) -> None:
+    cable.run("ip link add br0 type bridge")
+    cable.run("ip link add side mtu 9000 type veth peer name plug mtu 1500")
+    for name in ("br0", "side", "plug"):
+        cable.call(Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6").write_text, "1")
+    for end in ("plug", "near"):
+        cable.run(f"ip link set {end} master br0")
+    cable.up("br0", "side", "plug")
+    receiver, sender = cards["interfaces"]
+    sender["address"] = "side"
+    receiver["rx"] = {
+        "queues": receiver["rx"]["queues"][:1],
+        "flows": receiver["rx"]["flows"][:1],
+    }
+    steps = by_name(cable.call(run, make_test(cards, only=["rate"])))
+    for size in (64, 512, 1500):
+        assert steps[f"rate {size} B, 1 queue"]["status"] == "passed"
+    found = steps["rate 4096 B, 1 queue"]
+    assert found["status"] == "failed"
+    assert found["text"].startswith("packets are lost at every rate: ")
+    assert len(found["figures"]["trials"]) <= 8
+    assert all(sum(trial["losses"].values()) >= trial["lost"] > 0
+               for trial in found["figures"]["trials"])  # fmt: skip
+
+
+def test_limits_end_a_test_and_the_next_run_goes_on(loopback: Config, make_test: Make) -> None:
+    report = run(make_test(loopback, only=["flow"], traffic=300_000))
+    first, second = (by_name(report)[f"flow port0/{name}"] for name in ("detector", "monitor"))
+    assert first["status"] == "passed"
+    assert report["result"] != "passed"
+    # What is left is less than the flow's packets.
+    sent = sum(each["figures"].get("sent_bytes", 0) for each in (first, second))
+    assert sent <= 300_000 + 256
+    test = make_test(loopback, only=["flow", "link"])
+    report = run(test)
+    assert by_name(report)["flow port0/detector"] == first
+    assert by_name(report)["link"]["status"] == "passed"
+    assert test.left == 0
+
+
+def test_an_engine_that_cannot_be_opened_fails_by_name(
+    sockets: Callable[[str], Config], make_test: Make
+) -> None:
+    config = sockets("udp")
+    for interface in config["interfaces"]:
+        made = interface["socket_config"]
+        for key in ("local_addr", "remote_addr"):
+            if key in made:
+                made[key] = made[key].replace("127.0.0.1", "192.0.2.99")
+    report = run(make_test(config, only=["open", "flow"]))
+    assert "cannot be opened" in by_name(report)["open"]["text"]
+    assert by_name(report)["flow receiver/any packet"]["status"] == "failed"
+
+
+@pytest.fixture
+def started(tmp_path: Path, loopback: Config) -> Iterator[subprocess.Popen[str]]:
+    """The command in a process of its own, with some steps done."""
+    (tmp_path / "cards.yaml").write_text(yaml.safe_dump(loopback))
+    words = ["field-test", "cards.yaml", "-o", "found", "--seconds", "0.5"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "daqiri_ophyd", *words],
+        cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        wait_for_command(process, lambda: len(_steps_in(tmp_path / "found")) >= 4)
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _steps_in(folder: Path) -> list[Any]:
+    path = folder / "report.json"
+    return json.loads(path.read_text())["steps"] if path.exists() else []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_test_that_was_ended_leaves_a_report_and_goes_on(
+    started: subprocess.Popen[str],
+    tmp_path: Path,
+    number: signal.Signals,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    started.send_signal(number)
+    _, said = started.communicate(timeout=100)
+    expected = {signal.SIGINT: 1, signal.SIGTERM: 143, signal.SIGKILL: -9}
+    assert started.returncode == expected[number], said
+    left = read(tmp_path / "found")
+    assert left["result"] == "incomplete"
+    assert left["interrupted"] is (number != signal.SIGKILL)
+    monkeypatch.chdir(tmp_path)
+    words = ["field-test", "cards.yaml", "-o", "found", "--only", "timestamps"]
+    assert _main._run(words) == 0
+    printed = capsys.readouterr()
+    assert f"{len(left['steps'])} done before" in printed.err
+    report = read(tmp_path / "found")
+    assert report["steps"][: len(left["steps"])] == left["steps"]
+    assert report["started"] == left["started"]
+    assert by_name(report)["timestamps"]["status"] == "passed"
+    assert [path.name for path in (tmp_path / "found").glob(".*")] == []
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """Run the command on a configuration, into the folder ``found``."""
+    monkeypatch.chdir(tmp_path)
+
+    def run_on(config: Config, *words: str) -> int:
+        Path("cards.yaml").write_text(yaml.safe_dump(config))
+        return _main._run(["field-test", "cards.yaml", "-o", "found", *words])
+
+    return run_on
+
+
+def test_a_line_for_each_step_and_the_report_as_json(
+    loopback: Config, command: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(loopback, "--only", "link", "--only", "flow") == 0
+    printed = capsys.readouterr()
+    assert "ports: port0 (loopback); packets go to these only" in printed.err
+    assert "passed   flow port0/detector" in printed.out
+    assert command(loopback, "--only", "link", "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report == read(Path("found"))
+    assert command(loopback, "--only", "link", "--again", "--json") == 0
+    assert by_name(json.loads(capsys.readouterr().out))["flow port0/detector"]["again"]
+
+
+def test_configurations_with_one_side_are_refused(
+    loopback: Config, command: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (port,) = loopback["interfaces"]
+    sender = port.pop("tx")
+    assert command(loopback) == 2
+    assert "only receives (port0)" in capsys.readouterr().err
+    del port["rx"]
+    port["tx"] = sender
+    assert command(loopback) == 2
+    assert "only sends (port0)" in capsys.readouterr().err
+    assert not Path("found").exists()
+
+
+def test_sockets_that_do_not_meet_are_refused(
+    sockets: Callable[[str], Config],
+    command: Callable[..., int],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    config = sockets("udp")
+    config["interfaces"][1]["socket_config"]["remote_addr"] = "udp://127.0.0.1:9"
+    assert command(config) == 2
+    assert "receives what another sends (receiver, sender)" in capsys.readouterr().err
+
+
+def test_results_of_other_configurations_and_files_are_kept(
+    loopback: Config, command: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(loopback, "--only", "link") == 0
+    before = Path("found/report.json").read_bytes()
+    loopback["memory_regions"][0]["num_bufs"] *= 2
+    assert command(loopback, "--only", "link") == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "results of another configuration, cards.yaml" in said
+    assert Path("found/report.json").read_bytes() == before
+    Path("found/report.json").write_text("{}")
+    assert command(loopback, "--only", "link", "--again") == 0
+    Path("found/report.json").write_text("[1")
+    assert command(loopback) == 2
+    assert "is no report of this version" in capsys.readouterr().err
+    assert command(loopback, "--only", "speed") == 2
+    assert "no steps are called 'speed'" in capsys.readouterr().err
+
+
+def test_two_tests_do_not_share_a_folder(loopback: Config, make_test: Make, tmp_path: Path) -> None:
+    with make_test(loopback), pytest.raises(OSError, match="another field test uses it"):
+        make_test(loopback)
+    make_test(loopback).close()
+
+
+def test_a_folder_that_cannot_be_made_is_named(
+    loopback: Config, command: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("found").write_text("a file")
+    assert command(loopback) == 1
+    assert "found: File exists" in capsys.readouterr().err
+
+
+@pytest.mark.root
+def test_a_full_disk_ends_the_test_and_keeps_the_report(
+    loopback: Config, make_test: Make, tmp_path: Path
+) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", disk]
+    subprocess.run(mount, check=True, capture_output=True)
+    try:
+        report = run(make_test(loopback, folder=disk, only=["link", "recorder"]))
+        assert "MB free" in by_name(report)["recorder"]["text"]
+        free = os.statvfs(disk)
+        (disk / "filler").write_bytes(bytes(free.f_bavail * free.f_frsize))
+        with (
+            make_test(loopback, folder=disk, only=["flow"]) as test,
+            pytest.raises(OSError, match="No space left") as error,
+        ):
+            test.run(lambda _: None)
+        assert error.value.filename == str(disk / "report.json")
+        assert read(disk) == report
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
