@@ -105,7 +105,8 @@ def test_info_tells_what_dpdk_is_and_finds(capsys: pytest.CaptureFixture[str]) -
     assert facts["library"].startswith("DPDK ")
     assert {"ring", "tap", "mlx5"} <= set(facts["drivers"].split(", "))
     assert run("info") == 0
-    [line] = [l for l in capsys.readouterr().out.splitlines() if l.startswith("dpdk library")]
+    lines = capsys.readouterr().out.splitlines()
+    [line] = [each for each in lines if each.startswith("dpdk library")]
     assert line.endswith(facts["library"])
 
 
@@ -145,7 +146,9 @@ def test_what_the_engine_does_not_have_is_an_error(
     assert run("config", "check", str(file)) == 2
     message = "interface 'receiver': flow 'one': match by eCPRI, which engine 'socket' does"
     assert f"{file}: error: {message} not have" in capsys.readouterr().err
-    file.write_text(profiles.path("igx").read_text().replace("log_level:", "engine: ibverbs\n    log_level:", 1))
+    file.write_text(
+        profiles.path("igx").read_text().replace("log_level:", "engine: ibverbs\n    log_level:", 1)
+    )
     assert run("config", "check", str(file)) == 0
     assert "warning: engine 'ibverbs' is not part of this build" in capsys.readouterr().err
 
