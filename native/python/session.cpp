@@ -60,7 +60,12 @@ std::string mac_address(const OpenSession& open, int port) {
 
 /// State, speed in Mb/s, MTU.
 py::tuple link(const OpenSession& open, int port) {
-  const LinkState link = open.session().port(port).io->link_state();
+  const Port& found = open.session().port(port);
+  const LinkState link = [&] {
+    // A driver may take long, while flows are installed too.
+    const GilRelease unlocked;
+    return found.io->link_state();
+  }();
   return py::make_tuple(link.state, link.speed, link.mtu);
 }
 

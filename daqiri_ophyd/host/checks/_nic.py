@@ -133,6 +133,9 @@ def connectx(context: Context) -> Iterator[Finding]:
             yield skip(f"{name}, not suitable; another is", nic.address)
         elif not needs.given:
             yield skip(f"{name}: for engines socket and packet only", nic.address)
+        elif not needs.traits.rdma_cards:
+            note = f"The engine does in software what this card does not do. {_BUY}"
+            yield Finding(Status.WARN, f"{name}, an old one", nic.address, Remedy(note=note))
         else:
             note = f"{_BUY} The engines socket and packet work with this one."
             yield Finding(Status.FAIL, f"{name}, not suitable", nic.address, Remedy(note=note))

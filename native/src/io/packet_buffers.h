@@ -1,9 +1,11 @@
 /// Buffers for packets of a receive queue.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "io/rx_queue.h"
 
@@ -23,5 +25,44 @@ inline bool take_buffers(const RxQueue& queue, PacketBuffers& buffers) noexcept 
   }
   return true;
 }
+
+/// Buffers of a queue's regions, taken many at once: other threads give and take, too, and each
+/// access to the list of free ones costs as much as a copy of a short packet. Used by one thread.
+class PacketBufferStock {
+ public:
+  /// Take one buffer of each region. If there are none here, up to `most` are taken from the
+  /// regions. Returns false if a region has none.
+  bool take(const RxQueue& queue, std::uint32_t most, PacketBuffers& buffers) noexcept {
+    if (count_ == 0 && !fill(queue, std::min(most, MOST))) return false;
+    --count_;
+    for (std::size_t s = 0; s < static_cast<std::size_t>(queue.num_segments()); ++s)
+      buffers[s] = stock_[s][count_];
+    return true;
+  }
+  /// Give back those that were not used.
+  void give_back(const RxQueue& queue) noexcept {
+    const std::uint32_t rest = std::exchange(count_, 0);
+    for (int s = 0; rest > 0 && s < queue.num_segments(); ++s)
+      queue.region(s).give(stock_[static_cast<std::size_t>(s)].data(), rest);
+  }
+
+ private:
+  static constexpr std::uint32_t MOST = 64;
+
+  bool fill(const RxQueue& queue, std::uint32_t wanted) noexcept {
+    for (int s = 0; s < queue.num_segments(); ++s) {
+      const std::uint32_t found =
+          queue.region(s).take(stock_[static_cast<std::size_t>(s)].data(), wanted);
+      for (int t = 0; found < wanted && t < s; ++t)
+        queue.region(t).give(&stock_[static_cast<std::size_t>(t)][found], wanted - found);
+      wanted = found;
+    }
+    count_ = wanted;
+    return wanted > 0;
+  }
+
+  std::uint32_t count_{0};
+  std::array<std::array<std::uint32_t, MOST>, MAX_NUM_SEGS> stock_;
+};
 
 }  // namespace daqiri

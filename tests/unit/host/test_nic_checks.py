@@ -133,6 +133,9 @@ def test_old_nics_and_their_virtual_functions(result_of, describe, device, ids):
     assert result.status is Status.SKIP
     assert result.found.endswith(": for engines socket and packet only")
     result = result_of("connectx", host, raw("0005:03:00.0", 2048, "dpdk"), net={})
+    assert result.status is Status.WARN
+    assert "in software" in result.remedies[0].note
+    result = result_of("connectx", host, raw("0005:03:00.0", 2048, "ibverbs"), net={})
     assert result.status is Status.FAIL
     assert result.found.endswith(", not suitable")
     assert "ConnectX-6 Dx" in result.remedies[0].note
@@ -147,7 +150,7 @@ def test_an_old_nic_beside_a_new_one_is_left_alone(result_of, describe, device):
 def test_an_old_nic_that_the_configuration_uses_fails(result_of, describe, device, profile):
     host = describe("igx")
     device(host, "0005:03:00.1")["ids"] = OLD
-    result = result_of("connectx", host, profile("igx"))
+    result = result_of("connectx", host, profile("igx:ibverbs"))
     assert (result.status, result.found) == (
         Status.FAIL,
         "0005:03:00.1: ConnectX-4 Lx, not suitable",

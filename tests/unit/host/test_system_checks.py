@@ -303,9 +303,10 @@ def test_cards_of_dpdk_need_locked_memory(result_of):
     asked = raw("0005:03:00.0", engine="dpdk")
     result = result_of("capabilities", {"files": process(memlock=8 << 20)}, asked)
     assert result.status is Status.FAIL
-    # 512 of its own, and the region.
-    asked = 512 + BUFFERS * 2048 // (1 << 20)
-    assert result.found.startswith(f"CAP_IPC_LOCK: missing, for {asked} MiB of locked memory")
+    # With headroom. Of its own 512 where this host has no free huge pages.
+    region = BUFFERS * (2048 + 128) >> 20
+    asked = int(result.found.removeprefix("CAP_IPC_LOCK: missing, for ").split(" MiB")[0])
+    assert asked - region in (0, 512)
 
 
 def test_rights_without_need(result_of, profile):

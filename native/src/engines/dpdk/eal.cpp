@@ -30,9 +30,6 @@ namespace daqiri::dpdk {
 
 namespace {
 
-/// With less than this in free hugepages, it uses none.
-constexpr std::uint64_t FEWEST_HUGEPAGE_BYTES = std::uint64_t{64} << 20U;
-
 /// Held while the EAL is started.
 std::mutex mutex;
 
@@ -88,8 +85,7 @@ std::vector<std::string> arguments(const std::vector<int>& cores) {
                                // No device is taken at the start: this list has only one, which
                                // does not exist. Those that are named later are not affected.
                                "--allow=pci:ffff:ff:1f.7"};
-  const memory::Hugepages pages = memory::Hugepages::now();
-  if (pages.available * pages.size >= FEWEST_HUGEPAGE_BYTES) {
+  if (uses_hugepages(memory::Hugepages::now())) {
     // Needs no mounted hugetlbfs.
     all.emplace_back("--in-memory");
   } else {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engines/dpdk/traits.h"
 #include "memory/region.h"
 
 namespace daqiri::dpdk {
@@ -39,7 +40,8 @@ using DeviceMemory = std::unique_ptr<std::uint8_t, FreeMemory>;
 class PacketPool {
  public:
   /// Bytes before a packet.
-  static constexpr std::size_t HEADROOM = RTE_PKTMBUF_HEADROOM;
+  static constexpr std::size_t HEADROOM = dpdk::HEADROOM;
+  static_assert(HEADROOM == RTE_PKTMBUF_HEADROOM);
   /// Longest buffer of a region.
   static constexpr std::size_t MOST_BYTES = UINT16_MAX - HEADROOM;
 

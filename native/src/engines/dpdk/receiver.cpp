@@ -74,10 +74,9 @@ void keep(const rte_mbuf& packet, const steering::Verdict& verdict, PlacedPacket
   to.lengths[0] = verdict.length_of(packet.pkt_len);
 }
 
-/// Copy it to buffers of the queue; `frame`: its headers. Returns false if there are no buffers.
-bool copy(const RxQueue& queue, const rte_mbuf& packet, const std::uint8_t* frame,
+/// Copy it to the buffers `to.buffers` of the queue; `frame`: its headers.
+void copy(const RxQueue& queue, const rte_mbuf& packet, const std::uint8_t* frame,
           const steering::Verdict& verdict, PlacedPacket& to) noexcept {
-  if (!take_buffers(queue, to.buffers)) return false;
   Segments out(queue, to.buffers);
   // Of a packet that may still belong to its sender: the original is not changed.
   std::uint32_t from = 0;
@@ -101,7 +100,6 @@ bool copy(const RxQueue& queue, const rte_mbuf& packet, const std::uint8_t* fram
     to.data[segment] = queue.region(s).address(to.buffers[segment]);
     to.lengths[segment] = out.lengths[segment];
   }
-  return true;
 }
 
 }  // namespace
@@ -175,17 +173,20 @@ std::uint32_t Receiver::receive(std::uint16_t queue, std::uint32_t most,
       __builtin_prefetch(data_of(*packets[i]));
     for (std::uint32_t i = 0; i < count; ++i) {
       if (i + AHEAD < count) __builtin_prefetch(data_of(*packets[i + AHEAD]));
-      take(*packets[i], program, time);
+      take(*packets[i], program, time, count - i);
     }
     rte_pktmbuf_free_bulk(done_.data(), std::exchange(num_done_, 0));
-    for (Target& target : targets_) target.batch.deliver(target.queue);
+    for (Target& target : targets_) {
+      target.batch.deliver(target.queue);
+      target.stock.give_back(target.queue);
+    }
     seen += count;
   }
   return seen;
 }
 
-void Receiver::take(rte_mbuf& packet, const steering::Program& program,
-                    std::uint64_t time) noexcept {
+void Receiver::take(rte_mbuf& packet, const steering::Program& program, std::uint64_t time,
+                    std::uint32_t left) noexcept {
   if ((packet.ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) != 0) put_back_tag(packet);
   const std::uint32_t whole = packet.pkt_len;
   // Of a packet in pieces, headers may be in any of them.
@@ -219,7 +220,9 @@ void Receiver::take(rte_mbuf& packet, const steering::Program& program,
     PlacedPacket& placed = handed != nullptr ? handed->packet : here;
     if (stays) {
       keep(packet, verdict, placed);
-    } else if (!copy(queue, packet, frame, verdict, placed)) {
+    } else if (target.stock.take(queue, left, placed.buffers)) {
+      copy(queue, packet, frame, verdict, placed);
+    } else {
       queue.note_shortage();
       target.lose(DropReason::NO_PACKET_BUFFER, length);
       done_[num_done_++] = &packet;

@@ -47,13 +47,17 @@ class Receiver {
     /// Null: the queue has the poller that reads.
     std::unique_ptr<HandOver> hand_over;
     Batch batch{};
+    /// For packets that are copied.
+    PacketBufferStock stock{};
 
     void lose(DropReason reason, std::uint32_t length) noexcept;
   };
 
   [[nodiscard]] Target& target_for(std::uint16_t queue) noexcept;
-  /// The packet belongs to the target, or is added to those that are freed.
-  void take(rte_mbuf& packet, const steering::Program& program, std::uint64_t time) noexcept;
+  /// The packet belongs to the target, or is added to those that are freed. `left`: packets that
+  /// were read with it, from it on.
+  void take(rte_mbuf& packet, const steering::Program& program, std::uint64_t time,
+            std::uint32_t left) noexcept;
   /// Up to about `most` packets of a queue of the device; `empty`: it has no more.
   std::uint32_t receive(std::uint16_t queue, std::uint32_t most, const steering::Program& program,
                         bool& empty) noexcept;

@@ -3,16 +3,27 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 #include "daqiri/config.h"
 #include "engine/traits.h"
+#include "memory/hugepages.h"
 
 namespace daqiri::dpdk {
 
 /// Without hugepages, DPDK reserves this much address space for its own objects (rings, headers of
 /// packets), once; pages become memory when they are used.
 inline constexpr unsigned WITHOUT_HUGEPAGES_MIB = 512;
+/// With less than this in free hugepages, it uses none.
+inline constexpr std::uint64_t FEWEST_HUGEPAGE_BYTES = std::uint64_t{64} << 20U;
+inline bool uses_hugepages(const memory::Hugepages& pages) {
+  return pages.available * pages.size >= FEWEST_HUGEPAGE_BYTES;
+}
+/// Of each buffer, before its data (RTE_PKTMBUF_HEADROOM).
+inline constexpr std::size_t HEADROOM = 128;
+/// Buffers begin at multiples of it.
+inline constexpr std::size_t BUFFER_ALIGNMENT = 64;
 
 /// Whether an address of the configuration is that of a virtual device: "net_ring0".
 inline bool is_virtual(const InterfaceConfig& interface) {
@@ -30,15 +41,18 @@ inline constexpr Privilege PRIVILEGES[] = {
        return each.address_.starts_with("net_af_packet");
      }}};
 
-/// VFIO locks what a card may write to: regions, once for all cards, and DPDK's own memory.
+/// VFIO locks what a card may write to: regions, once for all cards, and DPDK's own memory, of
+/// which only that without hugepages is known.
 inline KernelMemory locked_memory(const NetworkConfig& config, const InterfaceConfig& interface) {
   const auto is_card = [](const InterfaceConfig& each) { return !is_virtual(each); };
   const auto first = std::ranges::find_if(config.ifs_, is_card);
   if (first == config.ifs_.end() || &*first != &interface) return {};
   KernelMemory asked;
-  asked.locked = std::uint64_t{WITHOUT_HUGEPAGES_MIB} << 20U;
+  if (!uses_hugepages(memory::Hugepages::now()))
+    asked.locked = std::uint64_t{WITHOUT_HUGEPAGES_MIB} << 20U;
   for (const auto& [name, region] : config.mrs_) {
-    if (holds_packets(config, name)) asked.locked += region.num_bufs_ * region.buf_size_;
+    const std::size_t parts = (HEADROOM + region.buf_size_ - 1) / BUFFER_ALIGNMENT + 1;
+    if (holds_packets(config, name)) asked.locked += region.num_bufs_ * parts * BUFFER_ALIGNMENT;
   }
   return asked;
 }
