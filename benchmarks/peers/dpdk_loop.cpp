@@ -275,7 +275,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   start_eal(std::to_string(cores.front()),
-            2 * std::size_t{count} * bench::BUFFERS * (bench::buffer_size(size) + 512));
+            4 * std::size_t{count} * bench::BUFFERS * (bench::buffer_size(size) + 512));
   std::vector<rte_mempool*> received, sent;
   for (unsigned i = 0; i < count; ++i) {
     received.push_back(make_pool("received" + std::to_string(i), size));

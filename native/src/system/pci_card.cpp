@@ -97,8 +97,8 @@ PciCard PciCard::at(const std::string& address, const std::string& root) {
 
 std::vector<std::string> PciCard::addresses(const std::string& root) {
   std::vector<std::string> found = names_in(root + "/sys/bus/pci/devices");
-  std::erase_if(found, [&](const std::string& address) {
-    return at(address, root).device_class >> 16U != NETWORK;
+  std::erase_if(found, [&](const std::string& each) {
+    return at(each, root).device_class >> 16U != NETWORK;
   });
   return found;
 }
