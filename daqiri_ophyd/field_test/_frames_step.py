@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,10 @@ from ._step import StepFailedError, StepSkippedError
 
 __all__ = ["check_frames"]
 
-_FRAMES = 8
+_MOST_FRAMES = 8
 _RATE = 20_000
 _TIMEOUT = 5.0
+_LONGEST = 30.0
 _LEAD_NS = 50_000_000
 
 
@@ -37,9 +39,11 @@ def check_frames(name: str, bench: Bench) -> tuple[str, dict[str, Any]]:
     except ReplayError as error:
         raise StepSkippedError(f"no packets can be made of its frames: {error}") from None
     written = plan.config
-    images = _images(plan.shape, plan.dtype, written)
-    batches = np.arange(1, _FRAMES + 1)
-    valid = np.ones((_FRAMES, made.packets), np.bool_)
+    # All are sent before one is taken.
+    count = min(_MOST_FRAMES, _buffers(bench, written.memory_region))
+    images = _images(count, plan.shape, plan.dtype, written)
+    batches = np.arange(1, count + 1)
+    valid = np.ones((count, made.packets), np.bool_)
     try:
         rows = made.packets_of(images, batches, valid)
     except ReplayError as error:
@@ -50,6 +54,7 @@ def check_frames(name: str, bench: Bench) -> tuple[str, dict[str, Any]]:
         largest = min(largest, mtu + 14)
     if rows.shape[1] > largest:
         raise StepSkippedError(f"its packets have {rows.shape[1]:,} B; {largest:,} B fit")
+    bench.budget.require_bytes(rows.nbytes)
     if receiver.config.socket_config is None:
         _address(rows, sender, receiver)
     for each in receiver.rx:
@@ -63,16 +68,19 @@ def check_frames(name: str, bench: Bench) -> tuple[str, dict[str, Any]]:
         times = begin + (np.arange(len(rows)) * (1e9 / _RATE)).astype(np.int64)
         queue.send(rows, launch_times=times, timeout=60.0)
         bench.budget.spend(rows.nbytes)
+        limit = time.monotonic() + _LONGEST
         for frame in frames:
-            missing += frame.missing
+            if time.monotonic() >= limit:
+                break
             number = frame.batch - 1
-            if not 0 <= number < _FRAMES:
+            if not 0 <= number < count:
                 continue
+            missing += frame.missing
             data = frame.data if isinstance(frame.data, np.ndarray) else frame.data.get()
             if not _same(data, images[number], gaps):
                 wrong.append(number)
             seen.add(number)
-            if len(seen) == _FRAMES:
+            if len(seen) == count:
                 break
     counters = plan.counters()
     figures = {
@@ -84,29 +92,34 @@ def check_frames(name: str, bench: Bench) -> tuple[str, dict[str, Any]]:
         "dtype": str(plan.dtype),
         "sent_bytes": int(rows.nbytes),
     }
-    if len(seen) < _FRAMES or missing or wrong:
+    if len(seen) < count or missing or wrong:
         raise StepFailedError(
-            f"{len(seen)} of {_FRAMES} frames, {missing} packets missing, {len(wrong)} frames with "
+            f"{len(seen)} of {count} frames, {missing} packets missing, {len(wrong)} frames with "
             f"other data ({counters})",
             figures,
         )
-    return f"{_FRAMES} frames of {len(rows) // _FRAMES} packets, each pixel compared", figures
+    return f"{count} frames of {len(rows) // count} packets, each pixel compared", figures
 
 
 def _ports(name: str, bench: Bench) -> tuple[Port, Port]:
     receiver = name.partition("/")[0] if "/" in name else ""
     if not receiver:
         raise StepSkippedError("its packets come from several ports, which one sender cannot reach")
-    for sender, heard in bench.links:
-        if heard == receiver:
-            return bench.engine.port(sender), bench.engine.port(receiver)
-    raise StepSkippedError(f"no port of the configuration sends to {receiver}")
+    bench.require_heard(receiver)
+    sender = next(sender for sender, heard in bench.links if heard == receiver)
+    return bench.engine.port(sender), bench.engine.port(receiver)
 
 
-def _images(shape: tuple[int, ...], dtype: np.dtype[Any], written: Any) -> np.ndarray[Any, Any]:
+def _buffers(bench: Bench, region: str) -> int:
+    return next(each.num_bufs for each in bench.config.memory_regions if each.name == region)
+
+
+def _images(
+    count: int, shape: tuple[int, ...], dtype: np.dtype[Any], written: Any
+) -> np.ndarray[Any, Any]:
     """Return frames whose pixels fit into any type of input."""
     places = np.arange(np.prod(shape)).reshape(shape)
-    images = np.stack([(places * 3 + number * 5) % 7 for number in range(_FRAMES)])
+    images = np.stack([(places * 3 + number * 5) % 7 for number in range(count)])
     images = images.astype(dtype)
     if written.frame is not None and written.frame.modules is not None:
         images[:, gap_mask(written.frame)] = 0

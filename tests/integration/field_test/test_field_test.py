@@ -314,7 +314,7 @@ def test_a_test_that_was_ended_leaves_a_report_and_goes_on(
     assert left["result"] == "incomplete"
     assert left["interrupted"] is (number != signal.SIGKILL)
     monkeypatch.chdir(tmp_path)
-    words = ["field-test", "cards.yaml", "-o", "found", "--only", "timestamps"]
+    words = ["field-test", "cards.yaml", "-o", "found", "--seconds", "0.5", "--only", "timestamps"]
     assert _main._run(words) == 0
     printed = capsys.readouterr()
     assert f"{len(left['steps'])} done before" in printed.err
