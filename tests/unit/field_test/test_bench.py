@@ -1,14 +1,16 @@
 """Links: who hears whom, how long a card is waited for, and what a receiver that hears none is."""
 
+import itertools
 import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from daqiri_ophyd.engine import Engine, NetworkConfig, load_config
-from daqiri_ophyd.field_test import _bench, _steps, _traffic
+from daqiri_ophyd.field_test import _bench, _frames_step, _steps, _traffic
 from daqiri_ophyd.field_test._bench import Bench
 from daqiri_ophyd.field_test._budget import Budget
 from daqiri_ophyd.field_test._lanes import Lane, groups_of, lanes_of
@@ -35,11 +37,9 @@ def config_of(*interfaces: Config) -> NetworkConfig:
 
 def receiver(name: str, queues: int = 1, *flows: Config) -> Config:
     rx: Config = {"queues": [queue(number) for number in range(queues)]}
-    return {
-        "name": name,
-        "address": f"of-{name}",
-        "rx": rx | ({"flows": [*flows]} if flows else {}),
-    }
+    if flows:
+        rx["flows"] = [*flows]
+    return {"name": name, "address": f"of-{name}", "rx": rx}
 
 
 def sender(name: str) -> Config:
@@ -47,8 +47,10 @@ def sender(name: str) -> Config:
 
 
 def flow(name: str, number: int, match: Config, *queues: int) -> Config:
-    action = {"type": "queue", "ids": [*queues]} if len(queues) > 1 else None
-    action = action or {"type": "queue", "id": queues[0]}
+    found = list(queues)
+    action: Config = {"type": "queue", "id": found[0]}
+    if len(found) > 1:
+        action = {"type": "queue", "ids": found}
     return {"name": name, "id": number, "match": match, "action": action}
 
 
@@ -182,6 +184,39 @@ def test_bytes_that_a_step_needs_are_asked_for_before() -> None:
     with pytest.raises(StepSkippedError, match="left; the same command goes on") as stopped:
         budget.require_bytes(601)
     assert stopped.value.again
+
+
+def test_strays_are_not_compared_where_the_sender_changes_packets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tag = {"name": "tag", "id": 9, "action": {"type": "vlan_push", "vlan_id": 5}}
+    tagging = sender("a")
+    tagging["tx"]["flows"] = [tag]
+    bench = bench_of(config_of(tagging, receiver("one", 1, flow("f", 1, {"udp_dst": 5}, 0))))
+    joined(monkeypatch, ("a", "one"))
+    ports = {
+        each.name: SimpleNamespace(config=each, flows=each.rx.flows)
+        for each in bench.config.interfaces
+    }
+    monkeypatch.setattr(Bench, "engine", SimpleNamespace(port=ports.__getitem__))
+    monkeypatch.setattr(Bench, "open_lanes", lambda _: [])
+    with pytest.raises(StepSkippedError, match="flows of a change the packets that it sends"):
+        _steps._unmatched(bench)
+
+
+def test_frames_of_others_are_not_counted_and_do_not_keep_the_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    images = np.arange(8).reshape(2, 4)
+
+    def frame(batch: int, missing: int = 0, add: int = 0) -> Any:
+        data = images[(batch - 1) % 2] + add
+        return SimpleNamespace(batch=batch, missing=missing, data=data)
+
+    own = [frame(7, missing=5), frame(1, missing=1), frame(2, add=1)]
+    assert _frames_step._compare([*own, frame(1)], images, None) == (2, 1, 1)
+    monkeypatch.setattr(_frames_step, "_LONGEST", 0.0)
+    assert _frames_step._compare(itertools.repeat(frame(7)), images, None) == (0, 0, 0)
 
 
 def test_packets_of_others_without_end_do_not_keep_a_receiver(
