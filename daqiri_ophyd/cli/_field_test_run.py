@@ -40,8 +40,10 @@ def run_field_test(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     with test:
+        groups = ", ".join(test.multicast_groups)
+        others = f"these, and to multicast {groups}," if groups else "these"
         ports = ", ".join(f"{i.name} ({i.address})" for i in config.interfaces)
-        print_message(f"ports: {ports}; packets go to these only")
+        print_message(f"ports: {ports}; packets go to {others} only")
         print_message(
             f"{len(test.steps)} steps, {test.done} done before; at most {limit:g} s and "
             f"{traffic / 1e9:g} GB; report: {test.page_path}"
@@ -62,5 +64,7 @@ def run_field_test(
         out.print(f"{report['result']}: {counts}")
     if test.left:
         print_message(f"{test.left} steps are left; the same command does them")
+    if test.failed:
+        print_message(f"{test.failed} steps failed; the same command repeats them")
     if test.left or report["result"] == "failed":
         raise typer.Exit(1)

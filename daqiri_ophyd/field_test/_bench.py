@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from ..engine import DaqiriError, Engine, NetworkConfig
@@ -15,6 +16,9 @@ __all__ = ["Bench"]
 
 _PROBES = 8
 _PROBE_BYTES = 256
+# Cards need seconds after they were opened until their link is up.
+_LINK_WAIT = 10.0
+_LINK_POLL = 0.1
 
 
 class Bench:
@@ -38,14 +42,28 @@ class Bench:
         self.seconds = seconds
         self.budget = budget
         self._engine: Engine | None = None
-        self._links: list[tuple[str, str]] | None = None
+        self._links: list[tuple[str, str]] = []
+        self._stay_down: set[str] = set()
 
     @property
     def engine(self) -> Engine:
-        """The engine; opened if it is not."""
+        """The engine; opened if it is not, with its links up."""
         if self._engine is None or self._engine.closed:
             self._engine = Engine.open(self.config)
+            self._wait_for_links(self._engine)
         return self._engine
+
+    def _wait_for_links(self, engine: Engine) -> None:
+        """Wait until no link is down, except those for which that was in vain before."""
+        limit = time.monotonic() + _LINK_WAIT
+        while True:
+            down = {port.name for port in engine.ports if port.link().state == "down"}
+            if down <= self._stay_down:
+                return
+            if time.monotonic() >= limit:
+                self._stay_down = down
+                return
+            time.sleep(_LINK_POLL)
 
     def close(self) -> None:
         """Close the engine. Idempotent."""
@@ -56,7 +74,7 @@ class Bench:
     @property
     def links(self) -> list[tuple[str, str]]:
         """Pairs of interfaces, sender and receiver, between which packets arrive."""
-        if self._links is None:
+        if not self._links:
             candidates = candidate_links(self.config)
             if self.config.loopback or self.config.stream_type == "socket":
                 self._links = candidates
@@ -65,12 +83,34 @@ class Bench:
         return self._links
 
     def _find_links(self, candidates: list[tuple[str, str]]) -> list[tuple[str, str]]:
-        found: list[tuple[str, str]] = []
+        """Return, for each receiver, the first sender that it hears."""
+        found: dict[str, str] = {}
         for sender, receiver in candidates:
-            joined = any(sender == a for a, _ in found)
-            if not joined and self._hears(sender, receiver):
-                found.append((sender, receiver))
-        return found
+            if receiver not in found and self._hears(sender, receiver):
+                found[receiver] = sender
+        return [(sender, receiver) for receiver, sender in found.items()]
+
+    @property
+    def deaf(self) -> list[str]:
+        """Interfaces with receive queues that hear no sender.
+
+        Clients of sockets are none of them: their servers answer, and the test does not.
+        """
+        heard = {receiver for _, receiver in self.links}
+        return [
+            each.name
+            for each in self.config.interfaces
+            if each.rx.queues
+            and each.name not in heard
+            and (each.socket_config is None or each.socket_config.mode == "server")
+        ]
+
+    def require_heard(self, receiver: str) -> None:
+        """Raise `StepFailedError` if an interface hears no sender, or skip a client's replies."""
+        if receiver in self.deaf:
+            raise StepFailedError(f"{receiver} hears no port of the configuration (step 'link')")
+        if all(receiver != heard for _, heard in self.links):
+            raise StepSkippedError(f"{receiver} is a client; the test sends to servers only")
 
     def _hears(self, sender: str, receiver: str) -> bool:
         lane = self._probe(sender, receiver)

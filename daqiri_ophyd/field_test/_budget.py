@@ -39,6 +39,17 @@ class Budget:
                 again=True,
             )
 
+    def require_bytes(self, wanted: int) -> None:
+        """Raise `StepSkippedError` if so many bytes cannot be sent any more."""
+        self.require()
+        if self.spent + wanted > self._traffic:
+            raise StepSkippedError(
+                f"the step sends {wanted / 1e6:,.1f} MB, and "
+                f"{(self._traffic - self.spent) / 1e6:,.1f} of {self._traffic / 1e6:,.1f} MB are "
+                "left; the same command goes on",
+                again=True,
+            )
+
     def packets_left(self, size: int, lanes: int) -> int:
         """Return how many packets of a size each lane may send, at least one."""
         return max(1, (self._traffic - self.spent) // (size * lanes))

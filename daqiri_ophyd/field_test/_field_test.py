@@ -16,7 +16,7 @@ from ..engine import DaqiriError, NetworkConfig, version
 from ._bench import Bench
 from ._budget import Budget
 from ._facts import host_facts
-from ._lanes import candidate_links
+from ._lanes import candidate_links, groups_of
 from ._page import page_of
 from ._published import published_figures
 from ._report import SCHEMA_NAME, SCHEMA_VERSION, outcome_of, read_report, write_text
@@ -54,7 +54,7 @@ class FieldTest:
     ------
     ValueError
         If nothing of the configuration sends or receives, a group is not known, or the folder has
-        the results of another configuration or version.
+        the results of another configuration, version, host, or time of trials.
     OSError
         If the folder cannot be written, or another test uses it.
     """
@@ -90,12 +90,12 @@ class FieldTest:
         try:
             self._require_alone()
             self._started = _now()
+            self._host = host_facts(config, "loopback" if config.loopback else config.engine)
             self._earlier = {} if again else self._read_earlier()
         except BaseException:
             self.close()
             raise
         self._interrupted = False
-        self._host = host_facts(config, "loopback" if config.loopback else config.engine)
 
     def close(self) -> None:
         """Let others use the folder. Idempotent."""
@@ -121,8 +121,8 @@ class FieldTest:
 
     @property
     def done(self) -> int:
-        """Steps that an earlier run did."""
-        return sum(not each.again for each in self._results())
+        """Steps that an earlier run did, without those that failed."""
+        return sum(map(_keeps, self._results()))
 
     def _require_alone(self) -> None:
         try:
@@ -147,18 +147,41 @@ class FieldTest:
                 f"{self._folder} has the results of version {found['version']}, and this is "
                 f"{version()}; choose another folder with --output, or begin anew with --again"
             )
+        for what in ("name", "machine"):
+            if found["host"].get(what) != self._host[what]:
+                raise ValueError(
+                    f"{self._folder} has the results of another host ({what} "
+                    f"{found['host'].get(what)}, not {self._host[what]}); choose another folder "
+                    "with --output, or begin anew with --again"
+                )
+        if found["settings"]["seconds"] != self._settings["seconds"]:
+            raise ValueError(
+                f"{self._folder} has the results of --seconds {found['settings']['seconds']:g}, "
+                f"not {self._settings['seconds']:g}; use the same, choose another folder with "
+                "--output, or begin anew with --again"
+            )
         self._started = found["started"]
         results = map(StepResult.from_dict, found["steps"])
         return {each.name: each for each in results if not each.again}
 
     @property
     def left(self) -> int:
-        """Chosen steps that another run does."""
+        """Chosen steps that have no result yet."""
         done = {each.name for each in self._results() if not each.again}
-        return sum(
-            step.name not in done and (not self._only or step.group in self._only)
-            for step in self.steps
-        )
+        return sum(step.name not in done and self._chosen(step) for step in self.steps)
+
+    @property
+    def failed(self) -> int:
+        """Failed steps, which another run repeats."""
+        return sum(each.status is StepStatus.FAILED for each in self._results())
+
+    @property
+    def multicast_groups(self) -> list[str]:
+        """Multicast groups to which the test sends."""
+        return groups_of(self._config)
+
+    def _chosen(self, step: Step) -> bool:
+        return not self._only or step.group in self._only
 
     def _results(self) -> list[StepResult]:
         return [self._earlier[s.name] for s in self.steps if s.name in self._earlier]
@@ -187,7 +210,9 @@ class FieldTest:
         self._write()
         try:
             for step in self.steps:
-                if step.name in self._earlier and not self._earlier[step.name].again:
+                if (known := self._earlier.get(step.name)) is not None and (
+                    _keeps(known) or not self._chosen(step)
+                ):
                     continue
                 result = self._do(step, bench)
                 self._earlier[step.name] = result
@@ -208,7 +233,7 @@ class FieldTest:
             took = round(time.monotonic() - began, 3)
             return StepResult(step.name, step.group, status, text, seconds=took, **values)
 
-        if self._only and step.group not in self._only:
+        if not self._chosen(step):
             return result(StepStatus.SKIPPED, f"{_LEFT_OUT} with --only", again=True)
         try:
             bench.budget.require()
@@ -251,6 +276,11 @@ class FieldTest:
         report = self.report()
         write_text(self.report_path, json.dumps(report, indent=2) + "\n")
         write_text(self.page_path, page_of(report))
+
+
+def _keeps(result: StepResult) -> bool:
+    """Whether a later run keeps a result instead of repeating the step."""
+    return not result.again and result.status is not StepStatus.FAILED
 
 
 def _now() -> str:

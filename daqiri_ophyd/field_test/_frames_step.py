@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from ..engine import Port, gap_mask
+from ..engine import Frame, Port, gap_mask
 from ..replay import FrameFormat, ReplayError
 from ._bench import Bench
 from ._step import StepFailedError, StepSkippedError
 
 __all__ = ["check_frames"]
 
-_FRAMES = 8
+_MOST_FRAMES = 8
 _RATE = 20_000
 _TIMEOUT = 5.0
+_LONGEST = 30.0
 _LEAD_NS = 50_000_000
 
 
@@ -37,9 +40,11 @@ def check_frames(name: str, bench: Bench) -> tuple[str, dict[str, Any]]:
     except ReplayError as error:
         raise StepSkippedError(f"no packets can be made of its frames: {error}") from None
     written = plan.config
-    images = _images(plan.shape, plan.dtype, written)
-    batches = np.arange(1, _FRAMES + 1)
-    valid = np.ones((_FRAMES, made.packets), np.bool_)
+    # All are sent before one is taken.
+    count = min(_MOST_FRAMES, _buffers(bench, written.memory_region))
+    images = _images(count, plan.shape, plan.dtype, written)
+    batches = np.arange(1, count + 1)
+    valid = np.ones((count, made.packets), np.bool_)
     try:
         rows = made.packets_of(images, batches, valid)
     except ReplayError as error:
@@ -50,6 +55,7 @@ def check_frames(name: str, bench: Bench) -> tuple[str, dict[str, Any]]:
         largest = min(largest, mtu + 14)
     if rows.shape[1] > largest:
         raise StepSkippedError(f"its packets have {rows.shape[1]:,} B; {largest:,} B fit")
+    bench.budget.require_bytes(rows.nbytes)
     if receiver.config.socket_config is None:
         _address(rows, sender, receiver)
     for each in receiver.rx:
@@ -57,56 +63,69 @@ def check_frames(name: str, bench: Bench) -> tuple[str, dict[str, Any]]:
     gaps = None
     if written.frame is not None and written.frame.modules is not None:
         gaps = gap_mask(written.frame)
-    seen, wrong, missing = set(), [], 0
     with plan.frames(_TIMEOUT) as frames:
         begin = sender.now() + _LEAD_NS
         times = begin + (np.arange(len(rows)) * (1e9 / _RATE)).astype(np.int64)
         queue.send(rows, launch_times=times, timeout=60.0)
         bench.budget.spend(rows.nbytes)
-        for frame in frames:
-            missing += frame.missing
-            number = frame.batch - 1
-            if not 0 <= number < _FRAMES:
-                continue
-            data = frame.data if isinstance(frame.data, np.ndarray) else frame.data.get()
-            if not _same(data, images[number], gaps):
-                wrong.append(number)
-            seen.add(number)
-            if len(seen) == _FRAMES:
-                break
+        seen, wrong, missing = _compare(frames, images, gaps)
     counters = plan.counters()
     figures = {
-        "frames": len(seen),
+        "frames": seen,
         "packets": len(rows),
         "missing": missing,
-        "wrong": len(wrong),
+        "wrong": wrong,
         "shape": list(plan.shape),
         "dtype": str(plan.dtype),
         "sent_bytes": int(rows.nbytes),
     }
-    if len(seen) < _FRAMES or missing or wrong:
+    if seen < count or missing or wrong:
         raise StepFailedError(
-            f"{len(seen)} of {_FRAMES} frames, {missing} packets missing, {len(wrong)} frames with "
+            f"{seen} of {count} frames, {missing} packets missing, {wrong} frames with "
             f"other data ({counters})",
             figures,
         )
-    return f"{_FRAMES} frames of {len(rows) // _FRAMES} packets, each pixel compared", figures
+    return f"{count} frames of {len(rows) // count} packets, each pixel compared", figures
+
+
+def _compare(frames: Iterable[Frame], images: Any, gaps: Any) -> tuple[int, int, int]:
+    """Return how many frames arrived, were other than sent, and how many packets they lack.
+
+    Frames of other senders are not compared, and do not keep it from ending.
+    """
+    seen, wrong, missing = set[int](), 0, 0
+    limit = time.monotonic() + _LONGEST
+    for frame in frames:
+        number = frame.batch - 1
+        if 0 <= number < len(images):
+            missing += frame.missing
+            data = frame.data if isinstance(frame.data, np.ndarray) else frame.data.get()
+            wrong += not _same(data, images[number], gaps)
+            seen.add(number)
+        if len(seen) == len(images) or time.monotonic() >= limit:
+            break
+    return len(seen), wrong, missing
 
 
 def _ports(name: str, bench: Bench) -> tuple[Port, Port]:
     receiver = name.partition("/")[0] if "/" in name else ""
     if not receiver:
         raise StepSkippedError("its packets come from several ports, which one sender cannot reach")
-    for sender, heard in bench.links:
-        if heard == receiver:
-            return bench.engine.port(sender), bench.engine.port(receiver)
-    raise StepSkippedError(f"no port of the configuration sends to {receiver}")
+    bench.require_heard(receiver)
+    sender = next(sender for sender, heard in bench.links if heard == receiver)
+    return bench.engine.port(sender), bench.engine.port(receiver)
 
 
-def _images(shape: tuple[int, ...], dtype: np.dtype[Any], written: Any) -> np.ndarray[Any, Any]:
+def _buffers(bench: Bench, region: str) -> int:
+    return next(each.num_bufs for each in bench.config.memory_regions if each.name == region)
+
+
+def _images(
+    count: int, shape: tuple[int, ...], dtype: np.dtype[Any], written: Any
+) -> np.ndarray[Any, Any]:
     """Return frames whose pixels fit into any type of input."""
     places = np.arange(np.prod(shape)).reshape(shape)
-    images = np.stack([(places * 3 + number * 5) % 7 for number in range(_FRAMES)])
+    images = np.stack([(places * 3 + number * 5) % 7 for number in range(count)])
     images = images.astype(dtype)
     if written.frame is not None and written.frame.modules is not None:
         images[:, gap_mask(written.frame)] = 0

@@ -9,7 +9,16 @@ from urllib.parse import urlsplit
 
 from ..engine import FlowConfig, FlowMatch, InterfaceConfig, NetworkConfig
 
-__all__ = ["Header", "Lane", "UnmadeError", "candidate_links", "lanes_of", "stray_header"]
+__all__ = [
+    "Header",
+    "Lane",
+    "UnmadeError",
+    "candidate_links",
+    "groups_of",
+    "is_group",
+    "lanes_of",
+    "stray_header",
+]
 
 # Addresses for documentation (RFC 5737): no router forwards them.
 _SOURCE, _DESTINATION = "192.0.2.1", "192.0.2.2"
@@ -79,6 +88,8 @@ class Lane:
         Whether a reorder plan takes the packets.
     stream : bool
         Whether the packets are parts of a byte stream (TCP).
+    group : str
+        Multicast group that the packets go to; empty: they go to one port.
     """
 
     sender: str
@@ -91,6 +102,13 @@ class Lane:
     words: tuple[tuple[int, int], ...] = ()
     assembled: bool = False
     stream: bool = False
+    group: str = ""
+
+    @property
+    def queues(self) -> int:
+        """Number of queues that its packets reach: those of RSS only if they are spread."""
+        spreads = self.header is not None and self.header.spreads
+        return len(self.rx_queues) if spreads else 1
 
     @property
     def name(self) -> str:
@@ -146,6 +164,7 @@ def lanes_of(config: NetworkConfig, link: tuple[str, str]) -> tuple[list[Lane], 
     left_out: dict[str, str] = {}
     tx_names = [queue.name for queue in sender.tx.queues]
     stream = (receiver.socket_config is not None) and _scheme(receiver) == "tcp"
+    group = _group_of_socket(sender)
     for number, flow in enumerate(receiver.rx.flows):
         action = next(a for a in reversed(flow.actions) if a.type == "queue")
         numbers = (action.id,) if action.id is not None else action.ids
@@ -159,12 +178,14 @@ def lanes_of(config: NetworkConfig, link: tuple[str, str]) -> tuple[list[Lane], 
             header=None,
             assembled=flow.name in taken,
             stream=stream,
+            group=group,
         )
         try:
             if receiver.socket_config is None:
                 earlier = receiver.rx.flows[:number]
                 made = _header(flow, earlier, sender, receiver, spreads=len(numbers) > 1)
-                lanes.append(replace(lane, header=made))
+                to = made.dst_ip if made.ecpri is None and is_group(made.dst_ip) else ""
+                lanes.append(replace(lane, header=made, group=to))
             else:
                 lanes.append(replace(lane, words=_words_of_socket(flow, receiver)))
         except UnmadeError as reason:
@@ -180,9 +201,21 @@ def lanes_of(config: NetworkConfig, link: tuple[str, str]) -> tuple[list[Lane], 
                 flow_id=0,
                 header=Header() if receiver.socket_config is None else None,
                 stream=stream,
+                group=group,
             )
         )
     return lanes, left_out
+
+
+def groups_of(config: NetworkConfig) -> list[str]:
+    """Return the multicast groups to which a test of a configuration sends."""
+    lanes = [lane for link in candidate_links(config) for lane in lanes_of(config, link)[0]]
+    return sorted({lane.group for lane in lanes if lane.group})
+
+
+def _group_of_socket(sender: InterfaceConfig) -> str:
+    place = _remote(sender)
+    return place[1] if place is not None and is_group(place[1]) else ""
 
 
 def _scheme(interface: InterfaceConfig) -> str:
@@ -339,5 +372,8 @@ def _words_of_socket(flow: FlowConfig, receiver: InterfaceConfig) -> tuple[tuple
 
 
 def is_group(address: str) -> bool:
-    """Whether an IPv4 address is that of a multicast group."""
-    return ipaddress.IPv4Address(address).is_multicast
+    """Whether an address is that of a multicast group."""
+    try:
+        return ipaddress.ip_address(address).is_multicast
+    except ValueError:
+        return False

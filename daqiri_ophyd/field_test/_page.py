@@ -164,7 +164,7 @@ def _rates(report: Mapping[str, Any]) -> str:
     if not rows:
         return "<p>No rate was measured.</p>"
     columns = ("B", "queues", "packets/s", "Gb/s", "limited by", "of the link", "of PCIe")
-    return _table((*columns, "compared", "ConnectX-7, published"), rows)
+    return _table((*columns, "compared", "published, same payload"), rows)
 
 
 def _share(value: float | None) -> str:

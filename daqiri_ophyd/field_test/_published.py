@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..engine import NetworkConfig
+from ..engine import NetworkConfig, ethernet
 
 __all__ = ["published_figures", "published_rate"]
 
@@ -45,14 +45,15 @@ def published_rate(config: NetworkConfig, size: int, queues: int) -> float | Non
     config : NetworkConfig
         Its stream decides between whole frames and TCP.
     size : int
-        Bytes of the payload.
+        Bytes of whole frames, or of the payload on sockets. Published are sizes of payloads, and
+        frames of other sizes of payload are not compared.
     queues : int
         Receive queues; the published figures have one.
     """
     if queues != 1:
         return None
     if config.stream_type == "raw":
-        return _RAW.get(size)
+        return _RAW.get(size - ethernet.UDP_OVERHEAD)
     addresses = [i.socket_config for i in config.interfaces]
     tcp = any(each and (each.local_addr or "").startswith("tcp:") for each in addresses)
     return _TCP.get(size) if tcp else None

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..engine import Lateness, NetworkConfig
+from ..engine import Lateness, NetworkConfig, RxQueueConfig
 from ..host import Status, check_host
 from ._bench import Bench
 from ._facts import limits_of_port, port_facts
@@ -134,12 +134,16 @@ def _host(bench: Bench) -> Found:
 
 def _open(bench: Bench) -> Found:
     before: tuple[int, int] | None = None
+    arrived = 0
     for round_number in range(_ROUNDS):
         bench.budget.require()
         bench.require_open()
         engine = bench.engine
         if bench.links and (lanes := [e for e in bench.lanes if not e.assembled]):
-            bench.traffic(lanes[:1], _fitting(bench, lanes[:1], _SMALL)).run(packets=64)
+            outcome = bench.traffic(lanes[:1], _fitting(bench, lanes[:1], _SMALL)).run(packets=64)
+            if outcome.faults:
+                raise StepFailedError(f"{lanes[0].name}: {outcome.faults}", outcome.to_dict())
+            arrived += outcome.arrived
         bench.close()
         for port in engine.ports:
             for queue in port.rx:
@@ -160,15 +164,16 @@ def _open(bench: Bench) -> Found:
             before = _left()
     after = _left()
     assert before is not None  # noqa: S101 - there is a first round
-    figures = {"rounds": _ROUNDS, "descriptors": [before[0], after[0]]}
-    figures["threads"] = [before[1], after[1]]
-    if after > before and (after[0] > before[0] or after[1] > before[1]):
+    figures: dict[str, Any] = {"rounds": _ROUNDS, "descriptors": [before[0], after[0]]}
+    figures |= {"threads": [before[1], after[1]], "arrived": arrived}
+    if after[0] > before[0] or after[1] > before[1]:
         raise StepFailedError(
-            f"{_ROUNDS - 1} rounds left {after[0] - before[0]} file descriptors and "
-            f"{after[1] - before[1]} threads behind",
+            f"{_ROUNDS - 1} rounds left {max(0, after[0] - before[0])} file descriptors and "
+            f"{max(0, after[1] - before[1])} threads behind",
             figures,
         )
-    return f"{_ROUNDS} times; counters balanced, nothing left behind", figures
+    packets = f"all {arrived:,} packets arrived" if arrived else "without packets"
+    return f"{_ROUNDS} times; {packets}, counters balanced, nothing left behind", figures
 
 
 def _left() -> tuple[int, int]:
@@ -184,12 +189,18 @@ def _link(bench: Bench) -> Found:
     if wrong:
         raise StepFailedError("; ".join(wrong), figures)
     figures["addresses"] = {lane.name: _addresses(bench, lane) for lane in bench.lanes}
-    heard = {name for link in links for name in link}
-    alone = [port["port"] for port in ports if port["port"] not in heard]
     if not links:
         raise StepFailedError("no port receives what a port of the configuration sends", figures)
+    if deaf := bench.deaf:
+        raise StepFailedError(
+            f"{', '.join(deaf)} {'hears' if len(deaf) == 1 else 'hear'} no port of the "
+            "configuration; check cable, switch and addresses",
+            figures,
+        )
+    used = {name for link in links for name in link}
+    unused = [port["port"] for port in ports if port["port"] not in used]
     text = ", ".join(f"{a} to {b}" if a != b else f"{a} to itself" for a, b in links)
-    return text + (f"; not joined: {', '.join(alone)}" if alone else ""), figures
+    return text + (f"; not used: {', '.join(unused)}" if unused else ""), figures
 
 
 def _fitting(bench: Bench, lanes: list[Lane], wanted: int) -> int:
@@ -207,11 +218,10 @@ def _flow(receiver: str, flow: str, bench: Bench) -> Found:
     name = f"{receiver}/{flow}"
     if not bench.links:
         bench.open_lanes()
+    bench.require_heard(receiver)
     if name in bench.left_out:
         raise StepSkippedError(bench.left_out[name])
-    lane = next((e for e in bench.lanes if (e.receiver, e.flow) == (receiver, flow)), None)
-    if lane is None:
-        raise StepSkippedError(f"no port of the configuration sends to {receiver}")
+    lane = next(e for e in bench.lanes if (e.receiver, e.flow) == (receiver, flow))
     counted = bench.engine.port(receiver).flow(flow) if flow else None
     before = counted.counters().packets if counted else 0
     outcome = _gentle(bench, [lane])
@@ -260,6 +270,8 @@ def _unmatched(bench: Bench) -> Found:
         raise StepSkippedError("a socket only receives packets to its own address")
     if not interface.flows:
         raise StepSkippedError(f"{receiver} has no flows; every packet arrives")
+    if bench.engine.port(sender).config.tx.flows:
+        raise StepSkippedError(f"flows of {sender} change the packets that it sends")
     lane = bench.stray_lane(sender, receiver)
     if lane is None:
         raise StepSkippedError(f"the flows of {receiver} match any packet")
@@ -268,6 +280,8 @@ def _unmatched(bench: Bench) -> Found:
     isolated = interface.config.rx.flow_isolation
     if outcome.damaged or outcome.misplaced:
         raise StepFailedError(outcome.faults, figures)
+    if not outcome.sent:
+        raise StepFailedError("no packet was sent", figures)
     if isolated and outcome.arrived:
         raise StepFailedError(
             f"{outcome.arrived:,} packets reached a queue despite flow_isolation", figures
@@ -280,9 +294,17 @@ def _unmatched(bench: Bench) -> Found:
 
 
 def _rate(size: int, queues: int, bench: Bench) -> Found:
-    lanes = _spread(bench.open_lanes(), queues)
-    if len(lanes) < queues:
-        raise StepSkippedError(f"flows lead to {len(lanes)} queues only")
+    known = bench.open_lanes()
+    lanes = _spread([lane for lane in known if not lane.group], queues)
+    if not lanes:
+        if grouped := next((lane for lane in _spread(known, queues) if lane.group), None):
+            raise StepSkippedError(
+                f"flow {grouped.name} is of multicast group {grouped.group}, to which others may "
+                "listen"
+            )
+        raise StepSkippedError(
+            f"no flows lead to {queues} queue{'s' * (queues > 1)}, each to its own"
+        )
     if (most := bench.largest(lanes)) < size:
         raise StepSkippedError(f"the links and buffers take up to {most:,} B")
     for lane in lanes:
@@ -309,11 +331,19 @@ def _rate(size: int, queues: int, bench: Bench) -> Found:
 
 
 def _spread(lanes: list[Lane], queues: int) -> list[Lane]:
-    """Return lanes to so many receive queues, one to each."""
-    chosen: dict[tuple[str, tuple[str, ...]], Lane] = {}
-    for lane in lanes:
-        chosen.setdefault((lane.receiver, lane.rx_queues), lane)
-    return list(chosen.values())[:queues]
+    """Return lanes that reach so many receive queues, none of them twice; empty: there are none."""
+    found: dict[int, list[Lane]] = {0: []}
+    for lane in sorted(lanes, key=lambda each: each.queues):
+        own = _places([lane])
+        for count, chosen in list(found.items()):
+            total = count + lane.queues
+            if total <= queues and total not in found and not own & _places(chosen):
+                found[total] = [*chosen, lane]
+    return found.get(queues, [])
+
+
+def _places(lanes: list[Lane]) -> set[tuple[str, str]]:
+    return {(lane.receiver, name) for lane in lanes for name in lane.rx_queues}
 
 
 def _ratios(bench: Bench, lanes: list[Lane], best: Outcome, size: int) -> dict[str, Any]:
@@ -329,7 +359,9 @@ def _ratios(bench: Bench, lanes: list[Lane], best: Outcome, size: int) -> dict[s
 
 
 def _timestamps(bench: Bench) -> Found:
-    lanes = bench.open_lanes()[:1]
+    lanes = [lane for lane in bench.open_lanes() if not lane.stream][:1]
+    if not lanes:
+        raise StepSkippedError("a stream of bytes (TCP) has no receive times")
     clock = bench.engine.port(lanes[0].receiver).now
     begin = clock()
     outcome = _gentle(bench, lanes, keeps_times=True)
@@ -337,17 +369,20 @@ def _timestamps(bench: Bench) -> Found:
     figures: dict[str, Any] = outcome.to_dict() | {"begin_ns": begin, "end_ns": end}
     if outcome.faults:
         raise StepFailedError(outcome.faults, figures)
-    backward = outside = 0
+    backward = outside = count = 0
     for parts in outcome.times.values():
         times = np.concatenate(parts)
+        count += len(times)
         backward += int(np.count_nonzero(np.diff(times) < 0))
         outside += int(np.count_nonzero((times < begin) | (times > end)))
-    figures |= {"backward": backward, "outside": outside}
+    figures |= {"times": count, "backward": backward, "outside": outside}
+    if count < outcome.arrived:
+        raise StepFailedError(f"{outcome.arrived:,} packets arrived with {count:,} times", figures)
     if outside:
         raise StepFailedError(f"{outside:,} times are before or after the time of sending", figures)
     if backward:
         raise StepFailedError(f"{backward:,} times are before that of the packet before", figures)
-    return f"{outcome.arrived:,} times, in order, and between begin and end", figures
+    return f"{count:,} times, in order, and between begin and end", figures
 
 
 def _timed_send(bench: Bench) -> Found:
@@ -378,7 +413,8 @@ def _timed_send(bench: Bench) -> Found:
     text = f"p50 {lateness.p50 / 1e3:.1f} µs, p99 {lateness.p99 / 1e3:.1f} µs late"
     if not lateness.count:
         text = "their lateness is not measured there"
-    return f"{outcome.sent:,} packets, {text} ({mechanism})", figures
+    text += f" ({mechanism})" + ("" if early is not None else " (whether early: not compared)")
+    return f"{outcome.sent:,} packets, {text}", figures
 
 
 def _earliest(bench: Bench, lane: Lane, outcome: Outcome) -> int | None:
@@ -409,26 +445,40 @@ def _histogram(lateness: Lateness) -> dict[str, Any]:
 
 
 def _split(bench: Bench) -> Found:
-    lanes = [
-        lane for lane in bench.open_lanes() if len(_regions(bench, lane)) > 1 and not lane.stream
-    ]
+    lanes = [lane for lane in bench.open_lanes() if _split_queues(bench, lane)]
     if not lanes:
         raise StepSkippedError("no receive queue with a flow has several memory regions")
-    text, figures = _compared(bench, lanes)
-    port_queues = {
-        f"{lane.receiver}/{name}": bench.engine.port(lane.receiver).rx_queue(name).config
-        for lane in lanes
-        for name in lane.rx_queues
-    }
     sizes = {region.name: region.buf_size for region in bench.config.memory_regions}
-    for name, lengths in figures["heads"].items():
-        config = port_queues[name]
-        boundary = config.split_boundary or sizes[config.memory_regions[0]]
+    boundaries = {
+        f"{lane.receiver}/{queue.name}": queue.split_boundary or sizes[queue.memory_regions[0]]
+        for lane in lanes
+        for queue in _split_queues(bench, lane)
+    }
+    needed = max(boundaries.values()) + 1
+    if (most := bench.largest(lanes)) < needed:
+        raise StepSkippedError(
+            f"the first memory region takes whole packets: they have up to {most:,} B, and "
+            f"{needed:,} are needed"
+        )
+    text, figures = _compared(bench, lanes, max(1500, needed + _SMALL))
+    for name, boundary in boundaries.items():
+        lengths = figures["heads"].get(name)
+        if not lengths:
+            raise StepFailedError(f"{name}: no packet was split", figures)
         if any(length > boundary for length in lengths) or boundary not in lengths:
             raise StepFailedError(
                 f"{name}: packets have {lengths} B in the first region, not {boundary}", figures
             )
     return text, figures
+
+
+def _split_queues(bench: Bench, lane: Lane) -> list[RxQueueConfig]:
+    """Return the queues with several memory regions that all packets, or a spread, reach."""
+    if lane.stream or lane.queues < len(lane.rx_queues):
+        return []
+    port = bench.engine.port(lane.receiver)
+    found = [port.rx_queue(name).config for name in lane.rx_queues]
+    return [queue for queue in found if len(queue.memory_regions) > 1]
 
 
 def _regions(bench: Bench, lane: Lane) -> list[str]:
@@ -447,10 +497,10 @@ def _gpu(bench: Bench) -> Found:
     return _compared(bench, lanes)
 
 
-def _compared(bench: Bench, lanes: list[Lane]) -> Found:
+def _compared(bench: Bench, lanes: list[Lane], large: int = 1500) -> Found:
     """Send packets to lanes, in small and in large packets, and compare each byte."""
     figures: dict[str, Any] = {"heads": {}}
-    for wanted in (_SMALL, min(bench.largest(lanes), 1500)):
+    for wanted in (_SMALL, min(bench.largest(lanes), large)):
         size = _fitting(bench, lanes, wanted)
         outcome = bench.traffic(lanes, size).run(packets=_PACKETS, rate=_GENTLE * len(lanes))
         figures[f"{size} B"] = outcome.to_dict()

@@ -28,6 +28,8 @@ _LONGEST_WAIT = 10.0
 _STUCK = 1.0
 _LEAD_NS = 20_000_000
 _POLL = 0.02
+# How long queues are emptied at the end, if packets of others never end, s.
+_DRAIN = 1.0
 _ANYWHERE_ELSE = "outside the engine"
 
 
@@ -136,16 +138,29 @@ def _on_host(rows: Any) -> NDArray[np.uint8]:
     return rows if isinstance(rows, np.ndarray) else rows.get()
 
 
-def _end_sending(queue: TxQueue) -> None:
-    """Wait until packets have left; flush those that do not move, as those too long for a link."""
-    held, moved = -1, time.monotonic()
+def _end_sending(queue: TxQueue, stop: threading.Event | None = None) -> float:
+    """Wait until packets have left, or do not move, as those too long for a link.
+
+    Returns
+    -------
+    float
+        When the last one left, s of ``time.perf_counter``.
+    """
+    held, moved = -1, time.perf_counter()
     while not queue.wait_sent(_POLL):
         counted = queue.counters().held
         if counted != held:
-            held, moved = counted, time.monotonic()
-        elif time.monotonic() - moved > _STUCK:
-            queue.flush()
-            return
+            held, moved = counted, time.perf_counter()
+        elif time.perf_counter() - moved > _STUCK:
+            return moved
+        if stop is not None and stop.is_set():
+            break
+    return time.perf_counter()
+
+
+def _flush_stuck(queue: TxQueue) -> None:
+    if not queue.wait_sent(0.0):
+        queue.flush()
 
 
 def losses_of(engine: Engine) -> Counter[str]:
@@ -275,6 +290,8 @@ class Traffic:
         ]
         self._stop = threading.Event()
         self._begins = [0] * len(self.lanes)
+        # When each lane sent its first and its last packet.
+        self._spans = [(0.0, 0.0)] * len(self.lanes)
 
     def discard(self) -> None:
         """Discard what the queues have."""
@@ -282,11 +299,17 @@ class Traffic:
             queue.flush()
 
     def send(self, packets: int, rate: float) -> None:
-        """Send packets of the first lane, for another receiver than `run`."""
-        self._budget.require()
+        """Send packets of the first lane, for another receiver than `run`.
+
+        Raises
+        ------
+        StepSkippedError
+            If they are more than what is left of the bytes of the test.
+        """
+        self._budget.require_bytes(packets * self.size)
         self._stop.clear()
         self._send(0, packets, None, rate, [0])
-        _end_sending(self._tx[0])
+        _flush_stuck(self._tx[0])
         self._budget.spend(packets * self.size)
 
     def run(
@@ -349,7 +372,6 @@ class Traffic:
             for number in range(len(self.lanes))
         ]
         self._quiet = threading.Event()
-        began = time.perf_counter()
         try:
             for thread in (*receivers, *senders):
                 thread.start()
@@ -357,8 +379,7 @@ class Traffic:
                 while thread.is_alive():
                     thread.join(_POLL)
             for queue in dict.fromkeys(self._tx):
-                _end_sending(queue)
-            ended = time.perf_counter()
+                _flush_stuck(queue)
             self._wait_until_quiet(arrivals, sum(submitted))
         finally:
             self._stop.set()
@@ -374,7 +395,8 @@ class Traffic:
         outcome.sent_bytes = sum(
             b.sent_bytes - a.sent_bytes for a, b in zip(counted, after, strict=True)
         )
-        outcome.seconds = ended - began
+        begins, ends = zip(*self._spans, strict=True)
+        outcome.seconds = max(ends) - min(begins)
         outcome.begin_ns = self._begins[0]
         self._budget.spend(outcome.sent_bytes)
         self._name_losses(outcome, losses_between(before, losses_of(self.engine)))
@@ -399,9 +421,10 @@ class Traffic:
         chunk = min(queue.batch_size, self.count)
         clock = self.engine.port(self.lanes[number].sender).now
         begin = clock() + _LEAD_NS
-        each = 0.0
+        each, first = 0.0, time.perf_counter()
         if rate is not None:
             self._begins[number] = begin
+            first += _LEAD_NS / 1e9
             each = 1e9 * len(self.lanes) / rate
             chunk = max(1, min(chunk, int(1e6 / each)))
         end = time.perf_counter() + (seconds if seconds is not None and rate is None else 1e9)
@@ -416,13 +439,23 @@ class Traffic:
             if accepted:
                 moved = time.monotonic()
             elif time.monotonic() - moved > _STUCK:
-                return
+                break
             done += accepted
             submitted[number] = done
+        # At a rate, the time until the next packet belongs to the last one.
+        self._spans[number] = (
+            first,
+            max(_end_sending(queue, self._stop), first + done * each / 1e9),
+        )
 
     def _receive(self, queue: RxQueue, found: _Arrivals, hurries: bool, keeps_times: bool) -> None:
+        limit = None
         while True:
             ends = self._quiet.is_set() or self._stop.is_set()
+            if ends and limit is None:
+                limit = time.monotonic() + _DRAIN
+            if limit is not None and time.monotonic() >= limit:
+                return
             burst = queue.receive(0.0 if ends else _POLL)
             if burst is not None:
                 with burst:

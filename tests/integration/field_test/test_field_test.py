@@ -14,16 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import numpy as np
 import pytest
 import yaml
+from field_parts import Config, flow, region, rx_queue
 from networks import Network
 from waiting import wait_for_command
 
 from daqiri_ophyd.cli import _main
 from daqiri_ophyd.engine import Burst, capabilities
-from daqiri_ophyd.field_test import GROUPS, REPORT_SCHEMA, FieldTest, StepResult, _traffic
+from daqiri_ophyd.field_test import GROUPS, REPORT_SCHEMA, FieldTest, StepResult, _steps, _traffic
 
-Config = dict[str, Any]
 Make = Callable[..., FieldTest]
 Report = dict[str, Any]
 UDP = 17
@@ -93,6 +94,10 @@ def test_every_step_of_a_loopback_has_a_result(loopback: Config, make_test: Make
         assert step["figures"]["lost"] == 0 < step["figures"]["arrived"]
         assert step["figures"]["share_of_link"] is None
     assert steps["recorder"]["figures"]["packets"] == 5000
+    assert steps["open"]["figures"]["arrived"] == 320
+    assert steps["timestamps"]["figures"]["times"] == 1000
+    # 200 packets, 1 ms apart.
+    assert steps["timed-send"]["figures"]["seconds"] >= 0.199
     assert sum(bin_[2] for bin_ in steps["timed-send"]["figures"]["lateness"]["histogram"]) == 200
     assert {s["group"] for s in steps.values() if s["status"] == "skipped"} == {
         *("rate", "split", "gpu", "frames")
@@ -106,7 +111,8 @@ def test_sockets_are_tested(sockets: Callable[[str], Config], make_test: Make, s
     assert report["counts"]["failed"] == 0
     assert steps["link"]["figures"]["links"] == [["sender", "receiver"]]
     assert steps["flow receiver/any packet"]["status"] == "passed"
-    assert steps["recorder"]["status"] == ("passed" if scheme == "udp" else "skipped")
+    for name in ("recorder", "timestamps"):
+        assert steps[name]["status"] == ("passed" if scheme == "udp" else "skipped")
     assert report["result"] == "incomplete"
     assert steps["rate 64 B, 1 queue"]["text"] == "not chosen with --only"
 
@@ -183,6 +189,178 @@ def test_a_cable_that_is_not_there_fails_by_name(
     assert steps["link"]["status"] == "failed"
     assert "no port receives what a port of the configuration sends" in steps["link"]["text"]
     assert steps["flow receiver/plain"]["status"] == "failed"
+
+
+@pytest.mark.root
+def test_a_receiver_that_hears_nobody_fails_by_name(
+    cable: Network, cards: Config, make_test: Make
+) -> None:
+    cable.run("ip link add alone type veth peer name other")
+    cable.up("alone", "other")
+    deaf = {"name": "deaf", "address": "alone", "rx": {"queues": [rx_queue(0)]}}
+    cards["interfaces"].insert(0, deaf)
+    report = cable.call(run, make_test(cards, only=["link", "flow"]))
+    steps = by_name(report)
+    assert report["result"] == "failed"
+    assert steps["link"]["text"].startswith("deaf hears no port of the configuration")
+    assert steps["link"]["figures"]["links"] == [["sender", "receiver"]]
+    assert steps["flow deaf/any packet"]["status"] == "failed"
+    assert steps["flow receiver/plain"]["status"] == "passed"
+
+
+@pytest.mark.root
+def test_rates_of_multicast_groups_are_skipped_by_name(
+    cable: Network, cards: Config, make_test: Make
+) -> None:
+    """Multicast groups have other listeners."""
+    receiver, sender = cards["interfaces"]
+    receiver["rx"] = {
+        "queues": receiver["rx"]["queues"][:1],
+        "flows": [flow("group", 1, {"ipv4_dst": "239.1.2.3"})],
+    }
+    test = make_test(cards, only=["flow", "rate"])
+    assert test.multicast_groups == ["239.1.2.3"]
+    steps = by_name(cable.call(run, test))
+    assert steps["flow receiver/group"]["status"] == "passed"
+    assert "receiver/group is of multicast group 239.1.2.3" in steps["rate 64 B, 1 queue"]["text"]
+
+
+def test_times_that_are_missing_fail(
+    loopback: Config, make_test: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Burst, "timestamps", np.zeros(0, np.int64))
+    found = by_name(run(make_test(loopback, only=["timestamps"])))["timestamps"]
+    assert found["status"] == "failed"
+    assert found["text"] == "1,000 packets arrived with 0 times"
+
+
+def test_early_packets_are_not_claimed_where_clocks_differ(
+    loopback: Config, make_test: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_steps, "_earliest", lambda *_: None)
+    found = by_name(run(make_test(loopback, only=["timed-send"])))["timed-send"]
+    assert found["status"] == "passed"
+    assert found["text"].endswith("(worker) (whether early: not compared)")
+
+
+def test_queues_that_split_nothing_fail(
+    loopback: Config, make_test: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loopback["memory_regions"].append(region("heads", buf_size=64))
+    loopback["interfaces"][0]["rx"]["queues"][1] = rx_queue(1, "heads", "rx", split_boundary=42)
+    found = by_name(run(make_test(loopback, only=["split"])))["split"]
+    assert found["figures"]["heads"] == {"port0/rx1": [42]}
+    assert list(found["figures"]["regions"]) == ["port0/monitor"]
+
+    def whole(*_: Any) -> Any:
+        return "each byte compared", {"heads": {}}
+
+    monkeypatch.setattr(_steps, "_compared", whole)
+    found = by_name(run(make_test(loopback, only=["split"], again=True)))["split"]
+    assert found["text"] == "port0/rx1: no packet was split"
+    assert found["status"] == "failed"
+
+
+def test_threads_left_behind_fail_whatever_the_descriptors(
+    loopback: Config, make_test: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = iter([(10, 5), (9, 6)])
+    monkeypatch.setattr(_steps, "_left", lambda: next(left))
+    found = by_name(run(make_test(loopback, only=["open"])))["open"]
+    assert found["status"] == "failed"
+    assert found["text"] == "4 rounds left 0 file descriptors and 1 threads behind"
+
+
+def test_packets_lost_after_opening_fail(
+    loopback: Config, make_test: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = _traffic.Outcome(offered=64, sent=64, lost=64)
+    monkeypatch.setattr(_traffic.Traffic, "run", lambda *_, **__: lost)
+    found = by_name(run(make_test(loopback, only=["open"])))["open"]
+    assert found["text"].startswith("port0/detector: 64 of 64 packets lost")
+
+
+@pytest.mark.root
+def test_isolation_without_packets_is_not_isolation(
+    cable: Network, cards: Config, make_test: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cards["interfaces"][0]["rx"]["flow_isolation"] = True
+    cards["interfaces"][0]["rx"]["flows"] = cards["interfaces"][0]["rx"]["flows"][:1]
+    del cards["interfaces"][0]["rx"]["reorder_configs"]
+    found = by_name(cable.call(run, make_test(cards, only=["unmatched"])))["unmatched"]
+    assert found["text"].startswith("none of 1,000 packets reached a queue")
+    monkeypatch.setattr(_steps, "_gentle", lambda *_: _traffic.Outcome(lost=5))
+    test = make_test(cards, only=["unmatched"], again=True)
+    assert by_name(cable.call(run, test))["unmatched"]["text"] == "no packet was sent"
+
+
+def test_bytes_are_limited_before_a_capture(loopback: Config, make_test: Make) -> None:
+    found = by_name(run(make_test(loopback, only=["recorder"], traffic=2_000_000)))["recorder"]
+    assert found["status"] == "skipped"
+    assert found["again"]
+    assert found["text"].startswith("the step sends 2.6 MB, and 2.0 of 2.0 MB are left")
+
+
+def test_failed_steps_are_repeated_and_others_kept(
+    loopback: Config, make_test: Make, tmp_path: Path
+) -> None:
+    report = run(make_test(loopback, only=["link", "flow"]))
+    for name in ("link", "flow port0/monitor"):
+        by_name(report)[name]["status"] = "failed"
+    path = tmp_path / "found" / "report.json"
+    path.write_text(json.dumps(report))
+    test = make_test(loopback, only=["flow"])
+    assert (test.done, test.failed) == (1, 2)
+    told: list[StepResult] = []
+    with test:
+        report = test.run(told.append)
+    assert "flow port0/monitor" in {step.name for step in told}
+    steps = by_name(report)
+    assert steps["link"]["status"] == "failed"
+    assert steps["flow port0/monitor"]["status"] == "passed"
+    assert {step.name for step in told} & {"link", "flow port0/detector"} == set()
+
+
+@pytest.mark.parametrize(
+    ("part", "key", "value", "said"),
+    [
+        ("host", "name", "elsewhere", "results of another host (name elsewhere, not "),
+        ("host", "machine", "s390x", "results of another host (machine s390x, not "),
+        ("settings", "seconds", 0.5, "results of --seconds 0.5, not 1; use the same"),
+    ],
+)
+def test_results_of_other_hosts_and_times_are_refused(
+    loopback: Config,
+    command: Callable[..., int],
+    capsys: pytest.CaptureFixture[str],
+    part: str,
+    key: str,
+    value: Any,
+    said: str,
+) -> None:
+    assert command(loopback, "--only", "host") in (0, 1)
+    path = Path("found/report.json")
+    report = json.loads(path.read_text())
+    report[part][key] = value
+    path.write_text(json.dumps(report))
+    assert command(loopback, "--only", "link") == 2
+    printed = " ".join(capsys.readouterr().err.split())
+    assert said in printed
+    assert "begin anew with --again" in printed
+    assert command(loopback, "--only", "link", "--again") == 0
+
+
+def test_no_more_frames_are_sent_than_a_plan_has_buffers(
+    loopback: Config, cards: Config, make_test: Make
+) -> None:
+    plan = cards["interfaces"][0]["rx"]["reorder_configs"][0] | {"flow_ids": [2]}
+    loopback["interfaces"][0]["rx"]["reorder_configs"] = [plan]
+    loopback["memory_regions"].append(region("frames", 4, 16384))
+    found = by_name(run(make_test(loopback, only=["frames"])))["frames port0/images"]
+    assert found["text"] == "4 frames of 8 packets, each pixel compared"
+    test = make_test(loopback, only=["frames"], again=True, traffic=10_000)
+    found = by_name(run(test))["frames port0/images"]
+    assert (found["status"], found["again"]) == ("skipped", True)
 
 
 def test_a_device_of_dpdk_is_tested(cards: Config, make_test: Make) -> None:
@@ -314,7 +492,7 @@ def test_a_test_that_was_ended_leaves_a_report_and_goes_on(
     assert left["result"] == "incomplete"
     assert left["interrupted"] is (number != signal.SIGKILL)
     monkeypatch.chdir(tmp_path)
-    words = ["field-test", "cards.yaml", "-o", "found", "--only", "timestamps"]
+    words = ["field-test", "cards.yaml", "-o", "found", "--seconds", "0.5", "--only", "timestamps"]
     assert _main._run(words) == 0
     printed = capsys.readouterr()
     assert f"{len(left['steps'])} done before" in printed.err

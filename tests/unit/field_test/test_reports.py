@@ -111,7 +111,8 @@ def test_published_figures_have_a_source_and_are_not_invented() -> None:
     figures = published_figures()
     assert figures["url"].startswith("https://github.com/NVIDIA/daqiri/")
     raw = load_config(profiles.path("loopback"))
-    assert published_rate(raw, 4096, 1) == figures["raw"]["Gb_per_s"]["4096"]
+    assert published_rate(raw, 4096 + 42, 1) == figures["raw"]["Gb_per_s"]["4096"]
+    assert published_rate(raw, 4096, 1) is None
     assert published_rate(raw, 4096, 2) is None
     assert published_rate(raw, 1500, 1) is None
     assert published_rate(load_config(profiles.path("udp")), 4096, 1) is None
