@@ -224,7 +224,7 @@ struct FlowRules::NewRules {
 };
 
 void FlowRules::install(steering::FlowUpdate& update, const QueuesOf& queues_of) {
-  const Reports reports;
+  const Reports collected;
   const std::size_t count = update.added.size();
   NewRules created(*this, count);
   std::vector<std::string> why(count);
