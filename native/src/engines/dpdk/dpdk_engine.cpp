@@ -103,7 +103,7 @@ std::vector<std::pair<std::string, std::string>> facts() {
   return found;
 }
 
-EngineTraits traits() {
+EngineTraits traits() noexcept {
   EngineTraits traits = dpdk::TRAITS;
   traits.unused_keys = UNUSED_BY_RAW_ENGINES;
   traits.facts = facts;

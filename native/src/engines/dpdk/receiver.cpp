@@ -60,7 +60,7 @@ std::uint8_t* data_of(const rte_mbuf& packet) noexcept {
 /// Headers, and the part of the mbuf that another core, its sender, may have written last.
 void prefetch(const rte_mbuf& packet) noexcept {
   __builtin_prefetch(data_of(packet));
-  __builtin_prefetch(&packet.next);
+  __builtin_prefetch(static_cast<const void*>(&packet.next));
 }
 
 /// Put the tag back that the device has taken out.
