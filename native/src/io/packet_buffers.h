@@ -26,6 +26,23 @@ inline bool take_buffers(const RxQueue& queue, PacketBuffers& buffers) noexcept 
   return true;
 }
 
+/// Takes buffers of every region of the queue for up to `n` packets, to `numbers[region]` from `at`
+/// on. Returns the number of packets.
+template <typename Numbers>
+std::uint32_t take_buffers(const RxQueue& queue, Numbers* numbers, std::uint32_t at,
+                           std::uint32_t n) noexcept {
+  std::array<std::uint32_t, MAX_NUM_SEGS> counts{};
+  for (int s = 0; s < queue.num_segments(); ++s) {
+    counts[s] = queue.region(s).take(&numbers[s][at], n);
+    n = counts[s];
+  }
+  // A packet needs a buffer of every region.
+  for (int s = 0; s < queue.num_segments(); ++s) {
+    if (counts[s] > n) queue.region(s).give(&numbers[s][at + n], counts[s] - n);
+  }
+  return n;
+}
+
 /// Buffers of a queue's regions, taken many at once: other threads give and take, too, and each
 /// access to the list of free ones costs as much as a copy of a short packet. Used by one thread.
 class PacketBufferStock {
@@ -33,7 +50,8 @@ class PacketBufferStock {
   /// Take one buffer of each region. If there are none here, up to `most` are taken from the
   /// regions. Returns false if a region has none.
   bool take(const RxQueue& queue, std::uint32_t most, PacketBuffers& buffers) noexcept {
-    if (count_ == 0 && !fill(queue, std::min(most, MOST))) return false;
+    if (count_ == 0) count_ = take_buffers(queue, stock_.data(), 0, std::min(most, MOST));
+    if (count_ == 0) return false;
     --count_;
     for (std::size_t s = 0; s < static_cast<std::size_t>(queue.num_segments()); ++s)
       buffers[s] = stock_[s][count_];
@@ -48,18 +66,6 @@ class PacketBufferStock {
 
  private:
   static constexpr std::uint32_t MOST = 64;
-
-  bool fill(const RxQueue& queue, std::uint32_t wanted) noexcept {
-    for (int s = 0; s < queue.num_segments(); ++s) {
-      const std::uint32_t found =
-          queue.region(s).take(stock_[static_cast<std::size_t>(s)].data(), wanted);
-      for (int t = 0; found < wanted && t < s; ++t)
-        queue.region(t).give(&stock_[static_cast<std::size_t>(t)][found], wanted - found);
-      wanted = found;
-    }
-    count_ = wanted;
-    return wanted > 0;
-  }
 
   std::uint32_t count_{0};
   std::array<std::array<std::uint32_t, MOST>, MAX_NUM_SEGS> stock_;

@@ -49,16 +49,13 @@ void read_ipv4(const std::uint8_t* frame, std::uint32_t length, std::uint32_t at
 void read_ecpri(const std::uint8_t* frame, std::uint32_t length, std::uint32_t at,
                 PacketKey& key) noexcept {
   constexpr std::uint32_t COMMON_HEADER = 4;
-  // The last of the types that begin with an id.
-  constexpr std::uint8_t GENERIC_DATA = 3;
   if (length - at < COMMON_HEADER) return;
   key.ecpri = true;
   key.ecpri_type = frame[at + 1];
-  // Ids have 16 bits, those of generic data 32.
-  const std::uint32_t size = key.ecpri_type == GENERIC_DATA ? 4 : 2;
+  const std::uint32_t size = key.ecpri_type == ECPRI_GENERIC_DATA ? 4 : 2;
   const std::uint32_t announced = load_be16(frame + at + 2);
   at += COMMON_HEADER;
-  if (key.ecpri_type > GENERIC_DATA || announced < size || length - at < size) return;
+  if (key.ecpri_type > ECPRI_GENERIC_DATA || announced < size || length - at < size) return;
   key.ecpri_has_id = true;
   key.ecpri_id = size == 4 ? load_be32(frame + at) : load_be16(frame + at);
 }

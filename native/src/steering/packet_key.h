@@ -9,6 +9,9 @@
 
 namespace daqiri::steering {
 
+/// eCPRI messages up to this type begin with an id: of 32 bits for this one, of 16 for the others.
+inline constexpr std::uint8_t ECPRI_GENERIC_DATA = 3;
+
 /// Numbers are in host byte order.
 struct PacketKey {
   bool ipv4_udp{false};

@@ -14,7 +14,6 @@ constexpr std::uint16_t VXLAN_PORT = 4789;
 
 /// Where fields are in their headers.
 constexpr std::size_t ETH_SRC_AT = 6;
-constexpr std::size_t ETH_TYPE_AT = 12;
 constexpr std::size_t IPV4_LENGTH_AT = 2;
 constexpr std::size_t IPV4_SOURCE_AT = 12;
 constexpr std::size_t IPV4_DESTINATION_AT = 16;
@@ -25,8 +24,6 @@ constexpr std::size_t TNI_AT = 4;
 constexpr std::size_t FLOW_ID_AT = 7;
 constexpr std::size_t ECPRI_TYPE_AT = 1;
 constexpr std::size_t ECPRI_ID_AT = 4;
-/// eCPRI messages up to this type begin with an id: of 32 bits for this one, of 16 for the others.
-constexpr std::uint8_t ECPRI_GENERIC_DATA = 3;
 
 /// Compares the `size` last bytes of `value`, in network byte order.
 void compare(HeaderMatch& header, std::size_t at, std::uint32_t value, std::size_t size) {
@@ -36,21 +33,16 @@ void compare(HeaderMatch& header, std::size_t at, std::uint32_t value, std::size
   }
 }
 
-/// Text of the configuration; empty: any.
-void compare_mac(HeaderMatch& header, std::size_t at, const std::string& text) {
-  MacAddress mac{};
-  if (text.empty() || !parse_mac(text, mac) || mac == MacAddress{}) return;
+/// All zeros: any.
+void compare_mac(HeaderMatch& header, std::size_t at, const MacAddress& mac) {
+  if (mac == MacAddress{}) return;
   std::ranges::copy(mac, header.value.begin() + static_cast<std::ptrdiff_t>(at));
   std::fill_n(header.mask.begin() + static_cast<std::ptrdiff_t>(at), mac.size(), 0xFF);
 }
 
-/// Network byte order; 0: any.
-void compare_address(HeaderMatch& header, std::size_t at, in_addr_t address) {
-  if (address != INADDR_ANY) compare(header, at, ntohl(address), sizeof address);
-}
-
-in_addr_t address_of(const std::string& text) {
-  return text.empty() ? INADDR_ANY : inet_addr(text.c_str());
+/// Host byte order; 0: any.
+void compare_address(HeaderMatch& header, std::size_t at, std::uint32_t address) {
+  if (address != 0) compare(header, at, address, sizeof address);
 }
 
 bool is_any(const PortRange& range) noexcept {
@@ -83,8 +75,8 @@ FlowPatterns with_match(const Pattern& begin, const FlowMatch& match, bool ipv4,
   if (!patterns.reason.empty()) return patterns;
   HeaderMatch ip{Header::IPV4};
   if (match.ipv4_len_ != 0) compare(ip, IPV4_LENGTH_AT, match.ipv4_len_, sizeof match.ipv4_len_);
-  compare_address(ip, IPV4_SOURCE_AT, match.ipv4_src_);
-  compare_address(ip, IPV4_DESTINATION_AT, match.ipv4_dst_);
+  compare_address(ip, IPV4_SOURCE_AT, ntohl(match.ipv4_src_));
+  compare_address(ip, IPV4_DESTINATION_AT, ntohl(match.ipv4_dst_));
   const auto append = [&](const HeaderMatch& network) {
     Pattern& pattern = patterns.any.emplace_back(begin);
     pattern.push_back(network);
@@ -98,8 +90,8 @@ FlowPatterns with_match(const Pattern& begin, const FlowMatch& match, bool ipv4,
 }
 
 FlowPatterns of_ecpri(Pattern pattern, const EcpriMatch& match) {
-  compare(pattern.back(), pattern.back().header == Header::VLAN ? 2 : ETH_TYPE_AT, ETHERTYPE_ECPRI,
-          sizeof ETHERTYPE_ECPRI);
+  compare(pattern.back(), pattern.back().header == Header::VLAN ? 2 : ADDRESSES_SIZE,
+          ETHERTYPE_ECPRI, sizeof ETHERTYPE_ECPRI);
   HeaderMatch ecpri{Header::ECPRI};
   if (match.match_msg_type_) compare(ecpri, ECPRI_TYPE_AT, match.msg_type_, 1);
   if (match.match_id_) {
@@ -149,19 +141,16 @@ FlowPatterns patterns_of(const FlowConfig& flow) {
   if (flow.match_.type_ == FlowMatchType::FLEX_ITEM) return {{}, "a rule compares no flex items"};
   Pattern begin;
   add(begin, Header::ETHERNET);
-  const auto decap = std::ranges::find(flow.actions_, FlowType::TUNNEL_DECAP, &FlowAction::type_);
+  const auto decap = tunnel_of(flow);
   if (decap == flow.actions_.end()) {
     add(begin, Header::VLAN, tags_of(flow));
     if (flow.match_.type_ == FlowMatchType::ECPRI) return of_ecpri(begin, flow.match_.ecpri_match_);
     return with_match(begin, flow.match_, true, true);
   }
   const TunnelConfig& tunnel = decap->tunnel_;
-  compare_mac(begin.back(), 0, tunnel.outer_eth_dst_);
-  compare_mac(begin.back(), ETH_SRC_AT, tunnel.outer_eth_src_);
-  add(begin, Header::VLAN,
-      static_cast<unsigned>(std::count_if(
-          flow.actions_.begin(), decap,
-          [](const FlowAction& action) { return action.type_ == FlowType::VLAN_POP; })));
+  compare_mac(begin.back(), 0, mac_of(tunnel.outer_eth_dst_));
+  compare_mac(begin.back(), ETH_SRC_AT, mac_of(tunnel.outer_eth_src_));
+  add(begin, Header::VLAN, count_pops(flow.actions_.begin(), decap));
   if (const std::string reason = add_tunnel(begin, tunnel); !reason.empty()) return {{}, reason};
   const unsigned tags = tags_of(flow);
   if (tunnel.type_ != TunnelType::GRE || tunnel.gre_protocol_ == ETHERTYPE_BRIDGED) {

@@ -7,7 +7,14 @@ namespace daqiri::steering {
 
 namespace {
 
-auto tunnel_of(const FlowConfig& flow) {
+/// `wanted` all zeros: any.
+bool same_mac(const MacAddress& wanted, const std::uint8_t* found) noexcept {
+  return wanted == MacAddress{} || std::equal(wanted.begin(), wanted.end(), found);
+}
+
+}  // namespace
+
+std::vector<FlowAction>::const_iterator tunnel_of(const FlowConfig& flow) {
   return std::ranges::find(flow.actions_, FlowType::TUNNEL_DECAP, &FlowAction::type_);
 }
 
@@ -26,13 +33,6 @@ MacAddress mac_of(const std::string& text) {
   if (!text.empty()) parse_mac(text, mac);
   return mac;
 }
-
-/// `wanted` all zeros: any.
-bool same_mac(const MacAddress& wanted, const std::uint8_t* found) noexcept {
-  return wanted == MacAddress{} || std::equal(wanted.begin(), wanted.end(), found);
-}
-
-}  // namespace
 
 unsigned tags_of(const FlowConfig& flow) {
   const auto tunnel = tunnel_of(flow);

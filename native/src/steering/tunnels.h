@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "daqiri/flows.h"
@@ -70,7 +71,15 @@ class Tunnels {
   std::vector<Tunnel> tunnels_;
 };
 
+/// The tunnel_decap action of a flow; the end of its actions: it has none.
+std::vector<FlowAction>::const_iterator tunnel_of(const FlowConfig& flow);
+/// Number of VLAN tags that these actions remove.
+unsigned count_pops(std::vector<FlowAction>::const_iterator first,
+                    std::vector<FlowAction>::const_iterator last);
 /// Number of VLAN tags that a flow removes: all, or those in its tunnel.
 unsigned tags_of(const FlowConfig& flow);
+/// Outer addresses of a tunnel's configuration; IPv4 in host byte order. 0: any.
+std::uint32_t address_of(const std::string& text);
+MacAddress mac_of(const std::string& text);
 
 }  // namespace daqiri::steering

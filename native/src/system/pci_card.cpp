@@ -10,6 +10,7 @@
 #include <fstream>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 namespace daqiri {
 
@@ -95,11 +96,12 @@ PciCard PciCard::at(const std::string& address, const std::string& root) {
   return card;
 }
 
-std::vector<std::string> PciCard::addresses(const std::string& root) {
-  std::vector<std::string> found = names_in(root + "/sys/bus/pci/devices");
-  std::erase_if(found, [&](const std::string& each) {
-    return at(each, root).device_class >> 16U != NETWORK;
-  });
+std::vector<PciCard> PciCard::all(const std::string& root) {
+  std::vector<PciCard> found;
+  for (const std::string& each : names_in(root + "/sys/bus/pci/devices")) {
+    if (PciCard card = at(each, root); card.device_class >> 16U == NETWORK)
+      found.push_back(std::move(card));
+  }
   return found;
 }
 

@@ -31,8 +31,8 @@ struct PciCard {
   /// folder with `sys` and `dev`.
   static PciCard at(const std::string& address, const std::string& root = {});
 
-  /// Addresses of all network cards of the host, in order.
-  static std::vector<std::string> addresses(const std::string& root = {});
+  /// All network cards of the host, in the order of their addresses.
+  static std::vector<PciCard> all(const std::string& root = {});
 
   /// Why a program of this user cannot drive it (by VFIO, or by its RDMA driver), and what to do:
   /// "has no driver; ...". Empty: it can, as far as that is known without opening it.

@@ -96,9 +96,9 @@ std::string drivers() {
 std::vector<std::pair<std::string, std::string>> facts() {
   std::vector<std::pair<std::string, std::string>> found{{"library", rte_version()},
                                                          {"drivers", drivers()}};
-  for (const std::string& address : PciCard::addresses()) {
-    const std::string why = PciCard::at(address).why_unusable();
-    found.emplace_back("card " + address, why.empty() ? "can be used" : why);
+  for (const PciCard& card : PciCard::all()) {
+    const std::string why = card.why_unusable();
+    found.emplace_back("card " + card.address, why.empty() ? "can be used" : why);
   }
   return found;
 }

@@ -2,6 +2,8 @@
 /// checked by it.
 #pragma once
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -9,6 +11,7 @@
 #include "daqiri/config.h"
 #include "engine/traits.h"
 #include "memory/hugepages.h"
+#include "memory/region.h"
 
 namespace daqiri::dpdk {
 
@@ -22,8 +25,6 @@ inline bool uses_hugepages(const memory::Hugepages& pages) {
 }
 /// Of each buffer, before its data (RTE_PKTMBUF_HEADROOM).
 inline constexpr std::size_t HEADROOM = 128;
-/// Buffers begin at multiples of it.
-inline constexpr std::size_t BUFFER_ALIGNMENT = 64;
 
 /// Whether an address of the configuration is that of a virtual device: "net_ring0".
 inline bool is_virtual(const InterfaceConfig& interface) {
@@ -50,9 +51,12 @@ inline KernelMemory locked_memory(const NetworkConfig& config, const InterfaceCo
   KernelMemory asked;
   if (!uses_hugepages(memory::Hugepages::now()))
     asked.locked = std::uint64_t{WITHOUT_HUGEPAGES_MIB} << 20U;
+  memory::RegionNeeds needs;
+  needs.headroom = HEADROOM;
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   for (const auto& [name, region] : config.mrs_) {
-    const std::size_t parts = (HEADROOM + region.buf_size_ - 1) / BUFFER_ALIGNMENT + 1;
-    if (holds_packets(config, name)) asked.locked += region.num_bufs_ * parts * BUFFER_ALIGNMENT;
+    if (holds_packets(config, name))
+      asked.locked += memory::RegionExtent::of(region, needs, page).bytes;
   }
   return asked;
 }

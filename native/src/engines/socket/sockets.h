@@ -1,7 +1,6 @@
 /// UDP and TCP sockets: addresses, options and error messages.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -62,22 +61,5 @@ int enlarge_buffer(int fd, int buffer, int bytes) noexcept;
 /// Counts the first packets of [first, first + count) that are longer than `limit` bytes as failed.
 TransmitResult too_long(const Burst& burst, std::uint32_t first, std::uint32_t count,
                         std::uint32_t limit) noexcept;
-
-/// Takes buffers of every region of the queue for up to `n` packets, to `numbers[region]` from `at`
-/// on. Returns the number of packets.
-template <typename Numbers>
-std::uint32_t take_buffers(const RxQueue& queue, Numbers* numbers, std::uint32_t at,
-                           std::uint32_t n) noexcept {
-  std::array<std::uint32_t, MAX_NUM_SEGS> counts{};
-  for (int s = 0; s < queue.num_segments(); ++s) {
-    counts[s] = queue.region(s).take(&numbers[s][at], n);
-    n = counts[s];
-  }
-  // A packet needs a buffer of every region.
-  for (int s = 0; s < queue.num_segments(); ++s) {
-    if (counts[s] > n) queue.region(s).give(&numbers[s][at + n], counts[s] - n);
-  }
-  return n;
-}
 
 }  // namespace daqiri::sockets

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "burst/burst.h"
+#include "io/packet_buffers.h"
 #include "timing/clock.h"
 
 namespace daqiri::sockets {

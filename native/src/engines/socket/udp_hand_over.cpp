@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "io/packet_buffers.h"
 #include "timing/clock.h"
 
 namespace daqiri::sockets {

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <utility>
 
+#include "io/packet_buffers.h"
+
 namespace daqiri::sockets {
 
 namespace {
