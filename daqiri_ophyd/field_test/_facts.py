@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import fcntl
-import os
 import platform
 import re
-import socket
-import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ..engine import Engine, NetworkConfig, capabilities, version
-from ..host import FactError, Facts
+from ..host import FactError, Facts, pci_address
+from ..host.facts import NicSettings
 
 __all__ = ["interface_of", "limits_of_port", "host_facts", "port_facts"]
 
 NOT_KNOWN = "not known"
-_SIOCETHTOOL = 0x8946
-_ETHTOOL_GDRVINFO = 3
-_DRVINFO_BYTES = 196
-_PCI = re.compile(r"([0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE)
 _CPU_NAME = re.compile(r"^model name\s*:\s*(.+)$", re.MULTILINE)
 
 
@@ -74,8 +66,9 @@ def interface_of(address: str, facts: Facts) -> str | None:
     with contextlib.suppress(FactError):
         if facts.has_interface(address):
             return address
+        pci = pci_address(address)
         for name, found in facts.interfaces.items():
-            if _PCI.fullmatch(address) and found.pci_address == _whole(address):
+            if pci is not None and found.pci_address == pci:
                 return name
         for name, addresses in facts.addresses.items():
             if address in addresses:
@@ -85,11 +78,6 @@ def interface_of(address: str, facts: Facts) -> str | None:
         if named and facts.has_interface(named[1]):
             return named[1]
     return None
-
-
-def _whole(pci: str) -> str:
-    """Return a PCI address with its domain."""
-    return pci.lower() if pci.count(":") == 2 else f"0000:{pci.lower()}"
 
 
 def port_facts(engine: Engine) -> list[dict[str, Any]]:
@@ -114,14 +102,16 @@ def _port(engine: Engine, number: int, facts: Facts) -> dict[str, Any]:
         "tx_queues": [queue.name for queue in port.tx],
         "receive_path": {queue.name: port.receive_path(queue.name) for queue in port.rx},
     }
-    pci = _whole(port.address) if _PCI.fullmatch(port.address) else ""
+    pci = pci_address(port.address) or ""
     if name is not None:
         device = facts.interfaces.get(name)
         pci = "" if device is None else device.pci_address
         # Of interfaces without a card, the speed is a number without a meaning.
         speed = (link.speed or device.speed) if device and pci else None
         found["speed_Mb_per_s"] = speed or NOT_KNOWN
-        found["driver"], found["firmware"] = _known_driver(name)
+        settings = _nic_settings(facts, name)
+        found["driver"] = settings.driver or NOT_KNOWN
+        found["firmware"] = settings.firmware or NOT_KNOWN
     card = _pci(facts).get(pci)
     found["pci"] = NOT_KNOWN if card is None else card.address
     if card is not None:
@@ -140,19 +130,11 @@ def _pci(facts: Facts) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _known_driver(name: str) -> tuple[str, str]:
+def _nic_settings(facts: Facts, name: str) -> NicSettings:
     try:
-        data = struct.pack("I192s", _ETHTOOL_GDRVINFO, b"")
-        buffer = bytearray(data)
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-            held = (ctypes.c_char * _DRVINFO_BYTES).from_buffer(buffer)
-            request = struct.pack("16sP", os.fsencode(name), ctypes.addressof(held))
-            fcntl.ioctl(asked.fileno(), _SIOCETHTOOL, request)
-            values = bytes(held)
-        texts = [values[4 + 32 * i : 36 + 32 * i].split(b"\0")[0].decode() for i in range(3)]
-        return texts[0] or NOT_KNOWN, texts[2] or NOT_KNOWN
-    except (OSError, UnicodeDecodeError):
-        return NOT_KNOWN, NOT_KNOWN
+        return facts.nic_settings(name)
+    except FactError:
+        return NicSettings()
 
 
 def limits_of_port(facts: dict[str, Any]) -> tuple[float | None, float | None]:

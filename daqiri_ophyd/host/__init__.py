@@ -1,5 +1,6 @@
 """Host checks: whether a host can receive the stream, and how to fix what is wrong."""
 
+from ._addresses import pci_address
 from ._check import Check, Context
 from ._check_host import check_host
 from ._finding import Finding, Remedy, Report, Result, Status, Step
@@ -36,6 +37,7 @@ __all__ = [
     "check_host",
     "fix_script",
     "measure_host",
+    "pci_address",
     "pcie_picture",
     "record_host",
     "require_host",

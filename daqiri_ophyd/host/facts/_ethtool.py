@@ -19,6 +19,7 @@ __all__ = ["NicSettings", "read_nic_settings"]
 
 RECORDED = "/recorded/ethtool.json"
 _SIOCETHTOOL = 0x8946
+_ETHTOOL_GDRVINFO = 0x03
 _ETHTOOL_GPAUSEPARAM = 0x12
 _ETHTOOL_GET_TS_INFO = 0x41
 _HARDWARE_RECEIVE = 1 << 2  # SOF_TIMESTAMPING_RX_HARDWARE
@@ -47,6 +48,8 @@ class NicSettings:
         Whether it can timestamp received packets.
     max_speed : int or None
         Mb/s of its fastest link mode.
+    driver, firmware : str or None
+        Name of the driver, and version of the firmware.
     """
 
     rx_ring: int | None = None
@@ -58,6 +61,8 @@ class NicSettings:
     clock: int | None = None
     hardware_receive: bool | None = None
     max_speed: int | None = None
+    driver: str | None = None
+    firmware: str | None = None
 
 
 def read_nic_settings(root: Root, interface: str) -> NicSettings:
@@ -97,7 +102,10 @@ def _live(interface: str) -> dict[str, Any]:
         if modes := _ask(ethtool.get_link_mode, interface):
             speeds = [int(m[1]) for mode in modes.supported_modes if (m := _MODE.match(mode))]
             found["max_speed"] = max(speeds, default=None)
-    # pyroute2 does not support these two requests.
+    # pyroute2 does not support these requests.
+    if names := _request(interface, _ETHTOOL_GDRVINFO, "=I32s32s32s32s32s32x"):
+        driver, _, firmware = (name.split(b"\0")[0].decode(errors="replace") for name in names[1:4])
+        found.update(driver=driver or None, firmware=firmware or None)
     if pause := _request(interface, _ETHTOOL_GPAUSEPARAM, "=4I"):
         found["rx_pause"] = bool(pause[2])
     if stamps := _request(interface, _ETHTOOL_GET_TS_INFO, "=2Ii8I"):
@@ -116,7 +124,7 @@ def _ask(request: Callable[[str], Any], interface: str) -> Any:
         return None
 
 
-def _request(interface: str, command: int, layout: str) -> tuple[int, ...] | None:
+def _request(interface: str, command: int, layout: str) -> tuple[Any, ...] | None:
     """Return the fields of an answer to SIOCETHTOOL (linux/ethtool.h), or None."""
     answer = ctypes.create_string_buffer(struct.calcsize(layout))
     struct.pack_into("=I", answer, 0, command)
