@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..engine import Engine, NetworkConfig, capabilities, version
-from ..host import FactError, Facts, pci_address
+from ..host import FactError, Facts, engine_traits, pci_address
 from ..host.facts import NicSettings
 
 __all__ = ["interface_of", "limits_of_port", "host_facts", "port_facts"]
@@ -89,7 +89,8 @@ def port_facts(engine: Engine) -> list[dict[str, Any]]:
 def _port(engine: Engine, number: int, facts: Facts) -> dict[str, Any]:
     port = engine.ports[number]
     link = port.link()
-    name = None if engine.name == "loopback" else interface_of(port.address, facts)
+    in_memory = engine_traits(engine.name).in_memory
+    name = None if in_memory else interface_of(port.address, facts)
     found: dict[str, Any] = {
         "port": port.name,
         "address": port.address,

@@ -420,7 +420,7 @@ def _timed_send(bench: Bench) -> Found:
 def _earliest(bench: Bench, lane: Lane, outcome: Outcome) -> int | None:
     """Return the least time from a launch time to an arrival; None: the clocks differ."""
     sender, receiver = bench.engine.port(lane.sender), bench.engine.port(lane.receiver)
-    if receiver.config.rx.hardware_timestamps or bench.engine.name == "dpdk":
+    if receiver.config.rx.hardware_timestamps or engine_traits(bench.engine.name).kernel_bypass:
         return None
     if abs(sender.now() - receiver.now()) > _CLOCK_NS or outcome.strange or lane.stream:
         return None

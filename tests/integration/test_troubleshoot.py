@@ -132,7 +132,11 @@ def test_the_configuration_does_not_fit_the_host() -> None:
 
     assert is_quoted(refusal(changed("udp", elsewhere)))
     assert is_quoted(refusal(raw_on("eth7")))
-    assert is_quoted(refusal(profiles.path("igx")))  # for DPDK
+
+
+def test_an_engine_is_not_part_of_the_build() -> None:
+    # Of DPDK's engine this is said by builds without it only: wheels.
+    assert is_quoted(refusal(changed("igx", lambda cfg: cfg.update(engine="ibverbs"))))
 
 
 def test_no_hugepages_are_left() -> None:
