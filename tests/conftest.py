@@ -41,6 +41,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--write", action="store_true", help="write generated pages before they are compared"
     )
     parser.addoption("--wheels", metavar="FOLDER", help="test the wheels of this folder")
+    parser.addoption(
+        "--dpdk-device",
+        metavar="ADDRESS",
+        default="net_ring0",
+        help="a device that gives back what is sent on it, for tests of engine dpdk",
+    )
     parser.addoption("--site", metavar="FOLDER", help="look at the pages of this built site")
     parser.addoption(
         "--guides",

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dpdk_devices import compiled_reflector, on_device, reflected_memif
 from free_ports import free_port
 from numpy.typing import NDArray
 
@@ -72,46 +73,49 @@ def tx_queue(number: int = 0, **keys: Any) -> Config:
     }
 
 
-@pytest.fixture
-def loopback() -> Callable[..., Config]:
+def loopback_config(
+    *,
+    rx: Config | None = None,
+    tx: Config | None = None,
+    regions: list[Config] | None = None,
+    **common: Any,
+) -> Config:
     """A loopback configuration; keyword arguments are keys of its queues and regions."""
+    return {
+        "version": 1,
+        "master_core": 0,
+        "stream_type": "raw",
+        "loopback": "sw",
+        "log_level": "error",
+        **common,
+        "memory_regions": regions or [region("rx_buffers"), region("tx_buffers", 1024)],
+        "interfaces": [
+            {
+                "name": "port0",
+                "address": "loopback",
+                "rx": {
+                    "queues": [rx_queue(**(rx or {}))],
+                    "flows": [
+                        {
+                            "name": "data",
+                            "id": 7,
+                            "match": {"udp_dst": 5000},
+                            "action": {"type": "queue", "id": 0},
+                        }
+                    ],
+                },
+                "tx": {"queues": [tx_queue(**(tx or {}))]},
+            }
+        ],
+    }
 
-    def build(
-        *,
-        rx: Config | None = None,
-        tx: Config | None = None,
-        regions: list[Config] | None = None,
-        **common: Any,
-    ) -> Config:
-        return {
-            "version": 1,
-            "master_core": 0,
-            "stream_type": "raw",
-            "loopback": "sw",
-            "log_level": "error",
-            **common,
-            "memory_regions": regions or [region("rx_buffers"), region("tx_buffers", 1024)],
-            "interfaces": [
-                {
-                    "name": "port0",
-                    "address": "loopback",
-                    "rx": {
-                        "queues": [rx_queue(**(rx or {}))],
-                        "flows": [
-                            {
-                                "name": "data",
-                                "id": 7,
-                                "match": {"udp_dst": 5000},
-                                "action": {"type": "queue", "id": 0},
-                            }
-                        ],
-                    },
-                    "tx": {"queues": [tx_queue(**(tx or {}))]},
-                }
-            ],
-        }
 
-    return build
+@pytest.fixture
+def loopback(request: pytest.FixtureRequest) -> Callable[..., Config]:
+    """``loopback_config``; with the parameter ``dpdk``, the same on a device of DPDK."""
+    if getattr(request, "param", "loopback") == "dpdk":
+        return request.getfixturevalue("dpdk")
+    return loopback_config
 
 
 @pytest.fixture
@@ -121,17 +125,29 @@ def has_dpdk() -> None:
         pytest.skip(f"{state} (built where libdpdk is found: libdpdk-dev)")
 
 
+@pytest.fixture(scope="session")
+def memif_reflector(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled_reflector(tmp_path_factory.mktemp("memif_reflector"))
+
+
 @pytest.fixture
-def ring(loopback: Callable[..., Config], has_dpdk: None) -> Callable[..., Config]:
-    """The configuration ``loopback``, on a virtual device of DPDK that receives what it sends."""
+def dpdk(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, has_dpdk: None
+) -> Iterator[Callable[..., Config]]:
+    """``loopback_config``, on a device of DPDK that gives back what is sent on it."""
+    device = request.config.getoption("--dpdk-device")
+    with contextlib.ExitStack() as servers:
 
-    def build(**keys: Any) -> Config:
-        config = loopback(engine="dpdk", **keys)
-        del config["loopback"]
-        config["interfaces"][0]["address"] = "net_ring0"
-        return config
+        def build(**keys: Any) -> Config:
+            address = device
+            if device == "net_memif0":
+                program = request.getfixturevalue("memif_reflector")
+                folder = tmp_path_factory.mktemp("memif")
+                servers.close()
+                address = servers.enter_context(reflected_memif(program, folder))
+            return on_device(loopback_config(**keys), address)
 
-    return build
+        yield build
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dpdk_devices import on_dpdk_too
 from numpy.typing import NDArray
 
 from daqiri_ophyd.engine import Burst, Engine, NoSpaceAvailableError, NotReadyError
@@ -26,6 +27,7 @@ def regions(rx: int, tx: int = 2048, rx_size: int = 2048) -> list[dict[str, Any]
     ]
 
 
+@on_dpdk_too
 def test_a_consumer_that_keeps_up_loses_nothing(
     loopback: Build, made_frames: Frames, watch: Watch
 ) -> None:
@@ -52,6 +54,7 @@ def test_a_consumer_that_keeps_up_loses_nothing(
     assert after.bursts == len(got)
 
 
+@on_dpdk_too
 def test_without_a_consumer_drops_are_counted(
     loopback: Build, made_frames: Frames, wait_until_idle: WaitUntilIdle, watch: Watch
 ) -> None:
@@ -101,6 +104,7 @@ def test_without_a_consumer_the_sender_waits(
         assert rx.counters().dropped_total == 0
 
 
+@on_dpdk_too
 def test_held_bursts_exhaust_the_pool_and_nothing_else(
     loopback: Build, made_frames: Frames, wait_until_idle: WaitUntilIdle, watch: Watch
 ) -> None:
@@ -126,6 +130,7 @@ def test_held_bursts_exhaust_the_pool_and_nothing_else(
         assert rx.counters().delivered == before + 64
 
 
+@on_dpdk_too
 def test_held_views_exhaust_the_region_and_nothing_else(
     loopback: Build, made_frames: Frames, wait_until_idle: WaitUntilIdle, watch: Watch
 ) -> None:
@@ -181,6 +186,7 @@ def test_a_slow_consumer(
     assert numbers == list(range(len(sent)))
 
 
+@on_dpdk_too
 def test_flush_and_drop_all(
     loopback: Build, made_frames: Frames, wait_until_idle: WaitUntilIdle, watch: Watch
 ) -> None:
@@ -207,6 +213,7 @@ def test_flush_and_drop_all(
             call()
 
 
+@on_dpdk_too
 def test_frames_longer_than_the_buffers(
     loopback: Build, made_frames: Frames, wait_until_idle: WaitUntilIdle, watch: Watch
 ) -> None:

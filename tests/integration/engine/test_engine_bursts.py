@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dpdk_devices import on_dpdk_too
 from numpy.typing import NDArray
 
 from daqiri_ophyd.engine import (
@@ -30,6 +31,7 @@ def address(array: NDArray[Any]) -> int:
     return array.__array_interface__["data"][0]
 
 
+@on_dpdk_too
 def test_packets_arrive_as_they_were_sent(
     loopback: Loopback, made_frames: Frames, receive_all: Receive
 ) -> None:
@@ -104,6 +106,7 @@ def test_indices_and_slices(loopback: Loopback, made_frames: Frames, receive_all
             burst[::0]
 
 
+@on_dpdk_too
 def test_views_outlive_burst_queue_and_engine(
     loopback: Loopback, made_frames: Frames, receive_all: Receive
 ) -> None:
@@ -135,6 +138,7 @@ def test_views_outlive_burst_queue_and_engine(
             gc.collect()
 
 
+@on_dpdk_too
 def test_views_keep_their_buffers_from_being_used_again(
     loopback: Loopback, made_frames: Frames, receive_all: Receive
 ) -> None:
@@ -215,6 +219,7 @@ def test_a_released_burst_says_so(
         assert len(view) == 142
 
 
+@on_dpdk_too
 def test_segments(loopback: Loopback, made_frames: Frames, receive_all: Receive) -> None:
     sent = made_frames(30)
     config = loopback(
@@ -317,6 +322,7 @@ def test_a_burst_released_while_it_is_gathered(
             assert all(np.array_equal(result, sent) for result in results)
 
 
+@on_dpdk_too
 def test_bursts_as_files(
     loopback: Loopback, made_frames: Frames, receive_all: Receive, tmp_path: Path
 ) -> None:
@@ -341,6 +347,7 @@ def test_bursts_as_files(
             bursts[0].write_pcap(tmp_path / "missing", "some")
 
 
+@on_dpdk_too
 def test_what_a_closed_queue_held_can_be_received(
     loopback: Loopback,
     made_frames: Frames,

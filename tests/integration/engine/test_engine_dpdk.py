@@ -42,10 +42,10 @@ def cable_ends(packet: Build, has_dpdk: None) -> Build:
 
 
 def test_packets_arrive_as_they_were_sent(
-    ring: Build, made_frames: Frames, receive_all: Receive, watch: Watch
+    dpdk: Build, made_frames: Frames, receive_all: Receive, watch: Watch
 ) -> None:
     sent = made_frames(20_000)
-    with Engine.open(ring()) as engine, watch(engine):
+    with Engine.open(dpdk()) as engine, watch(engine):
         assert engine.name == "dpdk"
         (port,) = engine.ports
         before = port.now()
@@ -63,12 +63,12 @@ def test_packets_arrive_as_they_were_sent(
 
 
 def test_engines_come_and_go_and_their_packets_stay(
-    ring: Build, made_frames: Frames, receive_all: Receive
+    dpdk: Build, made_frames: Frames, receive_all: Receive
 ) -> None:
     kept: list[tuple[NDArray[np.uint8], NDArray[np.uint8]]] = []
     for count in range(1, 20):
         sent = made_frames(count)
-        with Engine.open(ring()) as engine:
+        with Engine.open(dpdk()) as engine:
             engine.ports[0].tx[0].send(sent)
             bursts = receive_all(engine.ports[0].rx[0], count)
             kept.append((sent[0], bursts[0][0]))
@@ -76,9 +76,9 @@ def test_engines_come_and_go_and_their_packets_stay(
         assert np.array_equal(sent, received)
 
 
-def test_a_recording_has_every_packet(ring: Build, made_frames: Frames, tmp_path: Path) -> None:
+def test_a_recording_has_every_packet(dpdk: Build, made_frames: Frames, tmp_path: Path) -> None:
     sent = made_frames(5000)
-    with Engine.open(ring()) as engine:
+    with Engine.open(dpdk()) as engine:
         (port,) = engine.ports
         with port.rx[0].record(tmp_path, "run", max_packets=5000) as recorder:
             for part in np.split(sent, 50):
@@ -105,8 +105,8 @@ def test_frames_cross_a_cable(
         assert (counters.received, counters.dropped_total) == (1000, 0)
 
 
-def test_what_cannot_be_opened_is_named(ring: Build) -> None:
-    config = ring()
+def test_what_cannot_be_opened_is_named(dpdk: Build) -> None:
+    config = dpdk()
     config["interfaces"][0]["address"] = "net_nothing0"
     assert check_config(config).ok
     with pytest.raises(InvalidParameterError, match="device 'net_nothing0' cannot be opened"):

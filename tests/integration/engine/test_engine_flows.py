@@ -17,44 +17,19 @@ from daqiri_ophyd.engine import (
 )
 
 
-@pytest.fixture
-def config():
-    queues = [
-        {
-            "name": f"rx{i}",
-            "id": i,
-            "cpu_core": "any",
-            "batch_size": 8,
-            "timeout_us": 500,
-            "memory_regions": ["rx"],
-        }
-        for i in range(2)
+@pytest.fixture(params=["loopback", "dpdk"])
+def config(request):
+    queue = {"batch_size": 8, "timeout_us": 500}
+    regions = [
+        {"name": f"{name}_buffers", "kind": "host", "num_bufs": 512, "buf_size": 1024}
+        for name in ("rx", "tx")
     ]
-    flow = {
-        "name": "images",
-        "id": 7,
-        "match": {"udp_dst": 5000},
-        "action": {"type": "queue", "id": 0},
-    }
-    tx = {"name": "tx", "id": 0, "cpu_core": "any", "batch_size": 8, "memory_regions": ["tx"]}
-    return {
-        "version": 1,
-        "master_core": 0,
-        "stream_type": "raw",
-        "loopback": "sw",
-        "memory_regions": [
-            {"name": name, "kind": "host", "num_bufs": 512, "buf_size": 1024}
-            for name in ("rx", "tx")
-        ],
-        "interfaces": [
-            {
-                "name": "port0",
-                "address": "loopback",
-                "rx": {"queues": queues, "flows": [flow]},
-                "tx": {"queues": [tx]},
-            }
-        ],
-    }
+    build = request.getfixturevalue(request.param)
+    built = build(rx=queue, tx={"batch_size": 8}, regions=regions)
+    rx = built["interfaces"][0]["rx"]
+    rx["queues"].append({**rx["queues"][0], "name": "rx1", "id": 1})
+    rx["flows"][0]["name"] = "images"
+    return built
 
 
 def frame(udp_dst: int) -> np.ndarray:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dpdk_devices import on_dpdk_too
 from numpy.typing import NDArray
 
 from daqiri_ophyd.engine import (
@@ -31,6 +32,7 @@ def wait_for_end(recorder: Recorder) -> None:
         assert recorder.wait(60)
 
 
+@on_dpdk_too
 def test_files_hold_what_was_sent(
     loopback: Build, made_frames: Frames, tmp_path: Path, wait_until_idle: WaitUntilIdle
 ) -> None:
@@ -106,6 +108,7 @@ def test_a_recording_that_begins_ends_a_wait(
         assert "being recorded" in str(errors[0])
 
 
+@on_dpdk_too
 def test_it_stops_at_its_limit(
     loopback: Build, made_frames: Frames, tmp_path: Path, wait_until_idle: WaitUntilIdle
 ) -> None:
@@ -145,6 +148,7 @@ def test_it_stops_after_its_time(
         assert not stopped.snapshot().limit_reached
 
 
+@on_dpdk_too
 def test_roll_pause_and_resume(
     loopback: Build, made_frames: Frames, tmp_path: Path, wait_until_idle: WaitUntilIdle
 ) -> None:
@@ -229,6 +233,7 @@ def test_a_dropped_recorder_complains_and_completes_its_file(
         assert rx.receive() is None
 
 
+@on_dpdk_too
 def test_closing_the_engine_completes_the_recording(
     loopback: Build, made_frames: Frames, tmp_path: Path
 ) -> None:

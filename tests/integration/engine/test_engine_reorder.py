@@ -58,7 +58,7 @@ def with_plan(config: dict[str, Any]) -> dict[str, Any]:
     return config
 
 
-@pytest.fixture(params=["loopback", "ring", "udp"])
+@pytest.fixture(params=["loopback", "dpdk", "udp"])
 def config(request: pytest.FixtureRequest) -> dict[str, Any]:
     return with_plan(request.getfixturevalue(request.param)())
 

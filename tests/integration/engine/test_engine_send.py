@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dpdk_devices import on_dpdk_too
 from numpy.typing import NDArray
 
 from daqiri_ophyd.engine import (
@@ -45,6 +46,7 @@ def test_arrays_in_any_memory_order(
         assert tx.send([]) == 0
 
 
+@on_dpdk_too
 def test_rows_are_cut_to_lengths(
     loopback: Loopback, made_frames: Frames, receive_all: Receive
 ) -> None:
@@ -82,6 +84,7 @@ def test_a_file_is_sent_from_its_map(
             assert received(receive_all(rx, 200)) == [view.tobytes() for view in pcap]
 
 
+@on_dpdk_too
 def test_packets_longer_than_a_buffer_go_to_the_next_segment(
     loopback: Loopback, made_frames: Frames, receive_all: Receive
 ) -> None:
@@ -102,6 +105,7 @@ def test_packets_longer_than_a_buffer_go_to_the_next_segment(
         assert received(receive_all(engine.ports[0].rx[0], 50)) == [row.tobytes() for row in sent]
 
 
+@on_dpdk_too
 def test_packets_leave_at_their_times(
     loopback: Loopback, made_frames: Frames, receive_all: Receive
 ) -> None:
@@ -139,6 +143,7 @@ def test_packets_leave_at_their_times(
         assert tx.lateness().count == 0
 
 
+@on_dpdk_too
 def test_sending_waits_for_buffers(
     loopback: Loopback, made_frames: Frames, receive_all: Receive
 ) -> None:
@@ -180,6 +185,7 @@ def test_no_room_in_time_tells_how_many_went(loopback: Loopback, made_frames: Fr
     assert (after.submitted, after.sent, after.held) == (256, 0, 0)
 
 
+@on_dpdk_too
 def test_a_batch_larger_than_its_region(loopback: Loopback, made_frames: Frames) -> None:
     config = loopback(
         tx={"batch_size": 512},
@@ -242,6 +248,7 @@ def test_what_is_refused(loopback: Loopback, made_frames: Frames) -> None:
         tx.send(good)
 
 
+@on_dpdk_too
 def test_closing_the_engine_ends_a_send(loopback: Loopback, made_frames: Frames) -> None:
     engine = Engine.open(loopback(tx_meta_buffers=2))
     tx = engine.ports[0].tx[0]

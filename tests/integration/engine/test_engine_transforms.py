@@ -103,7 +103,7 @@ class Wire:
         self.send = send
 
 
-@pytest.fixture(params=["loopback", "ring", pytest.param("packet", marks=pytest.mark.root)])
+@pytest.fixture(params=["loopback", "dpdk", pytest.param("packet", marks=pytest.mark.root)])
 def wire(request: pytest.FixtureRequest) -> Callable[..., Any]:
     """Open an engine with receive flows; keyword arguments are keys of the queues."""
     build = request.getfixturevalue(request.param)

@@ -106,7 +106,7 @@ def read(path: Path) -> dict[str, NDArray[Any]]:
 
 
 @pytest.mark.parametrize("writer", ["buffered", "auto"])
-@pytest.mark.parametrize("stream", ["loopback", "udp"])
+@pytest.mark.parametrize("stream", ["loopback", "dpdk", "udp"])
 def test_a_file_has_the_frames_and_what_is_known_of_them(
     stream: str,
     writer: Any,

@@ -92,6 +92,7 @@ std::array<std::uint8_t, UINT8_MAX>& rss_key() {
 constexpr std::uint32_t KERNEL_BYTES = TPACKET_ALIGN(TPACKET2_HDRLEN + 16) - ETH_HLEN;
 
 constexpr std::string_view AF_PACKET_DRIVER = "net_af_packet";
+constexpr std::string_view MEMIF_DRIVER = "net_memif";
 constexpr std::string_view TAP_DRIVER = "net_tap";
 
 /// Longest frame that a net_af_packet with these arguments receives whole: of longer ones, the
@@ -162,6 +163,8 @@ DpdkPort::Settings DpdkPort::settings_for(const NetworkConfig& config) const {
   if (!port_.rx.empty() && conf.rxmode.mtu + header_and_tags > region_of(port_).buf_size())
     conf.rxmode.offloads |= info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER;
   settings.most_bytes = std::min<std::uint32_t>(conf.rxmode.mtu + header_and_tags, UINT16_MAX);
+  // It tells the length of ordinary frames, and passes on any.
+  if (info.driver_name == MEMIF_DRIVER) settings.most_bytes = UINT16_MAX;
   if (info.driver_name == AF_PACKET_DRIVER) {
     // The kernel takes tags out of frames, and the driver cannot put them back in memory of others.
     conf.rxmode.offloads |= info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_VLAN_STRIP;
