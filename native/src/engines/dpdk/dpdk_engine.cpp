@@ -18,6 +18,7 @@
 #include "engines/dpdk/packet_pool.h"
 #include "engines/dpdk/port.h"
 #include "engines/dpdk/traits.h"
+#include "engines/dpdk/virtual_device.h"
 #include "io/io_engine.h"
 #include "system/pci_card.h"
 
@@ -72,8 +73,7 @@ void find_rejected_here(const NetworkConfig& config, std::vector<Error>& found) 
     if (dpdk::is_virtual(interface)) continue;
     const std::string why = PciCard::at(interface.address_).why_unusable();
     if (why.empty()) continue;
-    found.emplace_back(Status::NOT_SUPPORTED, "interface '" + interface.name_ + "': device '" +
-                                                  interface.address_ + "' " + why);
+    found.emplace_back(Status::NOT_SUPPORTED, dpdk::device_of(interface) + why);
   }
 }
 
