@@ -118,7 +118,9 @@ def interfaces(network: Network) -> set[str]:
 
 
 def free_hugepages() -> int:
-    return sum(int(p.read_text()) for p in Path("/sys/kernel/mm/hugepages").glob("*/free_hugepages"))
+    return sum(
+        int(p.read_text()) for p in Path("/sys/kernel/mm/hugepages").glob("*/free_hugepages")
+    )
 
 
 def receives(network: Network, receiver: Process, interface: str | None) -> bool:
@@ -163,6 +165,21 @@ def test_a_killed_process_leaves_nothing(
             end(receiver)
         # Hugepages may be those of other programs.
         assert eventually(is_clean), (list(folder.iterdir()), interfaces(network), locks(network))
+
+
+@pytest.mark.root
+def test_the_socket_of_a_killed_server_is_made_anew(
+    on: Callable[[str], Config], networks: Networks, tmp_path: Path
+) -> None:
+    network, path = networks(), tmp_path / "vhost.sock"
+    config = on(f"net_vhost0,iface={path}")
+    with process(network, config) as first:
+        assert first.said == "open"
+        assert "which another device or program serves" in refusal(network, config)
+        first.kill()
+    assert path.is_socket()
+    assert refusal(network, config) == "open"
+    assert not path.exists()
 
 
 @pytest.mark.root

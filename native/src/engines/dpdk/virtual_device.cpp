@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <net/if.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -40,14 +41,15 @@ File lock_in_network(const std::string& name) {
   return {};
 }
 
-/// Whether a program listens to a memif socket. Returns errno; 0: one does.
-int try_memif(const std::string& path, bool abstract) noexcept {
-  const File socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+/// Whether a program listens to a socket, of a name in the file system or an abstract one. Returns
+/// errno; 0: one does.
+int try_socket(int type, const std::string& name, bool abstract) noexcept {
+  const File socket(::socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   const std::size_t first = abstract ? 1 : 0;
   const std::size_t length =
-      path.copy(address.sun_path + first, sizeof address.sun_path - 1 - first);
+      name.copy(address.sun_path + first, sizeof address.sun_path - 1 - first);
   const auto size =
       static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + first + length + (abstract ? 0 : 1));
   return connect(socket.fd(), reinterpret_cast<const sockaddr*>(&address), size) == 0 ? 0 : errno;
@@ -85,6 +87,8 @@ std::optional<std::string> VirtualDevice::argument(std::string_view key) const {
 File VirtualDevice::claim() const {
   if (is("net_tap")) return claim_tap();
   if (is("net_af_packet")) return claim_packet_sockets();
+  if (is("net_vhost") && argument("client").value_or("0") != "1") clear_socket("iface");
+  if (is("net_virtio_user") && argument("server").value_or("0") == "1") clear_socket("path");
   return {};
 }
 
@@ -135,25 +139,30 @@ File VirtualDevice::claim_tap() const {
   return lock;
 }
 
-File VirtualDevice::claim_packet_sockets() const {
-  require_privilege(may_open_packet_sockets());
+void VirtualDevice::require_interface() const {
+  if (!is("net_af_packet")) return;
   const auto given = argument("iface");
   if (!given) {
     refuse(interface_, "names no network interface",
            "add one of " + interfaces_of_this_host() + ": " + name_ + ",iface=NAME");
   }
-  const unsigned index = if_nametoindex(given->c_str());
-  if (index == 0) {
-    refuse(interface_, "has iface=" + *given + ", and this host has no such network interface",
-           "give one of " + interfaces_of_this_host() + " (`ip -brief link` shows their state)");
-  }
+  if (if_nametoindex(given->c_str()) != 0) return;
+  refuse(interface_, "has iface=" + *given + ", and this host has no such network interface",
+         "give one of " + interfaces_of_this_host() + " (`ip -brief link` shows their state)");
+}
+
+File VirtualDevice::claim_packet_sockets() const {
+  require_privilege(may_open_packet_sockets());
+  require_interface();
+  const std::string name = *argument("iface");
+  const unsigned index = if_nametoindex(name.c_str());
   // The driver puts its sockets into a group of this number, and the kernel divides packets among
   // all of a group.
   const unsigned group = (static_cast<unsigned>(getpid()) ^ index) & UINT16_MAX;
   File lock = lock_in_network("packet-fanout/" + std::to_string(group));
   if (!lock.is_open()) {
     refuse(interface_,
-           "would share the packets of network interface '" + *given +
+           "would share the packets of network interface '" + name +
                "' with another device, of this process, or of a process with the same number in "
                "another container, and get only a part of them (PACKET_FANOUT)",
            "open it once, or use engine 'packet'");
@@ -161,11 +170,26 @@ File VirtualDevice::claim_packet_sockets() const {
   return lock;
 }
 
+void VirtualDevice::clear_socket(std::string_view key) const {
+  const auto given = argument(key);
+  struct stat found{};
+  if (!given || lstat(given->c_str(), &found) != 0 || !S_ISSOCK(found.st_mode)) return;
+  const int error = try_socket(SOCK_STREAM, *given, false);
+  if (error == 0 || error == EAGAIN) {
+    refuse(interface_,
+           "would serve socket '" + *given + "', which another device or program serves",
+           "give it another name (" + std::string(key) + "=), or end that program (fuser -v " +
+               *given + ")");
+  }
+  // Nobody has had it open since its process was killed.
+  if (error == ECONNREFUSED) unlink(given->c_str());
+}
+
 void VirtualDevice::explain_failed_start() const {
   if (!is("net_memif")) return;
   const std::string path = argument("socket").value_or("/run/memif.sock");
   const bool abstract = argument("socket-abstract").value_or("yes") == "yes";
-  const int error = try_memif(path, abstract);
+  const int error = try_socket(SOCK_SEQPACKET, path, abstract);
   if (error == 0) return;
   refuse(interface_,
          "finds no server at socket '" + path + "'" +

@@ -33,6 +33,8 @@ class VirtualDevice {
   /// Value of an argument; nullopt: not given.
   [[nodiscard]] std::optional<std::string> argument(std::string_view key) const;
 
+  /// Throws Error if the device belongs to a network interface that the kernel does not have.
+  void require_interface() const;
   /// Throws Error if the kernel lacks what the driver needs, or if packets would be shared with
   /// another device. The file is kept as long as the device exists: it keeps others from that.
   [[nodiscard]] File claim() const;
@@ -42,6 +44,9 @@ class VirtualDevice {
  private:
   [[nodiscard]] File claim_tap() const;
   [[nodiscard]] File claim_packet_sockets() const;
+  /// Remove the socket that the driver is about to serve, if its server was killed: the name would
+  /// be taken. Throws Error if another program serves it.
+  void clear_socket(std::string_view key) const;
   /// Throws Error unless programs may do what the driver does.
   void require_privilege(bool granted) const;
 
