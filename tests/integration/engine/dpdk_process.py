@@ -25,8 +25,13 @@ def frames(count: int) -> np.ndarray:
     )
 
 
+def say(text: object) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
 def receive(engine: Engine, own_traffic: bool) -> None:
-    """Print the number of the flow's packets for each line of the input."""
+    """Say the number of the flow's packets for each line of the input."""
     (port,) = engine.ports
     received = 0
     while True:
@@ -38,17 +43,17 @@ def receive(engine: Engine, own_traffic: bool) -> None:
         if select.select([sys.stdin], [], [], 0)[0]:
             if not sys.stdin.readline():
                 return
-            print(received, flush=True)
+            say(received)
 
 
 def main(config: dict[str, Any]) -> None:
     try:
         engine = Engine.open(config)
     except DaqiriError as error:
-        print(" ".join(str(error).split("\n")), flush=True)
+        say(" ".join(str(error).split("\n")))
         return
     with engine:
-        print("open", flush=True)
+        say("open")
         receive(engine, config["interfaces"][0]["address"].startswith("net_ring"))
 
 

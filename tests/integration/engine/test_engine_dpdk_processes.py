@@ -1,4 +1,4 @@
-"""Engine dpdk in several processes: killed ones leave nothing, and none takes packets of another."""
+"""Engine dpdk in several processes: killed ones leave nothing, none takes packets of another."""
 
 import contextlib
 import fcntl
