@@ -26,7 +26,7 @@ std::string text_of(int error) { return std::generic_category().message(error); 
 
 /// A lock that the kernel releases with the process, for all processes of the calling thread's
 /// network namespace, to which interfaces and abstract names of sockets belong. Not open: another
-/// has it.
+/// has it. Throws Error.
 File lock_in_network(const std::string& name) {
   File socket =
       File::private_to_process([] { return ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0); });
@@ -154,7 +154,7 @@ void VirtualDevice::require_interface() const {
 File VirtualDevice::claim_packet_sockets() const {
   require_privilege(may_open_packet_sockets());
   require_interface();
-  const std::string name = *argument("iface");
+  const std::string name = argument("iface").value_or("");
   const unsigned index = if_nametoindex(name.c_str());
   // The driver puts its sockets into a group of this number, and the kernel divides packets among
   // all of a group.

@@ -15,7 +15,6 @@
 
 #include "engines/dpdk/dpdk_module.h"
 #include "engines/dpdk/dpdk_state.h"
-#include "frames.h"
 #include "session/loopback_config.h"
 #include "socket/own_network.h"
 
