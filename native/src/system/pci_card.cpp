@@ -1,16 +1,20 @@
 #include "system/pci_card.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string_view>
 #include <system_error>
 #include <utility>
+
+#include "system/file.h"
 
 namespace daqiri {
 
@@ -143,6 +147,16 @@ std::string PciCard::why_unusable(const std::string& root) const {
     return "is not for this user, who may not open " + group + "; as root: chown $USER " + group;
   }
   return {};
+}
+
+std::string PciCard::why_taken() const {
+  if (driver != VFIO || iommu_group.empty()) return {};
+  const std::string group = "/dev/vfio/" + iommu_group;
+  // An IOMMU group has one process at a time.
+  if (const File opened(::open(group.c_str(), O_RDWR | O_CLOEXEC)); opened.is_open()) return {};
+  if (errno != EBUSY) return {};
+  return "is in use by another process, which has " + group + "; end that process (fuser -v " +
+         group + ")";
 }
 
 }  // namespace daqiri

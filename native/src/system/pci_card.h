@@ -37,6 +37,9 @@ struct PciCard {
   /// Why a program of this user cannot drive it (by VFIO, or by its RDMA driver), and what to do:
   /// "has no driver; ...". Empty: it can, as far as that is known without opening it.
   [[nodiscard]] std::string why_unusable(const std::string& root = {}) const;
+  /// Why VFIO gives it to no other process now, and what to do; for a card that cannot be opened.
+  /// Empty: it does, or it has no part in it.
+  [[nodiscard]] std::string why_taken() const;
   /// Whether the kernel keeps the card, and lets programs use it by its RDMA driver.
   [[nodiscard]] bool is_shared_with_kernel() const noexcept;
 };

@@ -14,6 +14,7 @@
 #include "daqiri/error.h"
 #include "engines/dpdk/eal.h"
 #include "engines/dpdk/traits.h"
+#include "engines/dpdk/virtual_device.h"
 #include "system/log.h"
 #include "system/pci_card.h"
 
@@ -30,10 +31,11 @@ std::mutex devices_mutex;
 /// Names of the devices that belong to DPDK, which says nothing when one is added twice.
 std::set<std::string> devices;
 
-[[noreturn]] void refuse(const InterfaceConfig& interface, const std::string& what,
-                         const std::string& fix, Status status = Status::INVALID_PARAMETER) {
-  throw Error(status, "interface '" + interface.name_ + "': device '" + interface.address_ + "' " +
-                          what + "; " + fix);
+/// Whether VFIO has given this process the IOMMU group of another card.
+bool has_group_of(const PciCard& card) {
+  return std::ranges::any_of(devices, [&](const std::string& name) {
+    return name != card.address && PciCard::at(name).iommu_group == card.iommu_group;
+  });
 }
 
 }  // namespace
@@ -48,44 +50,43 @@ Device::Device(const InterfaceConfig& interface) {
 }
 
 void Device::add(const InterfaceConfig& interface) {
-  const std::string& address = interface.address_;
-  std::string arguments;
-  const char* fix =
-      "the reason, and dmesg, tell what it needs; a user who is not root needs locked memory for "
-      "regions and for DPDK's own objects (ulimit -l); on some systems each driver is a package of "
-      "its own (librte-net-mlx5-23)";
-  if (is_virtual(interface)) {
-    bus_ = VIRTUAL_BUS;
-    const std::size_t comma = std::min(address.find(','), address.size());
-    name_ = address.substr(0, comma);
-    arguments = address.substr(std::min(comma + 1, address.size()));
-    fix =
-        "accepted are DPDK's virtual devices and their arguments, such as net_ring0, "
-        "net_tap0,iface=dtap0 or net_af_packet0,iface=eth0; on some systems each driver is a "
-        "package of its own (librte-net-tap23)";
-  } else {
-    bus_ = PCI_BUS;
-    const PciCard card = PciCard::at(address);
-    name_ = card.address;
-    shared_with_kernel_ = card.is_shared_with_kernel();
-  }
-  const bool serves = arguments.find("role=server") != std::string::npos ||
-                      arguments.find("role=master") != std::string::npos;
-  if (name_.starts_with("net_memif") && serves) {
+  const bool is_card = !is_virtual(interface);
+  const VirtualDevice device(interface);
+  const PciCard card = is_card ? PciCard::at(interface.address_) : PciCard{};
+  bus_ = is_card ? PCI_BUS : VIRTUAL_BUS;
+  name_ = is_card ? card.address : device.name();
+  shared_with_kernel_ = is_card && card.is_shared_with_kernel();
+  const std::string role = device.argument("role").value_or("");
+  if (device.is("net_memif") && (role == "server" || role == "master")) {
     refuse(interface, "is the server of a memif, and DPDK's driver never gives its socket back",
            "let the other program be the server (role=client)", Status::NOT_SUPPORTED);
   }
-  if (name_.starts_with("net_af_xdp")) {
+  if (device.is("net_af_xdp")) {
     refuse(interface, "receives only into memory of DPDK's own, not into memory regions",
            "use engine 'packet' with receive_path: af_xdp, or a net_af_packet",
            Status::NOT_SUPPORTED);
   }
   if (devices.contains(name_)) {
     refuse(interface, "is in use by another interface of this process",
-           bus_ == PCI_BUS ? "close that engine first" : "give it another number");
+           is_card ? "close that engine first" : "give it another number");
   }
-  const int error = rte_eal_hotplug_add(bus_, name_.c_str(), arguments.c_str());
-  if (error != 0) refuse(interface, "cannot be opened: " + Reports::reason(error), fix);
+  claim_ = device.claim();
+  const int error =
+      rte_eal_hotplug_add(bus_, name_.c_str(), is_card ? "" : device.arguments().c_str());
+  if (error == 0) return;
+  const std::string what = "cannot be opened: " + Reports::reason(error);
+  if (!is_card) {
+    refuse(interface, what,
+           "accepted are DPDK's virtual devices and their arguments, such as net_ring0, "
+           "net_tap0,iface=dtap0 or net_af_packet0,iface=eth0; on some systems each driver is a "
+           "package of its own (librte-net-tap23)");
+  }
+  if (const std::string taken = card.why_taken(); !taken.empty() && !has_group_of(card))
+    throw Error(Status::NOT_SUPPORTED, device_of(interface) + taken);
+  refuse(interface, what,
+         "the reason, and dmesg, tell what it needs; a user who is not root needs locked memory "
+         "for regions and for DPDK's own objects (ulimit -l); on some systems each driver is a "
+         "package of its own (librte-net-mlx5-23)");
 }
 
 Device::~Device() {
@@ -99,6 +100,10 @@ Device::~Device() {
   told("close", rte_eth_dev_close(port_));
   mappings_.clear();
   remove();
+}
+
+void Device::explain_failed_start(const InterfaceConfig& interface) const {
+  if (!is_card()) VirtualDevice(interface).explain_failed_start();
 }
 
 bool Device::is_card() const noexcept { return bus_ == PCI_BUS; }

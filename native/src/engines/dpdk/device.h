@@ -7,6 +7,7 @@
 
 #include "daqiri/config.h"
 #include "engines/dpdk/dma.h"
+#include "system/file.h"
 
 namespace daqiri::dpdk {
 
@@ -25,6 +26,8 @@ class Device {
 
   /// DPDK's number of the port.
   [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
+  /// Throws Error with the reason why it did not start, if that is known.
+  void explain_failed_start(const InterfaceConfig& interface) const;
   /// False: it is virtual.
   [[nodiscard]] bool is_card() const noexcept;
   /// Whether each of its receive queues gets what the transmit queue of the same number sends.
@@ -34,6 +37,8 @@ class Device {
   void add(const InterfaceConfig& interface);
   void remove() noexcept;
 
+  /// Keeps other devices from what it must not share with them.
+  File claim_;
   std::string name_;
   /// DPDK's name of the bus.
   const char* bus_;

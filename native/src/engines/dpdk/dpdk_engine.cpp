@@ -18,6 +18,7 @@
 #include "engines/dpdk/packet_pool.h"
 #include "engines/dpdk/port.h"
 #include "engines/dpdk/traits.h"
+#include "engines/dpdk/virtual_device.h"
 #include "io/io_engine.h"
 #include "system/pci_card.h"
 
@@ -66,14 +67,20 @@ void find_rejected(const NetworkConfig& config, std::vector<Error>& found) {
   }
 }
 
-/// Cards that are not there, or that programs may not have.
+/// Cards and network interfaces that are not there, and cards that programs may not have.
 void find_rejected_here(const NetworkConfig& config, std::vector<Error>& found) {
   for (const InterfaceConfig& interface : config.ifs_) {
-    if (dpdk::is_virtual(interface)) continue;
+    if (dpdk::is_virtual(interface)) {
+      try {
+        dpdk::VirtualDevice(interface).require_interface();
+      } catch (const Error& error) {
+        found.push_back(error);
+      }
+      continue;
+    }
     const std::string why = PciCard::at(interface.address_).why_unusable();
     if (why.empty()) continue;
-    found.emplace_back(Status::NOT_SUPPORTED, "interface '" + interface.name_ + "': device '" +
-                                                  interface.address_ + "' " + why);
+    found.emplace_back(Status::NOT_SUPPORTED, dpdk::device_of(interface) + why);
   }
 }
 

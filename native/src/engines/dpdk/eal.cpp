@@ -81,7 +81,8 @@ std::vector<std::string> arguments(const std::vector<int>& cores) {
                                // Packets are at the same address for the card, which needs no
                                // privilege to look up others.
                                "--iova-mode=va", "--no-telemetry",
-                               "--file-prefix=daqiri-" + std::to_string(getpid()),
+                               // Of the folder that init() removes.
+                               "--file-prefix=daqiri",
                                // No device is taken at the start: this list has only one, which
                                // does not exist. Those that are named later are not affected.
                                "--allow=pci:ffff:ff:1f.7"};
@@ -108,7 +109,13 @@ int init(const std::vector<int>& cores) {
   // With a null pointer at the end.
   std::vector<char*> pointers(texts.size() + 1);
   std::ranges::transform(texts, pointers.begin(), [](std::string& each) { return each.data(); });
-  return rte_eal_init(static_cast<int>(texts.size()), pointers.data()) < 0 ? rte_errno : 0;
+  const bool done = rte_eal_init(static_cast<int>(texts.size()), pointers.data()) >= 0;
+  const int error = rte_errno;
+  // DPDK makes a folder for files, of which it has none here: memory is anonymous, and nothing is
+  // shared with other processes. One name for all: that of a process which was killed meanwhile is
+  // removed by the next.
+  rmdir(rte_eal_get_runtime_dir());
+  return done ? 0 : error;
 }
 
 Started start() {

@@ -18,6 +18,7 @@
 
 #include "daqiri/error.h"
 #include "engines/dpdk/eal.h"
+#include "engines/dpdk/virtual_device.h"
 #include "net/headers.h"
 #include "steering/frame_sizes.h"
 #include "steering/toeplitz.h"
@@ -287,21 +288,23 @@ void DpdkPort::make_receivers(std::uint16_t queues) {
 
 void DpdkPort::start() {
   const std::uint16_t device = device_->port();
-  if (const int error = rte_eth_dev_start(device); error != 0)
+  if (const int error = rte_eth_dev_start(device); error != 0) {
+    device_->explain_failed_start(port_.config);
     fail("does not start", error, "the reason says what it needs");
+  }
   for (const auto& sender : senders_) sender->start();
   // Frames for other addresses too, as every engine. Devices that have no addresses refuse.
   if (receivers_.empty() || rte_eth_promiscuous_enable(device) == 0 || !device_->is_card()) return;
-  log(LogLevel::WARN, "interface '" + port_.config.name_ + "': device '" + port_.config.address_ +
-                          "' receives frames for its own address only: it refuses others "
+  log(LogLevel::WARN, device_of(port_.config) +
+                          "receives frames for its own address only: it refuses others "
                           "(promiscuous mode)");
 }
 
 void DpdkPort::fail(const std::string& what, int error, const std::string& fix) const {
   throw Error(
       error == ENOTSUP || error == -ENOTSUP ? Status::NOT_SUPPORTED : Status::INVALID_PARAMETER,
-      "interface '" + port_.config.name_ + "': device '" + port_.config.address_ + "' " + what +
-          (error == ENOTSUP ? "" : ": " + Reports::reason(error)) + "; " + fix);
+      device_of(port_.config) + what + (error == ENOTSUP ? "" : ": " + Reports::reason(error)) +
+          "; " + fix);
 }
 
 std::uint32_t DpdkPort::receive(RxQueue& queue) noexcept {
@@ -386,13 +389,14 @@ std::vector<std::uint16_t> DpdkPort::device_queues(const FlowConfig& flow) const
 }
 
 void DpdkPort::install(steering::FlowUpdate& update) {
-  const std::lock_guard lock(mutex_);
+  // Not mutex_: a card takes its time for rules, and counters are read meanwhile.
+  const std::lock_guard lock(rules_mutex_);
   if (receivers_.empty() || device_ == nullptr || !owns_eal()) return;
   rules_->install(update, [this](const FlowConfig& flow) { return device_queues(flow); });
 }
 
 void DpdkPort::close() noexcept {
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(rules_mutex_, mutex_);
   if (device_ == nullptr || !owns_eal()) return;
   losses_ = read_losses();
   // A virtual device may still hold packets that nobody reads.

@@ -78,6 +78,8 @@ class DpdkPort final : public PortIo {
   std::vector<Sources> sources_;
   /// In the order of the port's queues.
   std::vector<std::unique_ptr<Sender>> senders_;
+  /// Held while rules change. The device is closed with both.
+  std::mutex rules_mutex_;
   /// Held by any thread that asks the device for its state.
   mutable std::mutex mutex_;
   /// Closed before the memory that it uses is freed.

@@ -15,26 +15,18 @@
 #include <system_error>
 
 #include "net/ethtool.h"
+#include "net/interfaces.h"
+#include "system/privileges.h"
 
 namespace daqiri::packet {
 
 namespace {
 
-std::string interfaces_of_this_host() {
-  std::string names;
-  struct if_nameindex* all = if_nameindex();
-  for (const struct if_nameindex* one = all; one != nullptr && one->if_index != 0; ++one)
-    names.append(names.empty() ? "" : ", ").append(one->if_name);
-  if_freenameindex(all);
-  return names.empty() ? "none" : names;
-}
-
-const char* fix_for(int error) {
+std::string fix_for(int error) {
   switch (error) {
     case EPERM:
     case EACCES:
-      return "raw Ethernet needs CAP_NET_RAW: AmbientCapabilities=CAP_NET_RAW of systemd, or "
-             "`setcap cap_net_raw+ep` of the program (of python3 itself for scripts)";
+      return "raw Ethernet needs CAP_NET_RAW: " + how_to_grant("CAP_NET_RAW");
     case ENOMEM:
       return "the kernel has no memory for the ring; lower num_bufs or buf_size of the queue's "
              "memory regions";

@@ -39,6 +39,17 @@ inline void use_dpdk(NetworkConfig& config, const std::vector<std::string>& devi
   for (std::size_t i = 0; i < devices.size(); ++i) config.ifs_.at(i).address_ = devices[i];
 }
 
+/// A sender and a receiver.
+inline NetworkConfig two_ports(const std::string& from, const std::string& to) {
+  NetworkConfig config = loopback_config();
+  config.ifs_.push_back(config.ifs_[0]);
+  config.ifs_[1].name_ = "port1";
+  config.ifs_[0].rx_ = {};
+  config.ifs_[1].tx_ = {};
+  use_dpdk(config, {from, to});
+  return config;
+}
+
 /// Closes the session; everything must have come back.
 inline void finish(Session& session) {
   session.close();

@@ -11,7 +11,11 @@
 
 #include "engine/registry.h"
 #include "engines/dpdk/dpdk_module.h"
+#include "engines/dpdk/traits.h"
+#include "memory/hugepages.h"
 #include "session/loopback_config.h"
+#include "system/pci_card.h"
+#include "system/privileges.h"
 #include "timing/clock.h"
 
 using namespace daqiri;
@@ -70,7 +74,15 @@ TEST_CASE("what DPDK cannot open is refused with its reason", "[engines][dpdk]")
              Catch::Contains("device 'net_nothing0' cannot be opened") &&
                  Catch::Contains("accepted are DPDK's virtual devices"));
   CHECK_THAT(refusal(config_of("net_af_packet0,iface=no_such_one")),
-             Catch::Contains("device 'net_af_packet0,iface=no_such_one' cannot be opened"));
+             Catch::Contains("has iface=no_such_one, and this host has no such network interface; "
+                             "give one of lo"));
+  CHECK_THAT(refusal(config_of("net_af_packet0")),
+             Catch::Contains("names no network interface; add one of lo") &&
+                 Catch::Contains("net_af_packet0,iface=NAME"));
+  if (!may_open_packet_sockets()) {
+    CHECK_THAT(refusal(config_of("net_af_packet0,iface=lo")),
+               Catch::Contains("needs CAP_NET_RAW, for packet sockets (net_af_packet); grant it"));
+  }
   CHECK_THAT(refusal(config_of("net_null0,nonsense=1")), Catch::Contains("cannot be opened"));
   NetworkConfig queues = config_of("net_ring0");
   std::vector<TxQueueConfig>& tx = queues.ifs_[0].tx_.queues_;
@@ -96,6 +108,36 @@ TEST_CASE("what the engine does not do is refused before anything is opened", "[
   large.mrs_.at("rx_frames").buf_size_ = 65536;
   large.mrs_.at("rx_frames").num_bufs_ = 64;
   CHECK_THAT(refusal(large), Catch::Contains("memory region 'rx_frames' has buf_size 65536"));
+}
+
+TEST_CASE("cards of this host that the engine cannot have are refused", "[engines][dpdk]") {
+  if (lacks_dpdk()) return;
+  std::size_t seen = 0;
+  for (const PciCard& card : PciCard::all()) {
+    const std::string why = card.why_unusable();
+    if (why.empty()) continue;
+    ++seen;
+    CHECK_THAT(refusal(config_of(card.address)),
+               Catch::Contains("interface 'port0': device '" + card.address + "' " + why));
+  }
+  if (seen == 0) WARN("skipped: this host has no network card of the kernel's");
+}
+
+TEST_CASE("more buffers than DPDK has memory for are refused", "[engines][dpdk]") {
+  if (lacks_dpdk()) return;
+  if (dpdk::uses_hugepages(memory::Hugepages::now())) {
+    WARN("skipped: DPDK takes hugepages, of which it needs none here");
+    return;
+  }
+  NetworkConfig config = config_of("net_ring0");
+  config.mrs_.at("rx_frames").num_bufs_ = 2'500'000;
+  config.mrs_.at("rx_frames").buf_size_ = 64;
+  CHECK_THAT(refusal(config),
+             Catch::Contains("memory region 'rx_frames': DPDK cannot make 2500000 headers of "
+                             "packets") &&
+                 Catch::Contains("lower num_bufs, or reserve free hugepages (sysctl "
+                                 "vm.nr_hugepages)"));
+  CHECK(refusal(config_of("net_ring0")) == "opened");
 }
 
 TEST_CASE("a forked child is refused, and leaves its parent's devices alone", "[engines][dpdk]") {

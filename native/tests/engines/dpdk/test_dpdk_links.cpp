@@ -25,17 +25,6 @@ namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 
-/// A sender and a receiver.
-NetworkConfig two_ports(const std::string& from, const std::string& to) {
-  NetworkConfig config = loopback_config();
-  config.ifs_.push_back(config.ifs_[0]);
-  config.ifs_[1].name_ = "port1";
-  config.ifs_[0].rx_ = {};
-  config.ifs_[1].tx_ = {};
-  use_dpdk(config, {from, to});
-  return config;
-}
-
 /// A packet socket of the kernel on an interface.
 class Kernel {
  public:

@@ -1,16 +1,14 @@
 // What happens when DPDK cannot be started, in processes of their own: it is started once.
 #include <catch2/catch.hpp>
 
-#include <spawn.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <fstream>
 #include <string>
 
 #include "engines/dpdk/dpdk_module.h"
+#include "engines/dpdk/other_process.h"
 
 using namespace daqiri;
 using namespace daqiri::test;
@@ -37,18 +35,6 @@ std::string refusal_of_ring() {
   return "opened";
 }
 
-/// Runs one test of this program in another process. Returns its status.
-int run(const char* test) {
-  std::string program = "/proc/self/exe";
-  std::string wanted = test;
-  std::array<char*, 3> arguments{program.data(), wanted.data(), nullptr};
-  pid_t child = -1;
-  REQUIRE(posix_spawn(&child, program.c_str(), nullptr, nullptr, arguments.data(), environ) == 0);
-  int status = 1;
-  REQUIRE(waitpid(child, &status, 0) == child);
-  return status;
-}
-
 }  // namespace
 
 TEST_CASE(WITHOUT_MEMORY, "[.]") {
@@ -69,5 +55,5 @@ TEST_CASE(WITHOUT_MEMORY, "[.]") {
 
 TEST_CASE("a failed start of DPDK is told every time", "[engines][dpdk]") {
   if (lacks_dpdk()) return;
-  CHECK(run(WITHOUT_MEMORY) == 0);
+  CHECK(run_in_other_process(WITHOUT_MEMORY) == 0);
 }

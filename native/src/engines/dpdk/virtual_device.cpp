@@ -1,0 +1,203 @@
+#include "engines/dpdk/virtual_device.h"
+
+#include <fcntl.h>
+#include <net/if.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <system_error>
+
+#include "engines/dpdk/traits.h"
+#include "net/interfaces.h"
+#include "system/privileges.h"
+
+namespace daqiri::dpdk {
+
+namespace {
+
+constexpr const char* TUN = "/dev/net/tun";
+
+std::string text_of(int error) { return std::generic_category().message(error); }
+
+/// A lock that the kernel releases with the process, for all processes of the calling thread's
+/// network namespace, to which interfaces and abstract names of sockets belong. Not open: another
+/// has it. Throws Error.
+File lock_in_network(const std::string& name) {
+  File socket =
+      File::private_to_process([] { return ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0); });
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  // After a null byte.
+  const std::size_t length =
+      ("daqiri-ophyd/" + name).copy(address.sun_path + 1, sizeof address.sun_path - 1);
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
+  if (bind(socket.fd(), reinterpret_cast<const sockaddr*>(&address), size) == 0) return socket;
+  if (errno != EADDRINUSE) throw file_error("cannot lock", name, errno);
+  return {};
+}
+
+/// Whether a program listens to a socket, of a name in the file system or an abstract one. Returns
+/// errno; 0: one does.
+int try_socket(int type, const std::string& name, bool abstract) noexcept {
+  const File socket(::socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::size_t first = abstract ? 1 : 0;
+  const std::size_t length =
+      name.copy(address.sun_path + first, sizeof address.sun_path - 1 - first);
+  const auto size =
+      static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + first + length + (abstract ? 0 : 1));
+  return connect(socket.fd(), reinterpret_cast<const sockaddr*>(&address), size) == 0 ? 0 : errno;
+}
+
+}  // namespace
+
+std::string device_of(const InterfaceConfig& interface) {
+  return "interface '" + interface.name_ + "': device '" + interface.address_ + "' ";
+}
+
+void refuse(const InterfaceConfig& interface, const std::string& what, const std::string& fix,
+            Status status) {
+  throw Error(status, device_of(interface) + what + "; " + fix);
+}
+
+VirtualDevice::VirtualDevice(const InterfaceConfig& interface) : interface_(interface) {
+  const std::string& address = interface.address_;
+  const std::size_t comma = std::min(address.find(','), address.size());
+  name_ = address.substr(0, comma);
+  arguments_ = address.substr(std::min(comma + 1, address.size()));
+}
+
+std::optional<std::string> VirtualDevice::argument(std::string_view key) const {
+  for (std::size_t at = 0; at < arguments_.size();) {
+    const std::size_t end = std::min(arguments_.find(',', at), arguments_.size());
+    const std::string_view each = std::string_view(arguments_).substr(at, end - at);
+    if (each.starts_with(key) && each.substr(key.size()).starts_with('='))
+      return std::string(each.substr(key.size() + 1));
+    at = end + 1;
+  }
+  return {};
+}
+
+File VirtualDevice::claim() const {
+  if (is("net_tap")) return claim_tap();
+  if (is("net_af_packet")) return claim_packet_sockets();
+  if (is("net_vhost") && argument("client").value_or("0") != "1") clear_socket("iface");
+  if (is("net_virtio_user") && argument("server").value_or("0") == "1") clear_socket("path");
+  return {};
+}
+
+void VirtualDevice::require_privilege(bool granted) const {
+  if (granted) return;
+  for (const Privilege& each : PRIVILEGES) {
+    if (!each.when(interface_)) continue;
+    const std::string capability(each.capability);
+    refuse(interface_, "needs " + capability + ", for " + std::string(each.use),
+           "grant it: " + how_to_grant(capability), Status::NOT_SUPPORTED);
+  }
+}
+
+File VirtualDevice::claim_tap() const {
+  if (const File tun(open(TUN, O_RDWR | O_CLOEXEC)); !tun.is_open()) {
+    const int error = errno;
+    const bool denied = error == EACCES || error == EPERM;
+    refuse(interface_,
+           std::string("cannot have an interface of its own: ") + TUN + ": " + text_of(error),
+           denied ? std::string("as root: chmod 666 ") + TUN
+                  : "as root: modprobe tun (of a container: --device " + std::string(TUN) + ")",
+           Status::NOT_SUPPORTED);
+  }
+  require_privilege(may_change_network());
+  const auto given = argument("iface");
+  // The kernel chooses a name that nobody has.
+  if (!given || given->find('%') != std::string::npos) return {};
+  const std::string named = "network interface '" + *given + "'";
+  const std::string other = "give it another name (iface=)";
+  // Their queues would be those of one interface: the kernel divides packets among them.
+  const auto refuse_shared = [&] {
+    refuse(interface_,
+           "would share " + named +
+               " with another device or program, and get only a part of its "
+               "packets",
+           other + ", or end that program (fuser -v " + TUN + ")");
+  };
+  File lock = lock_in_network("tap/" + *given);
+  if (!lock.is_open()) refuse_shared();
+  const TapState tap = TapState::of(*given);
+  if (!tap.exists) return lock;
+  if (!tap.is_tap) refuse(interface_, "has the name of " + named + ", which is no tap", other);
+  if (!tap.multi_queue) {
+    refuse(interface_, "has the name of " + named + ", a tap that has one queue only",
+           other + ", or remove that one: ip link delete " + *given);
+  }
+  if (tap.queues > 0) refuse_shared();
+  return lock;
+}
+
+void VirtualDevice::require_interface() const {
+  if (!is("net_af_packet")) return;
+  const auto given = argument("iface");
+  if (!given) {
+    refuse(interface_, "names no network interface",
+           "add one of " + interfaces_of_this_host() + ": " + name_ + ",iface=NAME");
+  }
+  if (if_nametoindex(given->c_str()) != 0) return;
+  refuse(interface_, "has iface=" + *given + ", and this host has no such network interface",
+         "give one of " + interfaces_of_this_host() + " (`ip -brief link` shows their state)");
+}
+
+File VirtualDevice::claim_packet_sockets() const {
+  require_privilege(may_open_packet_sockets());
+  require_interface();
+  const std::string name = argument("iface").value_or("");
+  const unsigned index = if_nametoindex(name.c_str());
+  // The driver puts its sockets into a group of this number, and the kernel divides packets among
+  // all of a group.
+  const unsigned group = (static_cast<unsigned>(getpid()) ^ index) & UINT16_MAX;
+  File lock = lock_in_network("packet-fanout/" + std::to_string(group));
+  if (!lock.is_open()) {
+    refuse(interface_,
+           "would share the packets of network interface '" + name +
+               "' with another device, of this process, or of a process with the same number in "
+               "another container, and get only a part of them (PACKET_FANOUT)",
+           "open it once, or use engine 'packet'");
+  }
+  return lock;
+}
+
+void VirtualDevice::clear_socket(std::string_view key) const {
+  const auto given = argument(key);
+  struct stat found{};
+  if (!given || lstat(given->c_str(), &found) != 0 || !S_ISSOCK(found.st_mode)) return;
+  const int error = try_socket(SOCK_STREAM, *given, false);
+  if (error == 0 || error == EAGAIN) {
+    refuse(interface_,
+           "would serve socket '" + *given + "', which another device or program serves",
+           "give it another name (" + std::string(key) + "=), or end that program (fuser -v " +
+               *given + ")");
+  }
+  // Nobody has had it open since its process was killed.
+  if (error == ECONNREFUSED) unlink(given->c_str());
+}
+
+void VirtualDevice::explain_failed_start() const {
+  if (!is("net_memif")) return;
+  const std::string path = argument("socket").value_or("/run/memif.sock");
+  const bool abstract = argument("socket-abstract").value_or("yes") == "yes";
+  const int error = try_socket(SOCK_SEQPACKET, path, abstract);
+  if (error == 0) return;
+  refuse(interface_,
+         "finds no server at socket '" + path + "'" +
+             (abstract ? " (an abstract name, not a file: socket-abstract=yes)" : "") + ": " +
+             text_of(error),
+         std::string("start the other program first, as the server of that socket, or give its "
+                     "name: ") +
+             name_ + ",socket=PATH" + (abstract ? ", with socket-abstract=no for a file" : ""));
+}
+
+}  // namespace daqiri::dpdk

@@ -1,0 +1,57 @@
+#include "net/interfaces.h"
+
+#include <linux/if_link.h>
+#include <net/if.h>
+
+#include <string_view>
+
+#include "net/netlink.h"
+
+namespace daqiri {
+
+namespace {
+
+NetlinkAttributes nested_in(const rtattr* attribute) noexcept {
+  if (attribute == nullptr) return {nullptr, 0};
+  return {RTA_DATA(attribute), RTA_PAYLOAD(attribute)};
+}
+
+std::string_view text_of(const rtattr* attribute) noexcept {
+  if (attribute == nullptr) return {};
+  const std::string_view text(static_cast<const char*>(RTA_DATA(attribute)),
+                              RTA_PAYLOAD(attribute));
+  return text.substr(0, text.find('\0'));
+}
+
+}  // namespace
+
+std::string interfaces_of_this_host() {
+  std::string names;
+  struct if_nameindex* all = if_nameindex();
+  for (const struct if_nameindex* one = all; one != nullptr && one->if_index != 0; ++one)
+    names.append(names.empty() ? "" : ", ").append(one->if_name);
+  if_freenameindex(all);
+  return names.empty() ? "none" : names;
+}
+
+TapState TapState::of(const std::string& interface) {
+  TapState state;
+  ifinfomsg wanted{};
+  wanted.ifi_index = static_cast<int>(if_nametoindex(interface.c_str()));
+  if (wanted.ifi_index == 0) return state;
+  state.exists = true;
+  NetlinkRequest request(RTM_GETLINK, 0, wanted);
+  request.ask<ifinfomsg>([&](const ifinfomsg&, const NetlinkAttributes& attributes) {
+    const NetlinkAttributes link = nested_in(attributes.find(IFLA_LINKINFO));
+    if (text_of(link.find(IFLA_INFO_KIND)) != "tun") return;
+    const NetlinkAttributes data = nested_in(link.find(IFLA_INFO_DATA));
+    constexpr std::uint8_t TAP = 2;  // IFF_TAP of linux/if_tun.h
+    state.is_tap = data.value(IFLA_TUN_TYPE, TAP) == TAP;
+    state.multi_queue = data.value(IFLA_TUN_MULTI_QUEUE, std::uint8_t{1}) != 0;
+    state.queues = data.value(IFLA_TUN_NUM_QUEUES, std::uint32_t{0}) +
+                   data.value(IFLA_TUN_NUM_DISABLED_QUEUES, std::uint32_t{0});
+  });
+  return state;
+}
+
+}  // namespace daqiri

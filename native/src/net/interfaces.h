@@ -1,0 +1,26 @@
+/// Network interfaces of the kernel.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace daqiri {
+
+/// Names of all that the calling thread's network namespace has, for messages: "lo, eth0".
+[[nodiscard]] std::string interfaces_of_this_host();
+
+/// What the kernel tells of a tap (IFLA_TUN_ of linux/if_link.h).
+struct TapState {
+  /// Whether there is an interface of that name; whether it is a tap.
+  bool exists{false};
+  bool is_tap{false};
+  /// Whether several programs can be attached.
+  bool multi_queue{false};
+  /// Queues of programs that are attached, of a tap with multi_queue.
+  std::uint32_t queues{0};
+
+  /// Throws std::system_error.
+  static TapState of(const std::string& interface);
+};
+
+}  // namespace daqiri

@@ -1,0 +1,38 @@
+// Instead of DPDK's own function: rules take as long as a test wants, and are refused.
+#include <cerrno>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+
+namespace {
+
+std::mutex mutex;
+std::condition_variable changed;
+bool held{false};
+unsigned calls{0};
+
+}  // namespace
+
+extern "C" {
+
+int rte_flow_validate(std::uint16_t, const void*, const void*, const void*, void*) {
+  std::unique_lock lock(mutex);
+  ++calls;
+  changed.notify_all();
+  changed.wait(lock, [] { return !held; });
+  return -ENOSYS;
+}
+
+void hold_rules(bool wanted) {
+  const std::lock_guard lock(mutex);
+  held = wanted;
+  calls = 0;
+  changed.notify_all();
+}
+
+/// Waits until that many calls began since `hold_rules`.
+void wait_for_rules(unsigned wanted) {
+  std::unique_lock lock(mutex);
+  changed.wait(lock, [=] { return calls >= wanted; });
+}
+}
