@@ -67,14 +67,15 @@ def reflected_tap(network: Network) -> str:
     """Make a network interface that gives back what a ``net_tap`` sends; return its address."""
     network.run("ip tuntap add dtap0 mode tap multi_queue")
     _reflect(network, "dtap0")
-    network.run("ip link set dtap0 up")
+    # Beyond so many packets that wait for the device, the kernel drops them.
+    network.run("ip link set dtap0 up txqueuelen 100000")
     return "net_tap0,iface=dtap0"
 
 
 def reflected_cable(network: Network) -> str:
     """Let the other end of a cable give back what arrives; return the address of this end."""
     _reflect(network, "far")
-    return "net_af_packet0,iface=near,framesz=16384,blocksz=65536,framecnt=4096"
+    return "net_af_packet0,iface=near,framecnt=65536"
 
 
 def _reflect(network: Network, interface: str) -> None:

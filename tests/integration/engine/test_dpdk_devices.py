@@ -1,5 +1,6 @@
 """The tests of packets that a port receives from itself pass on devices of several drivers."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -22,31 +23,70 @@ SUITES = [
     "test_engine_transforms.py",
     "test_frame_recorder.py",
 ]
-pytestmark = [pytest.mark.slow, pytest.mark.root, pytest.mark.timeout(1800)]
+# Packets wait in these devices, and are not lost, while the engine has no buffer.
+WAIT = "held_views_exhaust"
+# The longest of these frames have 8,000 bytes.
+LONG = "come_out_of_their_tunnel"
+LEFT_OUT = {
+    "net_memif": [WAIT],
+    "net_tap": [WAIT, LONG],
+    "net_af_packet": [WAIT, LONG],
+}
+PROGRAM = ROOT / "build" / "native" / "native" / "test_engines"
+pytestmark = pytest.mark.root
 
 
-@pytest.mark.parametrize("kind", ["net_memif", "net_tap", "net_af_packet"])
+def run_in(network: Network, command: list[str], timeout: float, **variables: str) -> str:
+    started = network.call(
+        partial(
+            subprocess.Popen,
+            command,
+            cwd=ROOT,
+            env=os.environ | variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+    )
+    with started as running:
+        said = running.communicate(timeout=timeout)[0]
+    assert running.returncode == 0, said
+    return said
+
+
+@pytest.mark.parametrize("kind", ["net_tap", "net_af_packet"])
+def test_the_suite_of_all_engines_passes(
+    kind: str, card: Callable[..., Network], has_dpdk: None
+) -> None:
+    if not PROGRAM.exists():
+        pytest.skip("needs the C++ tests of this checkout: run `make test`")
+    network = card(mtu=1500)
+    devices = "net_af_packet0,iface=near net_af_packet1,iface=far"
+    if kind == "net_tap":
+        devices = reflected_tap(network)
+    said = run_in(network, [str(PROGRAM), "[#test_engine_suite]"], 250, DAQIRI_TEST_DPDK=devices)
+    assert "All tests passed" in said
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("kind", LEFT_OUT)
 def test_the_suites_pass(
     kind: str,
-    networks: Callable[[], Network],
     card: Callable[..., Network],
     has_dpdk: None,
     tmp_path: Path,
 ) -> None:
-    if kind == "net_af_packet":
-        network = card()
-        address = reflected_cable(network)
-    else:
-        network = networks()
-        address = "net_memif0" if kind == "net_memif" else reflected_tap(network)
-    command = [sys.executable, "-m", "pytest", "-q", "-k", "dpdk", "--timeout=120"]
+    network = card(mtu=1500)
+    match kind:
+        case "net_tap":
+            address = reflected_tap(network)
+        case "net_af_packet":
+            address = reflected_cable(network)
+        case _:
+            address = "net_memif0"
+    selected = f"dpdk and not ({' or '.join(LEFT_OUT[kind])})"
+    command = [sys.executable, "-m", "pytest", "-q", "-k", selected, "--timeout=120"]
     command += ["-p", "no:cacheprovider", f"--basetemp={tmp_path / 'suites'}"]
     command += [f"--dpdk-device={address}", *(str(HERE / suite) for suite in SUITES)]
-    started = network.call(
-        partial(
-            subprocess.Popen, command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
-    )
-    with started as suites:
-        said = suites.communicate(timeout=1700)[0].decode()
-    assert suites.returncode == 0, said
+    assert " passed" in run_in(network, command, 1700)

@@ -21,7 +21,7 @@ from daqiri_ophyd.engine import (
 def config(request):
     queue = {"batch_size": 8, "timeout_us": 500}
     regions = [
-        {"name": f"{name}_buffers", "kind": "host", "num_bufs": 512, "buf_size": 1024}
+        {"name": f"{name}_buffers", "kind": "host", "num_bufs": 512, "buf_size": 2048}
         for name in ("rx", "tx")
     ]
     build = request.getfixturevalue(request.param)

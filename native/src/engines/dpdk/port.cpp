@@ -18,6 +18,7 @@
 
 #include "daqiri/error.h"
 #include "engines/dpdk/eal.h"
+#include "engines/dpdk/tap_signals.h"
 #include "engines/dpdk/virtual_device.h"
 #include "net/headers.h"
 #include "steering/frame_sizes.h"
@@ -292,6 +293,9 @@ void DpdkPort::start() {
     device_->explain_failed_start(port_.config);
     fail("does not start", error, "the reason says what it needs");
   }
+  rte_eth_dev_info info{};
+  if (rte_eth_dev_info_get(device, &info) == 0 && info.driver_name == TAP_DRIVER)
+    take_tap_signals(info.if_index);
   for (const auto& sender : senders_) sender->start();
   // Frames for other addresses too, as every engine. Devices that have no addresses refuse.
   if (receivers_.empty() || rte_eth_promiscuous_enable(device) == 0 || !device_->is_card()) return;

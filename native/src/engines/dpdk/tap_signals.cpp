@@ -1,0 +1,86 @@
+#include "engines/dpdk/tap_signals.h"
+
+#include <fcntl.h>
+#include <linux/if_tun.h>
+#include <net/if.h>
+#include <rte_alarm.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <future>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "system/log.h"
+
+namespace daqiri::dpdk {
+
+namespace {
+
+constexpr const char* TUN_DEVICE = "/dev/net/tun";
+constexpr std::chrono::seconds LONGEST{5};
+
+struct Queue {
+  int fd;
+  int signal;
+};
+
+/// Queues of a tap that send signals to the process.
+std::vector<Queue> queues_of(const char* interface) {
+  std::vector<Queue> found;
+  std::error_code error;
+  for (const auto& each : std::filesystem::directory_iterator("/proc/self/fd", error)) {
+    std::error_code gone;
+    if (std::filesystem::read_symlink(each.path(), gone) != TUN_DEVICE) continue;
+    const int fd = std::stoi(each.path().filename().string());
+    ifreq request{};
+    const int signal = fcntl(fd, F_GETSIG);
+    if (signal > 0 && fcntl(fd, F_GETOWN) == getpid() && ioctl(fd, TUNGETIFF, &request) == 0 &&
+        std::string_view(&request.ifr_name[0]) == interface)
+      found.push_back({.fd = fd, .signal = signal});
+  }
+  return found;
+}
+
+/// In DPDK's thread, which blocks all signals otherwise.
+struct Redirection {
+  std::vector<Queue> queues;
+  std::promise<void> done;
+
+  void run() {
+    f_owner_ex owner{.type = F_OWNER_TID, .pid = gettid()};
+    for (const Queue& each : queues) {
+      sigset_t allowed;
+      sigemptyset(&allowed);
+      sigaddset(&allowed, each.signal);
+      pthread_sigmask(SIG_UNBLOCK, &allowed, nullptr);
+      fcntl(each.fd, F_SETOWN_EX, &owner);
+    }
+    done.set_value();
+  }
+};
+
+void redirect(void* redirection) { static_cast<Redirection*>(redirection)->run(); }
+
+}  // namespace
+
+void take_tap_signals(unsigned interface) noexcept try {
+  std::array<char, IF_NAMESIZE> name{};
+  if (if_indextoname(interface, name.data()) == nullptr) return;
+  Redirection redirection{.queues = queues_of(name.data()), .done = {}};
+  if (redirection.queues.empty()) return;
+  const std::future<void> done = redirection.done.get_future();
+  if (rte_eal_alarm_set(1, redirect, &redirection) != 0) return;
+  if (done.wait_for(LONGEST) == std::future_status::ready) return;
+  // Waits for one that has begun.
+  rte_eal_alarm_cancel(redirect, &redirection);
+} catch (const std::exception& error) {
+  log(LogLevel::WARN, "signals of a tap go to all threads: " + std::string(error.what()));
+}
+
+}  // namespace daqiri::dpdk
