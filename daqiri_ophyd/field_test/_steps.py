@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..engine import Lateness, NetworkConfig, RxQueueConfig
-from ..host import Status, check_host
+from ..host import Status, check_host, engine_traits
 from ._bench import Bench
 from ._facts import limits_of_port, port_facts
 from ._frames import size_of

@@ -3,6 +3,7 @@
 from ._addresses import pci_address
 from ._check import Check, Context
 from ._check_host import check_host
+from ._engine_rules import EngineTraits, engine_traits
 from ._finding import Finding, Remedy, Report, Result, Status, Step
 from ._fix_script import fix_script
 from ._gpu_reader import GpuIdentity, GpuReader, GpuReadings
@@ -20,6 +21,7 @@ __all__ = [
     "MEASUREMENTS",
     "Check",
     "Context",
+    "EngineTraits",
     "FactError",
     "Facts",
     "Finding",
@@ -35,6 +37,7 @@ __all__ = [
     "Status",
     "Step",
     "check_host",
+    "engine_traits",
     "fix_script",
     "measure_host",
     "pci_address",
