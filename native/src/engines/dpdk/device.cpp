@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <mutex>
@@ -31,12 +32,33 @@ std::mutex devices_mutex;
 std::set<std::string> devices;
 
 [[noreturn]] void refuse(const InterfaceConfig& interface, const std::string& what,
-                         const std::string& fix, Status status = Status::INVALID_PARAMETER) {
-  throw Error(status, "interface '" + interface.name_ + "': device '" + interface.address_ + "' " +
-                          what + "; " + fix);
+                         const std::string& fix) {
+  throw Error(Status::INVALID_PARAMETER, "interface '" + interface.name_ + "': device '" +
+                                             interface.address_ + "' " + what + "; " + fix);
 }
 
 }  // namespace
+
+DeviceName DeviceName::of(const InterfaceConfig& interface) {
+  const std::string& address = interface.address_;
+  if (!is_virtual(interface)) return {PciCard::at(address).address, {}};
+  const std::size_t comma = std::min(address.find(','), address.size());
+  return {address.substr(0, comma), address.substr(std::min(comma + 1, address.size()))};
+}
+
+bool DeviceName::is_of(std::string_view driver) const noexcept { return name.starts_with(driver); }
+
+std::string_view DeviceName::value_of(std::string_view key) const noexcept {
+  std::string_view rest = arguments;
+  while (!rest.empty()) {
+    const std::string_view each = rest.substr(0, rest.find(','));
+    const std::size_t equals = each.find('=');
+    if (equals != std::string_view::npos && each.substr(0, equals) == key)
+      return each.substr(equals + 1);
+    rest.remove_prefix(std::min(each.size() + 1, rest.size()));
+  }
+  return {};
+}
 
 Device::Device(const InterfaceConfig& interface) {
   const std::lock_guard lock(devices_mutex);
@@ -48,43 +70,34 @@ Device::Device(const InterfaceConfig& interface) {
 }
 
 void Device::add(const InterfaceConfig& interface) {
-  const std::string& address = interface.address_;
-  std::string arguments;
+  const DeviceName device = DeviceName::of(interface);
+  name_ = device.name;
   const char* fix =
       "the reason, and dmesg, tell what it needs; a user who is not root needs locked memory for "
       "regions and for DPDK's own objects (ulimit -l); on some systems each driver is a package of "
       "its own (librte-net-mlx5-23)";
   if (is_virtual(interface)) {
     bus_ = VIRTUAL_BUS;
-    const std::size_t comma = std::min(address.find(','), address.size());
-    name_ = address.substr(0, comma);
-    arguments = address.substr(std::min(comma + 1, address.size()));
     fix =
         "accepted are DPDK's virtual devices and their arguments, such as net_ring0, "
         "net_tap0,iface=dtap0 or net_af_packet0,iface=eth0; on some systems each driver is a "
         "package of its own (librte-net-tap23)";
   } else {
     bus_ = PCI_BUS;
-    const PciCard card = PciCard::at(address);
-    name_ = card.address;
-    shared_with_kernel_ = card.is_shared_with_kernel();
-  }
-  const bool serves = arguments.find("role=server") != std::string::npos ||
-                      arguments.find("role=master") != std::string::npos;
-  if (name_.starts_with("net_memif") && serves) {
-    refuse(interface, "is the server of a memif, and DPDK's driver never gives its socket back",
-           "let the other program be the server (role=client)", Status::NOT_SUPPORTED);
-  }
-  if (name_.starts_with("net_af_xdp")) {
-    refuse(interface, "receives only into memory of DPDK's own, not into memory regions",
-           "use engine 'packet' with receive_path: af_xdp, or a net_af_packet",
-           Status::NOT_SUPPORTED);
+    shared_with_kernel_ = PciCard::at(name_).is_shared_with_kernel();
   }
   if (devices.contains(name_)) {
     refuse(interface, "is in use by another interface of this process",
            bus_ == PCI_BUS ? "close that engine first" : "give it another number");
   }
-  const int error = rte_eal_hotplug_add(bus_, name_.c_str(), arguments.c_str());
+  const int error = rte_eal_hotplug_add(bus_, name_.c_str(), device.arguments.c_str());
+  // DPDK's reason is that it does not know the bus of such a name.
+  if (error == -EFAULT && bus_ == VIRTUAL_BUS) {
+    refuse(interface, "cannot be opened: DPDK has no driver of this name here",
+           "accepted are net_af_packet, net_memif, net_null, net_ring, net_tap and DPDK's other "
+           "virtual devices, with a number: net_ring0; on some systems each driver is a package of "
+           "its own (librte-net-tap23)");
+  }
   if (error != 0) refuse(interface, "cannot be opened: " + Reports::reason(error), fix);
 }
 

@@ -4,11 +4,26 @@
 #include <cstdint>
 #include <deque>
 #include <string>
+#include <string_view>
 
 #include "daqiri/config.h"
 #include "engines/dpdk/dma.h"
 
 namespace daqiri::dpdk {
+
+/// What an address of the configuration names.
+struct DeviceName {
+  /// DPDK's name: "0000:05:00.0", "net_tap0".
+  std::string name;
+  /// Of virtual devices, "iface=dtap0".
+  std::string arguments;
+
+  static DeviceName of(const InterfaceConfig& interface);
+  /// Whether it is one of a driver, such as "net_tap"; DPDK compares the beginning of the name.
+  [[nodiscard]] bool is_of(std::string_view driver) const noexcept;
+  /// Value of an argument, such as "iface"; empty: it has none.
+  [[nodiscard]] std::string_view value_of(std::string_view key) const noexcept;
+};
 
 /// A device that belongs to DPDK as long as this object exists.
 class Device {

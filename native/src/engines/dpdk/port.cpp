@@ -284,8 +284,13 @@ void DpdkPort::make_receivers(std::uint16_t queues) {
 
 void DpdkPort::start() {
   const std::uint16_t device = device_->port();
-  if (const int error = rte_eth_dev_start(device); error != 0)
-    fail("does not start", error, "the reason says what it needs");
+  if (const int error = rte_eth_dev_start(device); error != 0) {
+    fail("does not start", error,
+         port_.config.address_.starts_with("net_memif")
+             ? "start the program that is the memif's server first, or name its socket (socket=; "
+               "by default /run/memif.sock)"
+             : "the reason says what it needs");
+  }
   for (const auto& sender : senders_) sender->start();
   // Frames for other addresses too, as every engine. Devices that have no addresses refuse.
   if (receivers_.empty() || rte_eth_promiscuous_enable(device) == 0 || !device_->is_card()) return;

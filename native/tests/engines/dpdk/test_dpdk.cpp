@@ -67,8 +67,10 @@ TEST_CASE("two sessions use DPDK at the same time, with devices of their own", "
 TEST_CASE("what DPDK cannot open is refused with its reason", "[engines][dpdk]") {
   if (lacks_dpdk()) return;
   CHECK_THAT(refusal(config_of("net_nothing0")),
-             Catch::Contains("device 'net_nothing0' cannot be opened") &&
-                 Catch::Contains("accepted are DPDK's virtual devices"));
+             Catch::Contains("device 'net_nothing0' cannot be opened: DPDK has no driver") &&
+                 Catch::Contains("accepted are net_af_packet, net_memif"));
+  CHECK_THAT(refusal(config_of("net_memif0,socket=/nonexistent/memif.sock")),
+             Catch::Contains("does not start") && Catch::Contains("socket=; by default"));
   CHECK_THAT(refusal(config_of("net_af_packet0,iface=no_such_one")),
              Catch::Contains("device 'net_af_packet0,iface=no_such_one' cannot be opened"));
   CHECK_THAT(refusal(config_of("net_null0,nonsense=1")), Catch::Contains("cannot be opened"));
@@ -96,6 +98,34 @@ TEST_CASE("what the engine does not do is refused before anything is opened", "[
   large.mrs_.at("rx_frames").buf_size_ = 65536;
   large.mrs_.at("rx_frames").num_bufs_ = 64;
   CHECK_THAT(refusal(large), Catch::Contains("memory region 'rx_frames' has buf_size 65536"));
+}
+
+TEST_CASE("a device is that of one interface, however it is written", "[engines][dpdk]") {
+  if (lacks_dpdk()) return;
+  NetworkConfig config = config_of("net_ring0");
+  config.ifs_.push_back(config.ifs_.front());
+  config.ifs_.back().name_ = "port1";
+  const auto refused_for = [&](const std::string& one, const std::string& other) {
+    use_dpdk(config, {one, other});
+    return refusal(config);
+  };
+  const std::string first = "is that of interface 'port0' ('";
+  CHECK_THAT(refused_for("net_ring0", "net_ring0"),
+             Catch::Contains("interface 'port1': device 'net_ring0' " + first + "net_ring0'"));
+  CHECK_THAT(refused_for("net_tap0,iface=a", "net_tap0"), Catch::Contains(first));
+  CHECK_THAT(refused_for("fe:1e.7", "0000:FE:1e.7"), Catch::Contains(first + "fe:1e.7'"));
+  CHECK_THAT(refused_for("00000000:fe:1e.7", "0000:fe:1e.7"), Catch::Contains(first));
+  CHECK(refused_for("net_ring0", "net_ring1") == "opened");
+}
+
+TEST_CASE("a packet socket needs the name of its interface", "[engines][dpdk]") {
+  if (lacks_dpdk()) return;
+  for (const std::string device :
+       {"net_af_packet0", "net_af_packet0,iface=", "net_af_packet0,qpairs=1"}) {
+    CHECK_THAT(refusal(config_of(device)),
+               Catch::Contains("device '" + device + "' does not name a network interface") &&
+                   Catch::Contains("'net_af_packet0,iface=eth0'"));
+  }
 }
 
 TEST_CASE("a forked child is refused, and leaves its parent's devices alone", "[engines][dpdk]") {
