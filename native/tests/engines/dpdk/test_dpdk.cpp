@@ -105,6 +105,7 @@ TEST_CASE("a device is that of one interface, however it is written", "[engines]
   NetworkConfig config = config_of("net_ring0");
   config.ifs_.push_back(config.ifs_.front());
   config.ifs_.back().name_ = "port1";
+  config.ifs_.back().rx_.flows_.clear();
   const auto refused_for = [&](const std::string& one, const std::string& other) {
     use_dpdk(config, {one, other});
     return refusal(config);
