@@ -9,6 +9,25 @@ from . import _limits
 from ._source import load_source
 
 
+def _folder(text: str | Path) -> Path:
+    """Return the folder of an option; Typer gives the default as a path."""
+    accepted = "accepts a folder, which is made if it does not exist"
+    if text == "":
+        raise typer.BadParameter(f"found ''; {accepted}")
+    path = Path(text)
+    if path.exists() and not path.is_dir():
+        raise typer.BadParameter(f"found {str(path)!r}, which is no folder; {accepted}")
+    return path
+
+
+def _group(text: str) -> str:
+    from ..field_test import GROUPS
+
+    if text not in GROUPS:
+        raise typer.BadParameter(f"found {text!r:.80}; accepts {', '.join(GROUPS)}")
+    return text
+
+
 def field_test(
     config: Annotated[
         str,
@@ -17,7 +36,10 @@ def field_test(
         ),
     ],
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for the report.")
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="DIR", help="Folder for the report.", parser=_folder
+        ),
     ] = Path("field-test"),
     seconds: Annotated[
         float,
@@ -41,10 +63,15 @@ def field_test(
     ] = 1000.0,
     only: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Do steps of this name only; repeatable."),
+        typer.Option(metavar="NAME", help="Do steps of this name only; repeatable.", parser=_group),
     ] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Begin anew, not with the steps that are left.")
+        bool,
+        typer.Option(
+            "--again",
+            help="Begin anew, not with the steps that are left; with --only, do these again and "
+            "keep the others.",
+        ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
@@ -53,7 +80,8 @@ def field_test(
 
     It sends to the ports, and to multicast groups, that the configuration names, and to no others.
     The report is written after each step, as JSON and HTML; the same command goes on where it
-    ended, and repeats steps that failed. Exit code 0: no step failed, and none is left.
+    ended, and repeats steps that failed. Exit code 0: no step failed, and none is left; 130: ended
+    by Ctrl-C.
 
     Example: [bold]daqiri-ophyd field-test cards.yaml --output cards-2[/bold]
     """

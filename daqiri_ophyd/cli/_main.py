@@ -4,6 +4,7 @@ import gc
 import logging
 import os
 import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -205,7 +206,11 @@ def _run(argv: list[str] | None) -> int:
         received = ended_by()
         what = "interrupted" if received is None else f"ended by {received.name}"
         # The command, not an argument of another that has such a name.
-        captures = next(iter(arguments), None) in ("capture", "demo")
-        print_error(f"{what}; the captured files are complete" if captures else what)
-        return EXIT_FAILED
+        asked = next(iter(arguments), None)
+        captures = asked in ("capture", "demo")
+        # Ctrl-C also ends what the output is piped to; the exit code stays.
+        with suppress(BrokenPipeError, SystemExit):
+            print_error(f"{what}; the captured files are complete" if captures else what)
+        # 1 means that a step failed, or that some are left.
+        return _INTERRUPTED if asked == "field-test" else EXIT_FAILED
     return code if isinstance(code, int) else 0

@@ -61,6 +61,11 @@ def printable(text: str) -> str:
     )
 
 
+def one_line(text: str) -> str:
+    r"""Return text for a part of a line on a terminal: line ends, too, as ``\n``."""
+    return printable(text).replace("\n", "\\n")
+
+
 def print_line(text: str) -> None:
     """Print text to stdout unchanged, without breaking lines."""
     with _to_stdout():

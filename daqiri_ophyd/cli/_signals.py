@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, Self
 
-__all__ = ["HeldInterrupts", "completing_files", "end_on_signals", "ended_by"]
+__all__ = ["HeldInterrupts", "completing_files", "end_on_signals", "ended_by", "interrupted_once"]
 
 # A second signal within this time is part of the first, s: shells may send two.
 _TOGETHER_S = 1.0
@@ -19,6 +19,7 @@ _received: signal.Signals | None = None
 _received_at = 0.0
 _held: "HeldInterrupts | None" = None
 _is_completing = False
+_is_interrupted = False
 _terminals: list[int] = []
 
 
@@ -84,6 +85,53 @@ def completing_files() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+@contextmanager
+def interrupted_once(until: str) -> Iterator[None]:
+    """Let the first Ctrl-C, SIGTERM or SIGHUP interrupt a block, and none that come after it.
+
+    The first one decides how the command ends, which it does after the block: later ones are
+    ignored there, too. In the block, one after 60 s interrupts again: something may wait without
+    end.
+
+    Parameters
+    ----------
+    until : str
+        What is done before the command ends, for those who press Ctrl-C again.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if not callable(before):
+        # A shell's background job ignores it. Of the other signals, `_end` handles the first only.
+        yield
+        return
+    first: float | None = None
+    is_told = False
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        global _is_interrupted
+        nonlocal first, is_told
+        now = time.monotonic()
+        if first is not None and now - first < _LONGEST_HELD_S:
+            if not is_told:
+                is_told = True
+                # The terminal may be gone.
+                with suppress(OSError):
+                    os.write(2, f"\nends as soon as {until}\n".encode())
+            return
+        first, _is_interrupted = now, True
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        if first is None:
+            signal.signal(signal.SIGINT, before)
+        else:
+            # When Python ends, signals with handlers get those of the system, which kill.
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN)
+
+
 def end_on_signals() -> None:
     """Handle SIGTERM and SIGHUP like SIGINT; an ignored SIGHUP (nohup) stays ignored."""
     _terminals[:] = [fd for fd in (0, 1, 2) if os.isatty(fd)]
@@ -102,7 +150,8 @@ def _end(number: int, frame: FrameType | None) -> None:
     now = time.monotonic()
     if _received is not None and (_held is None or now - _received_at < _TOGETHER_S):
         return  # A second signal would interrupt the completion of the files.
-    _received, _received_at = signal.Signals(number), now
+    if not _is_interrupted:
+        _received, _received_at = signal.Signals(number), now
     if number == signal.SIGHUP:
         _leave_terminal()
     if _is_completing:

@@ -55,7 +55,7 @@ class Bench:
 
     def _wait_for_links(self, engine: Engine) -> None:
         """Wait until no link is down, except those for which that was in vain before."""
-        limit = time.monotonic() + _LINK_WAIT
+        limit = time.monotonic() + min(_LINK_WAIT, self.budget.seconds_left)
         while True:
             down = {port.name for port in engine.ports if port.link().state == "down"}
             if down <= self._stay_down:

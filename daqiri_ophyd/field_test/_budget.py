@@ -26,9 +26,14 @@ class Budget:
         self._traffic = traffic
         self.spent = 0
 
+    @property
+    def seconds_left(self) -> float:
+        """Time that is left, s; at least 0."""
+        return max(0.0, self._end - time.monotonic())
+
     def require(self) -> None:
         """Raise `StepSkippedError` if nothing is left; a later run does the step."""
-        if time.monotonic() >= self._end:
+        if not self.seconds_left:
             raise StepSkippedError(
                 f"the time limit of {self._seconds:g} s was reached; the same command goes on",
                 again=True,

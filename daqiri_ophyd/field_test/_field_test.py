@@ -6,8 +6,10 @@ import fcntl
 import hashlib
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,8 @@ from ._facts import host_facts
 from ._lanes import candidate_links, groups_of
 from ._page import page_of
 from ._published import published_figures
-from ._report import SCHEMA_NAME, SCHEMA_VERSION, outcome_of, read_report, write_text
+from ._record_step import capture_folder
+from ._report import SCHEMA_NAME, SCHEMA_VERSION, outcome_of, part_of, read_report, write_text
 from ._step import StepFailedError, StepResult, StepSkippedError, StepStatus
 from ._steps import GROUPS, Step, steps_of
 
@@ -48,13 +51,15 @@ class FieldTest:
     only : collection of str
         Groups of steps to run; empty: all.
     again : bool
-        Whether to begin anew instead of doing the steps that are left.
+        Whether to do the steps of `only` again, and keep the results of the others; without `only`,
+        to begin anew. Otherwise, the steps that are left are done.
 
     Raises
     ------
     ValueError
         If nothing of the configuration sends or receives, a group is not known, or the folder has
-        the results of another configuration, version, host, or time of trials.
+        another ``report.json``: none of a field test, or with the results of another configuration,
+        version, host, or time of trials.
     OSError
         If the folder cannot be written, or another test uses it.
     """
@@ -91,7 +96,13 @@ class FieldTest:
             self._require_alone()
             self._started = _now()
             self._host = host_facts(config, "loopback" if config.loopback else config.engine)
-            self._earlier = {} if again else self._read_earlier()
+            self._earlier: dict[str, StepResult] = {}
+            if only or not again:
+                self._earlier = self._read_earlier()
+            if again:
+                self._earlier = {
+                    name: each for name, each in self._earlier.items() if each.group not in only
+                }
         except BaseException:
             self.close()
             raise
@@ -131,7 +142,15 @@ class FieldTest:
             raise OSError(error.errno, "another field test uses it", str(self._folder)) from None
 
     def _read_earlier(self) -> dict[str, StepResult]:
-        found = read_report(self.report_path)
+        fix = "choose another folder with --output, or begin anew with --again"
+        if self._only:
+            fix += " without --only"
+        if self.report_path.is_dir() and not self.report_path.is_symlink():
+            fix = "choose another folder with --output, or remove it"
+        try:
+            found = read_report(self.report_path)
+        except ValueError as error:
+            raise ValueError(f"{error}; {fix}") from None
         if found is None:
             return {}
         wanted = self._configuration["sha256"]
@@ -139,26 +158,23 @@ class FieldTest:
         if other["sha256"] != wanted:
             raise ValueError(
                 f"{self._folder} has the results of another configuration, {other['name']} "
-                f"(SHA-256 {other['sha256'][:12]}, not {wanted[:12]}); choose another folder "
-                "with --output, or begin anew with --again"
+                f"(SHA-256 {other['sha256'][:12]}, not {wanted[:12]}); {fix}"
             )
         if found["version"] != version():
             raise ValueError(
                 f"{self._folder} has the results of version {found['version']}, and this is "
-                f"{version()}; choose another folder with --output, or begin anew with --again"
+                f"{version()}; {fix}"
             )
         for what in ("name", "machine"):
             if found["host"].get(what) != self._host[what]:
                 raise ValueError(
                     f"{self._folder} has the results of another host ({what} "
-                    f"{found['host'].get(what)}, not {self._host[what]}); choose another folder "
-                    "with --output, or begin anew with --again"
+                    f"{found['host'].get(what)}, not {self._host[what]}); {fix}"
                 )
         if found["settings"]["seconds"] != self._settings["seconds"]:
             raise ValueError(
                 f"{self._folder} has the results of --seconds {found['settings']['seconds']:g}, "
-                f"not {self._settings['seconds']:g}; use the same, choose another folder with "
-                "--output, or begin anew with --again"
+                f"not {self._settings['seconds']:g}; use the same, {fix}"
             )
         self._started = found["started"]
         results = map(StepResult.from_dict, found["steps"])
@@ -187,7 +203,7 @@ class FieldTest:
         return [self._earlier[s.name] for s in self.steps if s.name in self._earlier]
 
     def run(self, tell: Callable[[StepResult], None]) -> dict[str, Any]:
-        """Do the steps that are left, and write the report after each.
+        """Do the steps that are left, and write the report after each that does something.
 
         Parameters
         ----------
@@ -197,7 +213,8 @@ class FieldTest:
         Returns
         -------
         dict
-            The report. Its contents are valid after Ctrl-C, too, which ends the test.
+            The report. Ctrl-C, and what `tell` raises, end the test, and the report is written
+            before: it names the step that was interrupted.
 
         Raises
         ------
@@ -205,26 +222,50 @@ class FieldTest:
             If the report cannot be written.
         """
         settings = self._settings
+        self._remove_leftovers()
         budget = Budget(settings["limit_s"], int(settings["traffic_bytes"]))
         bench = Bench(self._config, self._folder, settings["seconds"], budget)
         self._write()
+        doing: Step | None = None
         try:
             for step in self.steps:
                 if (known := self._earlier.get(step.name)) is not None and (
                     _keeps(known) or not self._chosen(step)
                 ):
                     continue
+                doing = step
                 result = self._do(step, bench)
                 self._earlier[step.name] = result
-                self._write()
+                doing = None
+                # A step that is skipped takes less time than its report.
+                if result.status is not StepStatus.SKIPPED:
+                    self._write()
                 tell(result)
-        except KeyboardInterrupt:
+        except BaseException:
             self._interrupted = True
-            self._write()
+            if doing is not None:
+                self._earlier[doing.name] = StepResult(
+                    doing.name,
+                    doing.group,
+                    StepStatus.INTERRUPTED,
+                    "ended before its result; another run does it",
+                    again=True,
+                )
             raise
         finally:
-            bench.close()
+            try:
+                self._write()
+            finally:
+                bench.close()
+                self._remove_leftovers()
         return self.report()
+
+    def _remove_leftovers(self) -> None:
+        """Remove what an interrupted or killed test has left."""
+        for path in (self.report_path, self.page_path):
+            with suppress(OSError):
+                part_of(path).unlink()
+        shutil.rmtree(capture_folder(self._folder), ignore_errors=True)
 
     def _do(self, step: Step, bench: Bench) -> StepResult:
         began = time.monotonic()
@@ -300,6 +341,14 @@ def _require_both_sides(config: NetworkConfig) -> None:
             "with rx.queues, such as the other end of the cable"
         )
     if not candidate_links(config):
+        sockets = [(i.name, i.socket_config) for i in config.interfaces if i.socket_config]
+        places = [
+            f"{name} listens at {made.local_addr}"
+            if made.mode == "server"
+            else f"{name} sends to {made.remote_addr}"
+            for name, made in sockets
+        ]
+        names = ", ".join(places) or names
         raise ValueError(
             f"no interface of the configuration receives what another sends ({names}); a field "
             "test needs both: add the server that a client's remote_addr names, or rx.queues"

@@ -63,12 +63,18 @@ def check_frames(name: str, bench: Bench) -> tuple[str, dict[str, Any]]:
     gaps = None
     if written.frame is not None and written.frame.modules is not None:
         gaps = gap_mask(written.frame)
-    with plan.frames(_TIMEOUT) as frames:
+    left = bench.budget.seconds_left
+    with plan.frames(min(_TIMEOUT, left)) as frames:
         begin = sender.now() + _LEAD_NS
         times = begin + (np.arange(len(rows)) * (1e9 / _RATE)).astype(np.int64)
-        queue.send(rows, launch_times=times, timeout=60.0)
-        bench.budget.spend(rows.nbytes)
-        seen, wrong, missing = _compare(frames, images, gaps)
+        accepted = queue.send(rows, launch_times=times, timeout=60.0, within=left)
+        bench.budget.spend(accepted * rows.shape[1])
+        if accepted < len(rows):
+            queue.flush()
+            bench.budget.require()
+        seen, wrong, missing = _compare(frames, images, gaps, bench.budget.seconds_left)
+    if seen < count:
+        bench.budget.require()
     counters = plan.counters()
     figures = {
         "frames": seen,
@@ -88,13 +94,15 @@ def check_frames(name: str, bench: Bench) -> tuple[str, dict[str, Any]]:
     return f"{count} frames of {len(rows) // count} packets, each pixel compared", figures
 
 
-def _compare(frames: Iterable[Frame], images: Any, gaps: Any) -> tuple[int, int, int]:
+def _compare(
+    frames: Iterable[Frame], images: Any, gaps: Any, longest: float = _LONGEST
+) -> tuple[int, int, int]:
     """Return how many frames arrived, were other than sent, and how many packets they lack.
 
     Frames of other senders are not compared, and do not keep it from ending.
     """
     seen, wrong, missing = set[int](), 0, 0
-    limit = time.monotonic() + _LONGEST
+    limit = time.monotonic() + min(_LONGEST, longest)
     for frame in frames:
         number = frame.batch - 1
         if 0 <= number < len(images):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from ..engine import FlowConfig, FlowMatch, InterfaceConfig, NetworkConfig
+from ..host import FactError, Facts, is_unspecified, listens_at
 
 __all__ = [
     "Header",
@@ -119,7 +121,8 @@ class Lane:
 def candidate_links(config: NetworkConfig) -> list[tuple[str, str]]:
     """Return pairs of interfaces, sender and receiver, that may be connected.
 
-    Sockets name each other. Ports of raw streams are those that a cable may join; other ports come
+    Sockets name each other; a server at ``0.0.0.0`` or ``::`` has all addresses of this host, and
+    no others. Ports of raw streams are those that a cable may join; other ports come
     before a port itself.
     """
     senders = [i for i in config.interfaces if i.tx.queues]
@@ -127,14 +130,32 @@ def candidate_links(config: NetworkConfig) -> list[tuple[str, str]]:
     if config.loopback:
         return [(i.name, i.name) for i in senders if i.rx.queues]
     if config.stream_type == "socket":
+        servers = {b.name: _local(b) for b in receivers}
+        own: dict[str, list[str]] = {}
+        if any(place and is_unspecified(place[1]) for place in servers.values()):
+            # Without them, only loopback addresses are known to be those of this host.
+            with suppress(FactError):
+                own = Facts().addresses
         return [
-            (a.name, b.name)
+            (a.name, name)
             for a in senders
-            for b in receivers
-            if _remote(a) is not None and _remote(a) == _local(b)
+            for name, local in servers.items()
+            if _meet(_remote(a), local, own)
         ]
     pairs = [(a.name, b.name) for a in senders for b in receivers if a.name != b.name]
     return pairs + [(i.name, i.name) for i in senders if i.rx.queues]
+
+
+def _meet(
+    remote: tuple[str, str, int | None] | None,
+    local: tuple[str, str, int | None] | None,
+    own: dict[str, list[str]],
+) -> bool:
+    if remote is None or local is None:
+        return False
+    scheme, address, port = remote
+    served, listening, served_port = local
+    return (scheme, port) == (served, served_port) and listens_at(listening, address, own)
 
 
 def _remote(interface: InterfaceConfig) -> tuple[str, str, int | None] | None:
@@ -187,7 +208,7 @@ def lanes_of(config: NetworkConfig, link: tuple[str, str]) -> tuple[list[Lane], 
                 to = made.dst_ip if made.ecpri is None and is_group(made.dst_ip) else ""
                 lanes.append(replace(lane, header=made, group=to))
             else:
-                lanes.append(replace(lane, words=_words_of_socket(flow, receiver)))
+                lanes.append(replace(lane, words=_words_of_socket(flow, sender, receiver)))
         except UnmadeError as reason:
             left_out[f"{receiver.name}/{flow.name}"] = str(reason)
     if not receiver.rx.flows:
@@ -353,9 +374,11 @@ def stray_header(config: NetworkConfig, receiver: str) -> Header:
     raise UnmadeError("its flows match any packet")
 
 
-def _words_of_socket(flow: FlowConfig, receiver: InterfaceConfig) -> tuple[tuple[int, int], ...]:
-    match, made = flow.match, receiver.socket_config
-    place = urlsplit((made and made.local_addr) or "")
+def _words_of_socket(
+    flow: FlowConfig, sender: InterfaceConfig, receiver: InterfaceConfig
+) -> tuple[tuple[int, int], ...]:
+    match, made = flow.match, sender.socket_config
+    place = urlsplit((made and made.remote_addr) or "")
     if match.type == "flex_item":
         return _flex_header(match, receiver).words
     if match.udp_src is not None and match.udp_src != (0, 65535):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from typing import Any
 
 from ._step import StepStatus
@@ -21,7 +21,7 @@ th, td { text-align: left; vertical-align: top; padding: .25rem .6rem .25rem 0;
 td:last-child { overflow-wrap: anywhere; }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .passed { color: #176d2f; } .failed { color: #b3161b; font-weight: bold; }
-.skipped { color: #5f5f5f; } pre { white-space: pre-wrap; font-size: .85rem; }
+.skipped, .interrupted { color: #5f5f5f; } pre { white-space: pre-wrap; font-size: .85rem; }
 @media print { body { max-width: none; margin: 0; font-size: 10pt; }
                tr { break-inside: avoid; } details { display: block; } }
 """
@@ -37,7 +37,7 @@ def page_of(report: Mapping[str, Any]) -> str:
         As in ``report.json``.
     """
     config, settings = report["configuration"], report["settings"]
-    name = escape(str(config["name"]))
+    name = _text(str(config["name"]))
     parts = [
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
@@ -70,15 +70,25 @@ def page_of(report: Mapping[str, Any]) -> str:
         "<h2>Published figures</h2>",
         _published(report["published"]),
         "<h2>Configuration</h2>",
-        f"<pre>{escape(config['text'])}</pre>",
+        f"<pre>{_lines(config['text'])}</pre>",
         "</body>\n</html>\n",
     ]
     return "\n".join(parts)
 
 
+def _text(text: str) -> str:
+    r"""Return text of others for the page: what would change how it is shown, as ``\u202e``."""
+    plain = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return html.escape("".join(plain))
+
+
+def _lines(text: str) -> str:
+    return "\n".join(map(_text, text.split("\n")))
+
+
 def _status(status: str) -> str:
     known = {str(each) for each in StepStatus}
-    return f'<span class="{status if status in known else "skipped"}">{escape(status)}</span>'
+    return f'<span class="{status if status in known else "skipped"}">{_text(status)}</span>'
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
@@ -89,7 +99,7 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
         for i in range(len(columns))
     ]
     head = "".join(
-        f"<th{' class=n' * n}>{escape(c)}</th>" for c, n in zip(columns, right, strict=True)
+        f"<th{' class=n' * n}>{_text(c)}</th>" for c, n in zip(columns, right, strict=True)
     )
     lines = [
         "<tr>"
@@ -110,10 +120,10 @@ def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.3f}"
     if isinstance(value, Mapping):
-        return escape(", ".join(f"{key}: {_plain(each)}" for key, each in value.items()))
+        return _text(", ".join(f"{key}: {_plain(each)}" for key, each in value.items()))
     if isinstance(value, list):
-        return escape(", ".join(_plain(each) for each in value) or "none")
-    return escape(str(value))
+        return _text(", ".join(_plain(each) for each in value) or "none")
+    return _text(str(value))
 
 
 def _plain(value: Any) -> str:
@@ -131,7 +141,7 @@ def _steps(steps: Sequence[Mapping[str, Any]]) -> str:
         ("step", "result", "found", "s"),
         [
             (
-                (f'<span title="{escape(GROUPS.get(s["group"], ""))}">{escape(s["name"])}</span>',),
+                (f'<span title="{_text(GROUPS.get(s["group"], ""))}">{_text(s["name"])}</span>',),
                 (_status(s["status"]),),
                 s["text"],
                 float(s["seconds"]),
@@ -201,15 +211,15 @@ def _addresses(steps: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _published(published: Mapping[str, Any]) -> str:
-    url = escape(published["url"])
+    url = _text(published["url"])
     rows = [
         (f"{kind}, {size} B", float(rate), figures["what"])
         for kind, figures in published.items()
         if isinstance(figures, Mapping)
         for size, rate in figures["Gb_per_s"].items()
     ]
-    source = f'<a href="{url}">{escape(published["source"])}</a>'
+    source = f'<a href="{url}">{_text(published["source"])}</a>'
     return (
-        f"<p>Of {escape(published['card'])}; source: {source}. Not measured by this test.</p>"
+        f"<p>Of {_text(published['card'])}; source: {source}. Not measured by this test.</p>"
         + _table(("", "Gb/s", "what"), rows)
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from ..engine import PcapFile, ethernet
 from ._bench import Bench
 from ._frames import marks_of, size_of
+from ._lanes import Lane
 from ._step import StepFailedError, StepSkippedError
+from ._traffic import Traffic
 
-__all__ = ["check_recorder"]
+__all__ = ["capture_folder", "check_recorder"]
 
 Rows = NDArray[np.uint8]
 
@@ -26,13 +28,18 @@ _SPARE = 64 << 20
 _QUIET = 0.5
 
 
+def capture_folder(folder: Path) -> Path:
+    """Return the folder of a capture that is not read back yet; the next test removes it."""
+    return folder / ".field-test-capture"
+
+
 def check_recorder(bench: Bench) -> tuple[str, dict[str, Any]]:
     """Record packets of a lane to a file, and compare each of its bytes; the file is deleted.
 
     Raises
     ------
     StepFailedError
-        If packets in the file differ; the file stays.
+        If packets in the file differ; the file stays, in a folder that the text names.
     StepSkippedError
         If the disk lacks space, or the stream has no packets.
     """
@@ -47,13 +54,21 @@ def check_recorder(bench: Bench) -> tuple[str, dict[str, Any]]:
             again=True,
         )
     traffic = bench.traffic([lane], size)
-    port = bench.engine.port(lane.receiver)
-    name, *others = lane.rx_queues
-    if others:
+    if len(lane.rx_queues) > 1:
         raise StepSkippedError(f"flow {lane.name} leads to several queues")
-    queue = port.rx_queue(name)
     traffic.discard()
-    place = Path(tempfile.mkdtemp(prefix="capture-", dir=bench.folder))
+    place = capture_folder(bench.folder)
+    place.mkdir()
+    try:
+        return _read_back(bench, lane, traffic, size, place)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _read_back(
+    bench: Bench, lane: Lane, traffic: Traffic, size: int, place: Path
+) -> tuple[str, dict[str, Any]]:
+    queue = bench.engine.port(lane.receiver).rx_queue(lane.rx_queues[0])
     # Of other senders, too.
     with queue.record(place, "field", max_packets=4 * _PACKETS) as recorder:
         traffic.send(_PACKETS, _RATE)
@@ -69,15 +84,21 @@ def check_recorder(bench: Bench) -> tuple[str, dict[str, Any]]:
     figures["bytes"] = sum(path.stat().st_size for path in files)
     wanted = traffic.expected[np.arange(_PACKETS) % traffic.count]
     if rows.shape != wanted.shape:
-        kept = f"the files stay in {place}"
         raise StepFailedError(
-            f"{len(rows):,} of {_PACKETS:,} packets are in the files; {kept}", figures
+            f"{len(rows):,} of {_PACKETS:,} packets are in the files, which stay in {_keep(place)}",
+            figures,
         )
     if not np.array_equal(rows, wanted):
         wrong = int(np.count_nonzero((rows != wanted).any(axis=1)))
-        raise StepFailedError(f"{wrong:,} packets differ; the files stay in {place}", figures)
-    shutil.rmtree(place)
+        raise StepFailedError(f"{wrong:,} packets differ; files stay in {_keep(place)}", figures)
     return f"{len(rows):,} packets of {size} B, each byte read back ({recorder.writer})", figures
+
+
+def _keep(place: Path) -> Path:
+    """Give a capture a name that later tests do not use, and return it."""
+    names = (place.with_name(f"capture-{number}") for number in itertools.count(1))
+    kept = next(name for name in names if not name.exists() and not name.is_symlink())
+    return place.rename(kept)
 
 
 def _payloads(path: Path, size: int, of_socket: bool) -> Rows:

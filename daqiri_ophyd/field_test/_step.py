@@ -16,6 +16,7 @@ class StepStatus(StrEnum):
     PASSED = "passed"
     FAILED = "failed"
     SKIPPED = "skipped"
+    INTERRUPTED = "interrupted"
 
 
 class StepFailedError(Exception):

@@ -253,8 +253,8 @@ def _addresses(bench: Bench, lane: Lane) -> dict[str, Any]:
     """Return where packets of a lane go."""
     receiver = bench.engine.port(lane.receiver)
     if lane.header is None:
-        made = receiver.config.socket_config
-        return {"to": (made and made.local_addr) or receiver.address}
+        made = bench.engine.port(lane.sender).config.socket_config
+        return {"to": (made and made.remote_addr) or receiver.address}
     header = lane.header
     to = {"port": lane.receiver, "mac": receiver.mac_address}
     if header.ecpri is not None:

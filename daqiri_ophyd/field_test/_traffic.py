@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -138,8 +139,17 @@ def _on_host(rows: Any) -> NDArray[np.uint8]:
     return rows if isinstance(rows, np.ndarray) else rows.get()
 
 
-def _end_sending(queue: TxQueue, stop: threading.Event | None = None) -> float:
+def _end_sending(queue: TxQueue, stop: threading.Event, limit: float) -> float:
     """Wait until packets have left, or do not move, as those too long for a link.
+
+    Parameters
+    ----------
+    queue : TxQueue
+        Their queue.
+    stop : Event
+        Ends the wait.
+    limit : float
+        Ends it, too, s of ``time.perf_counter``.
 
     Returns
     -------
@@ -153,7 +163,7 @@ def _end_sending(queue: TxQueue, stop: threading.Event | None = None) -> float:
             held, moved = counted, time.perf_counter()
         elif time.perf_counter() - moved > _STUCK:
             return moved
-        if stop is not None and stop.is_set():
+        if stop.is_set() or time.perf_counter() >= limit:
             break
     return time.perf_counter()
 
@@ -289,6 +299,8 @@ class Traffic:
             engine.port(lane.sender).tx_queue(lane.tx_queue) for lane in self.lanes
         ]
         self._stop = threading.Event()
+        # Whether the time of the test was used up before the packets were sent and received.
+        self._cut = False
         self._begins = [0] * len(self.lanes)
         # When each lane sent its first and its last packet.
         self._spans = [(0.0, 0.0)] * len(self.lanes)
@@ -304,13 +316,22 @@ class Traffic:
         Raises
         ------
         StepSkippedError
-            If they are more than what is left of the bytes of the test.
+            If they are more than what is left of the bytes of the test, or its time is used up
+            before they are sent.
         """
         self._budget.require_bytes(packets * self.size)
         self._stop.clear()
-        self._send(0, packets, None, rate, [0])
+        self._cut = False
+        submitted = [0]
+        self._send(0, packets, None, rate, submitted)
         _flush_stuck(self._tx[0])
-        self._budget.spend(packets * self.size)
+        self._budget.spend(submitted[0] * self.size)
+        self._require_whole()
+
+    def _require_whole(self) -> None:
+        """Raise `StepSkippedError` if the time limit cut the traffic: its losses say nothing."""
+        if self._cut:
+            self._budget.require()
 
     def run(
         self,
@@ -339,7 +360,7 @@ class Traffic:
         Raises
         ------
         StepSkippedError
-            If the time or the bytes of the test are used up.
+            If the time or the bytes of the test are used up, also before all packets arrived.
         DaqiriError
             If packets cannot be sent or received.
         """
@@ -350,6 +371,7 @@ class Traffic:
         packets = most if packets is None else min(packets, most)
         self.discard()
         self._stop.clear()
+        self._cut = False
         arrivals = {key: _Arrivals(self, queue, key) for key, queue in self._queues.items()}
         errors: list[BaseException] = []
         before = losses_of(self.engine)
@@ -399,6 +421,7 @@ class Traffic:
         outcome.seconds = max(ends) - min(begins)
         outcome.begin_ns = self._begins[0]
         self._budget.spend(outcome.sent_bytes)
+        self._require_whole()
         self._name_losses(outcome, losses_between(before, losses_of(self.engine)))
         return outcome
 
@@ -427,9 +450,10 @@ class Traffic:
             first += _LEAD_NS / 1e9
             each = 1e9 * len(self.lanes) / rate
             chunk = max(1, min(chunk, int(1e6 / each)))
-        end = time.perf_counter() + (seconds if seconds is not None and rate is None else 1e9)
+        limit = time.perf_counter() + self._budget.seconds_left
+        end = time.perf_counter() + seconds if seconds is not None and rate is None else inf
         done, moved = 0, time.monotonic()
-        while done < packets and not self._stop.is_set() and time.perf_counter() < end:
+        while done < packets and not self._stop.is_set() and time.perf_counter() < min(end, limit):
             at = done % self.count
             part = rows[at : at + min(chunk, packets - done)]
             times = None
@@ -445,8 +469,10 @@ class Traffic:
         # At a rate, the time until the next packet belongs to the last one.
         self._spans[number] = (
             first,
-            max(_end_sending(queue, self._stop), first + done * each / 1e9),
+            max(_end_sending(queue, self._stop, limit), first + done * each / 1e9),
         )
+        if time.perf_counter() >= limit and not self._stop.is_set():
+            self._cut = True
 
     def _receive(self, queue: RxQueue, found: _Arrivals, hurries: bool, keeps_times: bool) -> None:
         limit = None
@@ -465,7 +491,7 @@ class Traffic:
 
     def _wait_until_quiet(self, arrivals: dict[tuple[str, str], _Arrivals], expected: int) -> None:
         """Wait until all packets are there, or none comes any more."""
-        limit = time.monotonic() + _LONGEST_WAIT
+        limit = time.monotonic() + min(_LONGEST_WAIT, self._budget.seconds_left)
         last, since = -1, time.monotonic()
         while time.monotonic() < limit and not self._stop.is_set():
             got = sum(found.total for found in arrivals.values())
@@ -474,6 +500,8 @@ class Traffic:
             elif got >= expected or time.monotonic() - since > _QUIET:
                 return
             time.sleep(0.005)
+        if not self._budget.seconds_left:
+            self._cut = True
 
     def _outcome(self, arrivals: dict[tuple[str, str], _Arrivals], submitted: list[int]) -> Outcome:
         seen = np.sum([found.seen for found in arrivals.values()], axis=0)

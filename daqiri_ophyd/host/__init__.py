@@ -1,6 +1,6 @@
 """Host checks: whether a host can receive the stream, and how to fix what is wrong."""
 
-from ._addresses import pci_address
+from ._addresses import is_unspecified, listens_at, pci_address
 from ._check import Check, Context
 from ._check_host import check_host
 from ._engine_rules import EngineTraits, engine_traits
@@ -39,6 +39,8 @@ __all__ = [
     "check_host",
     "engine_traits",
     "fix_script",
+    "is_unspecified",
+    "listens_at",
     "measure_host",
     "pci_address",
     "pcie_picture",

@@ -14,7 +14,16 @@ from ipaddress import (
     ip_interface,
 )
 
-__all__ = ["can_bind", "has_address", "is_any", "is_loopback", "is_multicast", "pci_address"]
+__all__ = [
+    "can_bind",
+    "has_address",
+    "is_any",
+    "is_loopback",
+    "is_multicast",
+    "is_unspecified",
+    "listens_at",
+    "pci_address",
+]
 
 _LOOPBACK = "lo"
 # Properties of ipaddress are not used: since Python 3.13, those of ::ffff:127.0.0.1 are the ones of
@@ -41,6 +50,11 @@ def pci_address(text: str) -> str | None:
 def is_any(address: str) -> bool:
     """Return whether this is ``0.0.0.0``, ``::`` or a group, which no interface has."""
     return _is_in(_ANY + _GROUPS, _parsed(address))
+
+
+def is_unspecified(address: str) -> bool:
+    """Return whether this is ``0.0.0.0`` or ``::``, however it is written."""
+    return _is_in(_ANY, _parsed(address))
 
 
 def is_loopback(address: str) -> bool:
@@ -93,6 +107,29 @@ def can_bind(addresses: Mapping[str, Iterable[str]], address: str) -> bool:
         if has_address(name, own, address) or any(_broadcasts(each, wanted) for each in own):
             return True
     return False
+
+
+def listens_at(local: str, address: str, own: Mapping[str, Iterable[str]]) -> bool:
+    """Return whether a socket of a host with an address gets what is sent to another one.
+
+    Parameters
+    ----------
+    local : str
+        Address of the socket; ``0.0.0.0`` and ``::`` mean all of the host, of their family.
+    address : str
+        Where packets go.
+    own : mapping of str to iterable of str
+        Addresses of the host, by interface, such as ``192.168.10.1/24``.
+    """
+    mine, wanted = _parsed(local), _parsed(address)
+    if mine is None or wanted is None:
+        return local == address
+    if mine == wanted:
+        scopes = {each.partition("%")[2] for each in (local, address)} - {""}
+        return len(scopes) < 2
+    if not is_unspecified(local) or mine.version != wanted.version:
+        return False
+    return is_loopback(address) or any(has_address(name, own[name], address) for name in own)
 
 
 def _broadcasts(own: str, wanted: IPv4Address | IPv6Address) -> bool:

@@ -16,6 +16,8 @@ from daqiri_ophyd.engine import (
     PcapFile,
     RxQueue,
     check_config,
+    engine_problems,
+    load_config,
 )
 
 Config = dict[str, Any]
@@ -113,3 +115,24 @@ def test_what_cannot_be_opened_is_named(dpdk: Build) -> None:
         Engine.open(config)
     config["interfaces"][0]["address"] = "eth0"
     assert "or a virtual device such as net_tap0" in str(check_config(config).errors[0])
+
+
+def test_a_check_finds_devices_that_the_engine_never_opens(ring: Build) -> None:
+    def found(*addresses: str) -> list[str]:
+        config = ring()
+        (port,) = config["interfaces"]
+        del port["rx"]["flows"]
+        config["interfaces"] = [
+            {**port, "name": f"port{i}", "address": each} for i, each in enumerate(addresses)
+        ]
+        return [problem.message for problem in engine_problems(load_config(config))]
+
+    for one, other in (("net_ring0", "net_ring0"), ("01:00.0", "0000:01:00.0")):
+        (text,) = found(one, other)
+        assert text.startswith(
+            f"interface 'port1': device '{other}' is that of interface 'port0' ('{one}')"
+        )
+    assert found("net_ring0", "net_ring1", "net_tap0", "net_memif0") == []
+    assert "write 'net_af_packet0,iface=eth0'" in found("net_af_packet0")[0]
+    assert "(role=client)" in found("net_memif0,role=server")[0]
+    assert "use engine 'packet'" in found("net_af_xdp0,iface=lo")[0]

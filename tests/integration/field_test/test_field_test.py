@@ -1,5 +1,6 @@
 """Field tests of engines that this machine has."""
 
+import itertools
 import json
 import os
 import signal
@@ -19,11 +20,24 @@ import pytest
 import yaml
 from field_parts import Config, flow, region, rx_queue
 from networks import Network
-from waiting import wait_for_command
+from waiting import wait_for, wait_for_command
 
 from daqiri_ophyd.cli import _main
 from daqiri_ophyd.engine import Burst, capabilities
-from daqiri_ophyd.field_test import GROUPS, REPORT_SCHEMA, FieldTest, StepResult, _steps, _traffic
+from daqiri_ophyd.field_test import (
+    GROUPS,
+    REPORT_SCHEMA,
+    FieldTest,
+    StepResult,
+    StepStatus,
+    _field_test,
+    _record_step,
+    _steps,
+    _traffic,
+)
+from daqiri_ophyd.field_test._record_step import capture_folder
+from daqiri_ophyd.field_test._report import part_of, write_text
+from daqiri_ophyd.field_test._step import StepFailedError
 
 Make = Callable[..., FieldTest]
 Report = dict[str, Any]
@@ -346,8 +360,12 @@ def test_results_of_other_hosts_and_times_are_refused(
     assert command(loopback, "--only", "link") == 2
     printed = " ".join(capsys.readouterr().err.split())
     assert said in printed
-    assert "begin anew with --again" in printed
-    assert command(loopback, "--only", "link", "--again") == 0
+    assert "begin anew with --again without --only" in printed
+    # The results of the other steps would be lost.
+    assert command(loopback, "--only", "link", "--again") == 2
+    assert json.loads(path.read_text()) == report
+    assert command(loopback, "--again", "--limit", "1", "--seconds", "0.05") == 1
+    assert read(Path("found"))["host"]["name"] != "elsewhere"
 
 
 def test_no_more_frames_are_sent_than_a_plan_has_buffers(
@@ -385,7 +403,7 @@ def test_a_slow_receiver_fails_by_the_name_of_the_loss(
     as_fast_as_it_can = _traffic.rows_of
 
     def slowly(burst: Burst) -> Any:
-        time.sleep(0.1)
+        time.sleep(0.02)
         return as_fast_as_it_can(burst)
 
     monkeypatch.setattr(_traffic, "rows_of", slowly)
@@ -464,16 +482,17 @@ def started(tmp_path: Path, loopback: Config) -> Iterator[subprocess.Popen[str]]
         cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     try:
-        wait_for_command(process, lambda: len(_steps_in(tmp_path / "found")) >= 4)
+        wait_for_command(process, lambda: len(report_of(tmp_path / "found")["steps"]) >= 4)
         yield process
     finally:
         process.kill()
         process.communicate()
 
 
-def _steps_in(folder: Path) -> list[Any]:
+def report_of(folder: Path) -> Report:
+    """The report of a test that goes on."""
     path = folder / "report.json"
-    return json.loads(path.read_text())["steps"] if path.exists() else []
+    return json.loads(path.read_text()) if path.exists() else {"steps": []}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
@@ -486,11 +505,18 @@ def test_a_test_that_was_ended_leaves_a_report_and_goes_on(
 ) -> None:
     started.send_signal(number)
     _, said = started.communicate(timeout=100)
-    expected = {signal.SIGINT: 1, signal.SIGTERM: 143, signal.SIGKILL: -9}
+    expected = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}
     assert started.returncode == expected[number], said
     left = read(tmp_path / "found")
     assert left["result"] == "incomplete"
     assert left["interrupted"] is (number != signal.SIGKILL)
+    if left["interrupted"]:
+        # None, if it came between two steps.
+        ended = [each for each in left["steps"] if each["status"] == "interrupted"]
+        assert left["counts"].get("interrupted", 0) == len(ended) <= 1
+        left["steps"] = [each for each in left["steps"] if each not in ended]
+        assert "steps are left; the same command does them; report: found/report.html" in said
+        assert leftovers(tmp_path / "found") == []
     monkeypatch.chdir(tmp_path)
     words = ["field-test", "cards.yaml", "-o", "found", "--seconds", "0.5", "--only", "timestamps"]
     assert _main._run(words) == 0
@@ -500,7 +526,186 @@ def test_a_test_that_was_ended_leaves_a_report_and_goes_on(
     assert report["steps"][: len(left["steps"])] == left["steps"]
     assert report["started"] == left["started"]
     assert by_name(report)["timestamps"]["status"] == "passed"
-    assert [path.name for path in (tmp_path / "found").glob(".*")] == []
+    assert leftovers(tmp_path / "found") == []
+
+
+def leftovers(folder: Path) -> list[str]:
+    """What is in a folder besides the report."""
+    return sorted({each.name for each in folder.iterdir()} - {"report.html", "report.json"})
+
+
+@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
+def test_signals_after_the_first_change_nothing(
+    started: subprocess.Popen[str], tmp_path: Path, first: signal.Signals
+) -> None:
+    started.send_signal(first)
+    # Of several that wait, Python handles that with the lowest number first.
+    wait_for(lambda: send(started, first) or report_of(tmp_path / "found")["interrupted"])
+    others = itertools.cycle([signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+    wait_for(lambda: send(started, next(others)))
+    _, said = started.communicate(timeout=100)
+    assert "Traceback" not in said
+    assert started.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}[first], said
+    report = read(tmp_path / "found")
+    assert report["interrupted"]
+    assert [s["status"] for s in report["steps"]].count("interrupted") <= 1
+    assert leftovers(tmp_path / "found") == []
+
+
+def send(process: subprocess.Popen[str], number: signal.Signals) -> bool:
+    """Send a signal to a process; return whether it has ended."""
+    if process.poll() is None:
+        process.send_signal(number)
+        return False
+    return True
+
+
+def test_an_interrupted_capture_is_removed(
+    loopback: Config, make_test: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def interrupt(*_: Any) -> None:
+        assert leftovers(tmp_path / "found") != []
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_record_step, "_payloads", interrupt)
+    with make_test(loopback, only=["recorder"]) as test, pytest.raises(KeyboardInterrupt):
+        test.run(lambda _: None)
+    assert by_name(read(tmp_path / "found"))["recorder"]["status"] == "interrupted"
+    assert leftovers(tmp_path / "found") == []
+
+
+def test_what_a_killed_test_left_is_removed_and_captures_of_failed_steps_stay(
+    loopback: Config, make_test: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = tmp_path / "found"
+    capture_folder(folder).mkdir(parents=True)
+    (capture_folder(folder) / "field_000000.pcap").write_bytes(b"part")
+    for name in ("report.json", "report.html"):
+        part_of(folder / name).write_text("part")
+    monkeypatch.setattr(_record_step, "_payloads", lambda *_: np.zeros((0, 512), np.uint8))
+    for number in (1, 2):
+        found = by_name(run(make_test(loopback, only=["recorder"])))["recorder"]
+        assert found["status"] == "failed"
+        assert found["text"].endswith(f"which stay in {folder / f'capture-{number}'}")
+    monkeypatch.undo()
+    assert by_name(run(make_test(loopback, only=["recorder"])))["recorder"]["status"] == "passed"
+    assert leftovers(folder) == ["capture-1", "capture-2"]
+    assert list((folder / "capture-1").glob("*.pcap"))
+
+
+def test_who_is_told_of_results_may_end_the_test(
+    loopback: Config, make_test: Make, tmp_path: Path
+) -> None:
+    def end(result: StepResult) -> None:
+        raise RuntimeError(result.name)
+
+    with make_test(loopback, only=["link"]) as test, pytest.raises(RuntimeError, match="host"):
+        test.run(end)
+    report = read(tmp_path / "found")
+    assert report["interrupted"]
+    assert [s["name"] for s in report["steps"]] == ["host"]
+
+
+def run_command(tmp_path: Path, loopback: Config, redirected: str) -> tuple[int, str]:
+    """Run the command with its output redirected by a shell; return its status and messages."""
+    (tmp_path / "cards.yaml").write_text(yaml.safe_dump(loopback))
+    words = f"{sys.executable} -m daqiri_ophyd field-test cards.yaml -o found --only link"
+    shell = f"{words} --only flow --seconds 0.05 {redirected}; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(
+        ["bash", "-c", shell], cwd=tmp_path, text=True, stderr=subprocess.PIPE, timeout=200
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("redirected", ["| head -1", "| true", "2>&1 | head -3", "--json | true"])
+def test_a_closed_pipe_ends_the_command_as_others(
+    loopback: Config, tmp_path: Path, redirected: str
+) -> None:
+    status, said = run_command(tmp_path, loopback, redirected)
+    assert status == 1
+    assert "Traceback" not in said
+    assert "error" not in said
+    if "--json" in redirected:
+        assert by_name(read(tmp_path / "found"))["link"]["status"] == "passed"
+    else:
+        assert read(tmp_path / "found")["interrupted"]
+
+
+def test_a_full_disk_of_the_output_is_named(loopback: Config, tmp_path: Path) -> None:
+    status, said = run_command(tmp_path, loopback, "> /dev/full")
+    assert status == 1
+    assert "standard output cannot be written (No space left on device)" in said
+    assert read(tmp_path / "found")["interrupted"]
+
+
+def test_chosen_steps_are_done_again_and_the_others_kept(
+    loopback: Config, make_test: Make, tmp_path: Path
+) -> None:
+    before = by_name(run(make_test(loopback, only=["link", "flow", "timestamps"])))
+    test = make_test(loopback, only=["flow"], again=True)
+    assert test.left == 2
+    told: list[StepResult] = []
+    with test:
+        test.run(told.append)
+    report = read(tmp_path / "found")
+    done = {each.name for each in told if each.status is not StepStatus.SKIPPED}
+    assert done == {"flow port0/detector", "flow port0/monitor"}
+    for name in ("link", "timestamps"):
+        assert by_name(report)[name] == before[name]
+    assert [step["name"] for step in report["steps"]] == [step.name for step in test.steps]
+
+
+def test_without_names_all_steps_are_done_again(loopback: Config, make_test: Make) -> None:
+    run(make_test(loopback, only=["link"]))
+    with make_test(loopback, again=True) as test:
+        assert (test.done, test.left) == (0, len(test.steps))
+
+
+def test_the_time_limit_cuts_a_trial(loopback: Config, make_test: Make) -> None:
+    test = make_test(loopback, only=["rate", "recorder"], seconds=60.0, limit=1.5)
+    report = run(test)
+    steps = [s for s in report["steps"] if s["text"] != "not chosen with --only"]
+    assert {(s["group"], s["status"], s["again"]) for s in steps} <= {
+        ("rate", "skipped", True),
+        ("rate", "skipped", False),  # of a size that does not fit
+        ("recorder", "skipped", True),
+    }
+    assert "the time limit of 1.5 s was reached" in steps[0]["text"]
+    assert test.left > 0
+
+
+def test_steps_that_are_skipped_do_not_write_the_report(
+    loopback: Config, make_test: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    written: list[Path] = []
+
+    def write(path: Path, text: str) -> None:
+        written.append(path)
+        write_text(path, text)
+
+    monkeypatch.setattr(_field_test, "write_text", write)
+    with make_test(loopback, limit=0) as test:
+        test.run(lambda _: None)
+    report = read(tmp_path / "found")
+    assert len(report["steps"]) == len(test.steps)
+    assert {step["status"] for step in report["steps"]} == {"skipped"}
+    # Before and after the steps.
+    assert written.count(test.report_path) == 2
+
+
+@pytest.mark.parametrize("scheme", ["udp", "tcp"])
+def test_a_server_at_any_address_is_tested(
+    sockets: Callable[[str], Config], make_test: Make, scheme: str
+) -> None:
+    config = sockets(scheme)
+    server, client = (each["socket_config"] for each in config["interfaces"])
+    server["local_addr"] = server["local_addr"].replace("127.0.0.1", "0.0.0.0")  # noqa: S104
+    steps = by_name(run(make_test(config, only=["link", "flow"])))
+    assert steps["link"]["figures"]["links"] == [["sender", "receiver"]]
+    assert steps["link"]["figures"]["addresses"] == {
+        "receiver/any packet": {"to": client["remote_addr"]}
+    }
+    assert steps["flow receiver/any packet"]["status"] == "passed"
 
 
 @pytest.fixture
@@ -525,8 +730,9 @@ def test_a_line_for_each_step_and_the_report_as_json(
     assert command(loopback, "--only", "link", "--json") == 0
     report = json.loads(capsys.readouterr().out)
     assert report == read(Path("found"))
-    assert command(loopback, "--only", "link", "--again", "--json") == 0
-    assert by_name(json.loads(capsys.readouterr().out))["flow port0/detector"]["again"]
+    assert command(loopback, "--only", "timestamps", "--again", "--json") == 0
+    steps = by_name(json.loads(capsys.readouterr().out))
+    assert {steps[name]["status"] for name in ("link", "flow port0/detector")} == {"passed"}
 
 
 def test_configurations_with_one_side_are_refused(
@@ -549,9 +755,13 @@ def test_sockets_that_do_not_meet_are_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     config = sockets("udp")
-    config["interfaces"][1]["socket_config"]["remote_addr"] = "udp://127.0.0.1:9"
-    assert command(config) == 2
-    assert "receives what another sends (receiver, sender)" in capsys.readouterr().err
+    server, client = (each["socket_config"] for each in config["interfaces"])
+    for remote in ("udp://127.0.0.1:9", "udp://192.0.2.7:5000"):
+        client["remote_addr"] = remote
+        assert command(config) == 2
+        said = " ".join(capsys.readouterr().err.split())
+        assert f"(receiver listens at {server['local_addr']}, sender sends to {remote})" in said
+        server["local_addr"] = "udp://0.0.0.0:5000"
 
 
 def test_results_of_other_configurations_and_files_are_kept(
@@ -564,13 +774,165 @@ def test_results_of_other_configurations_and_files_are_kept(
     said = " ".join(capsys.readouterr().err.split())
     assert "results of another configuration, cards.yaml" in said
     assert Path("found/report.json").read_bytes() == before
-    Path("found/report.json").write_text("{}")
-    assert command(loopback, "--only", "link", "--again") == 0
-    Path("found/report.json").write_text("[1")
+
+
+def changed(report: Report, *keys: Any, value: Any) -> str:
+    place: Any = report
+    for key in keys[:-1]:
+        place = place[key]
+    place[keys[-1]] = value
+    return json.dumps(report)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda _: "[1", "is no JSON document"),
+        (lambda _: "", "is no JSON document"),
+        (lambda _: "\x00", "is no JSON document"),
+        (lambda _: "[" * 100_000, "is no JSON document"),
+        (lambda _: "{}", "is no report of a field test"),
+        (lambda _: "[1]", "is no report of a field test"),
+        (lambda _: "null", "is no report of a field test"),
+        (lambda _: '"daqiri-ophyd field-test"', "is no report of a field test"),
+        (lambda r: json.dumps(r)[:-100], "is no JSON document"),
+        (lambda r: changed(r, "schema_version", value=99), "schema_version 99"),
+        (lambda r: changed(r, "steps", value={}), "$.steps: {} is not of type 'array'"),
+        (lambda r: changed(r, "steps", 0, value=3), "$.steps[0]: 3 is not of type 'object'"),
+        (lambda r: changed(r, "steps", 0, "status", value="x"), "$.steps[0].status: 'x'"),
+        (lambda r: changed(r, "steps", 0, "figures", value=[]), "$.steps[0].figures"),
+        (lambda r: changed(r, "steps", 2, "figures", "ports", value=[1]), "figures.ports[0]"),
+        (lambda r: changed(r, "steps", 2, "figures", "addresses", value=1), "figures.addresses"),
+        (lambda r: changed(r, "steps", 0, "figures", "losses", value=1), "figures.losses"),
+        (lambda r: changed(r, "steps", 0, "figures", "trials", value=1), "figures.trials"),
+        (lambda r: changed(r, "steps", 0, "extra", value=1), "'extra' was unexpected"),
+        (lambda r: changed(r, "configuration", value="x"), "$.configuration"),
+        (lambda r: changed(r, "configuration", "sha256", value=7), "$.configuration.sha256"),
+        (lambda r: changed(r, "settings", "seconds", value=float("nan")), "found NaN"),
+        (lambda r: changed(r, "settings", "seconds", value=10**400), "$.settings.seconds"),
+        (lambda r: changed(r, "host", value=None), "$.host"),
+        (lambda r: changed(r, "started", value=1), "$.started"),
+    ],
+)
+def test_other_contents_of_the_report_are_refused_by_name(
+    loopback: Config,
+    command: Callable[..., int],
+    capsys: pytest.CaptureFixture[str],
+    known_report: Report,
+    change: Callable[[Report], str],
+    said: str,
+) -> None:
+    path = Path("found/report.json")
+    path.parent.mkdir()
+    text = change(known_report)
+    path.write_text(text)
     assert command(loopback) == 2
-    assert "is no report of this version" in capsys.readouterr().err
-    assert command(loopback, "--only", "speed") == 2
-    assert "no steps are called 'speed'" in capsys.readouterr().err
+    printed = " ".join(capsys.readouterr().err.split())
+    assert f"found/report.json {said}" in printed or (
+        "found/report.json is" in printed and said in printed
+    )
+    assert "choose another folder with --output, or begin anew with --again" in printed
+    assert path.read_text() == text
+
+
+@pytest.fixture
+def known_report(loopback: Config, make_test: Make, tmp_path: Path) -> Report:
+    """A report of the test of `loopback`, without any step that sends."""
+    with make_test(loopback, folder=tmp_path / "known", limit=0, seconds=1.0) as test:
+        report = test.run(lambda _: None)
+    return json.loads(json.dumps(report))
+
+
+def test_figures_of_rates_are_complete(
+    loopback: Config,
+    command: Callable[..., int],
+    capsys: pytest.CaptureFixture[str],
+    known_report: Report,
+) -> None:
+    rate = next(s for s in known_report["steps"] if s["group"] == "rate")
+    rate["figures"] = {"packets_per_s": 5.0}
+    Path("found").mkdir()
+    Path("found/report.json").write_text(json.dumps(known_report))
+    assert command(loopback) == 2
+    assert "'size' is a dependency of 'packets_per_s'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("make", "said", "fix"),
+    [
+        (lambda path: path.mkdir(), "is a folder, not a file", "or remove it"),
+        (os.mkfifo, "is a named pipe, not a file", "or begin anew with --again"),
+        (lambda path: path.symlink_to("/dev/zero"), "is a device", "or begin anew with --again"),
+        (
+            lambda path: (path.touch(), os.truncate(path, 10**10)),
+            "has 10,000 MB; reports have at most 67",
+            "or begin anew with --again",
+        ),
+    ],
+)
+def test_only_files_of_the_size_of_a_report_are_read(
+    loopback: Config,
+    command: Callable[..., int],
+    capsys: pytest.CaptureFixture[str],
+    make: Callable[[Path], Any],
+    said: str,
+    fix: str,
+) -> None:
+    path = Path("found/report.json")
+    path.parent.mkdir()
+    make(path)
+    assert command(loopback) == 2
+    printed = " ".join(capsys.readouterr().err.split())
+    assert f"found/report.json {said}" in printed
+    assert fix in printed
+
+
+def test_a_report_of_anything_is_replaced_by_beginning_anew(
+    loopback: Config, make_test: Make, tmp_path: Path
+) -> None:
+    folder = tmp_path / "found"
+    folder.mkdir()
+    os.mkfifo(folder / "report.json")
+    with make_test(loopback, again=True, limit=0) as test:
+        test.run(lambda _: None)
+    assert read(folder)["result"] == "incomplete"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["-o", ""], "'--output' / '-o': found ''; accepts a folder"),
+        (["-o", "cards.yaml"], "'--output' / '-o': found 'cards.yaml', which is no folder"),
+        (["--only", "speed"], "'--only': found 'speed'; accepts host, open, link, flow"),
+        (["--only", ""], "'--only': found ''; accepts host, open, link, flow"),
+    ],
+)
+def test_values_of_options_are_refused_by_name(
+    loopback: Config,
+    command: Callable[..., int],
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    said: str,
+) -> None:
+    assert command(loopback, *words) == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+    assert sorted(map(str, Path().iterdir())) == ["cards.yaml"]
+
+
+def test_texts_of_devices_cannot_change_the_terminal_or_the_page(
+    loopback: Config,
+    command: Callable[..., int],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(_: Any) -> Any:
+        raise StepFailedError("card \x1b[31m\u202e\npassed   all", {"ports": []})
+
+    monkeypatch.setattr(_steps, "_link", fail)
+    assert command(loopback, "--only", "link") == 1
+    escaped = r"card \x1b[31m\u202e\npassed   all"
+    assert f"failed   link                   {escaped}" in capsys.readouterr().out
+    assert escaped in Path("found/report.html").read_text()
 
 
 def test_two_tests_do_not_share_a_folder(loopback: Config, make_test: Make, tmp_path: Path) -> None:
@@ -583,8 +945,8 @@ def test_a_folder_that_cannot_be_made_is_named(
     loopback: Config, command: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("found").write_text("a file")
-    assert command(loopback) == 1
-    assert "found: File exists" in capsys.readouterr().err
+    assert command(loopback, "-o", "found/deeper") == 1
+    assert "found/deeper: Not a directory" in capsys.readouterr().err
 
 
 @pytest.mark.root

@@ -121,6 +121,17 @@ def test_links_that_are_down_are_waited_for_once(
     assert len(asked) == count + 1
 
 
+def test_links_that_are_down_are_not_waited_for_after_the_time_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    port = SimpleNamespace(name="one", link=lambda: SimpleNamespace(state="down"))
+    engine = SimpleNamespace(ports=[port], closed=False)
+    monkeypatch.setattr(Engine, "open", lambda _: engine)
+    monkeypatch.setattr(_bench, "_LINK_WAIT", 1e9)
+    bench = Bench(config_of(sender("a"), receiver("one")), Path(), 0.05, Budget(0, 10**9))
+    assert bench.engine is engine
+
+
 def lanes(config: NetworkConfig) -> list[Lane]:
     return lanes_of(config, ("a", "one"))[0]
 
@@ -217,6 +228,8 @@ def test_frames_of_others_are_not_counted_and_do_not_keep_the_step(
     assert _frames_step._compare([*own, frame(1)], images, None) == (2, 1, 1)
     monkeypatch.setattr(_frames_step, "_LONGEST", 0.0)
     assert _frames_step._compare(itertools.repeat(frame(7)), images, None) == (0, 0, 0)
+    monkeypatch.setattr(_frames_step, "_LONGEST", 1e9)
+    assert _frames_step._compare(itertools.repeat(frame(7)), images, None, 0.0) == (0, 0, 0)
 
 
 def test_packets_of_others_without_end_do_not_keep_a_receiver(

@@ -1,11 +1,13 @@
 """Packets for flows: which lanes a configuration has, and what they send."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from daqiri_ophyd.engine import NetworkConfig, load_config
+from daqiri_ophyd.field_test import _lanes
 from daqiri_ophyd.field_test._frames import make_packets, marks_of, size_of
 from daqiri_ophyd.field_test._lanes import (
     Lane,
@@ -59,6 +61,61 @@ def lanes(config: NetworkConfig) -> dict[str, Lane]:
 def test_a_port_is_joined_to_others_rather_than_to_itself() -> None:
     config = config_of()
     assert candidate_links(config) == [("sender", "receiver")]
+
+
+def sockets_of(local: str, remote: str, scheme: str = "udp", *flows: Config) -> NetworkConfig:
+    ends = [("server", "local_addr", local, "rx"), ("client", "remote_addr", remote, "tx")]
+    interfaces = [
+        {
+            "name": mode,
+            "address": "0.0.0.0",
+            "socket_config": {"mode": mode, key: f"{scheme}://{address}"},
+            side: {"queues": [QUEUE], **({"flows": list(flows)} if flows and side == "rx" else {})},
+        }
+        for mode, key, address, side in ends
+    ]
+    region = {"name": "buffers", "kind": "host", "num_bufs": 1024, "buf_size": 2048}
+    common = {"version": 1, "master_core": 0, "stream_type": "socket"}
+    return load_config({**common, "memory_regions": [region], "interfaces": interfaces})
+
+
+@pytest.mark.parametrize("scheme", ["udp", "tcp"])
+@pytest.mark.parametrize(
+    ("local", "remote", "meet"),
+    [
+        ("127.0.0.1:5000", "127.0.0.1:5000", True),
+        ("127.0.0.1:5000", "127.0.0.2:5000", False),
+        ("0.0.0.0:5000", "127.0.0.1:5000", True),
+        ("0.0.0.0:5000", "127.0.0.1:5001", False),
+        ("0.0.0.0:5000", "10.1.2.3:5000", True),
+        ("0.0.0.0:5000", "10.1.2.4:5000", False),
+        ("0.0.0.0:5000", "[::1]:5000", False),
+        ("[::]:5000", "[::1]:5000", True),
+        ("[0:0::0]:5000", "[fd00::3]:5000", True),
+        ("[::]:5000", "[fd00::4]:5000", False),
+        ("[::]:5000", "127.0.0.1:5000", False),
+        ("[::1]:5000", "[0:0:0:0:0:0:0:1]:5000", True),
+    ],
+)
+def test_a_server_at_any_address_has_those_of_this_host(
+    monkeypatch: pytest.MonkeyPatch, scheme: str, local: str, remote: str, meet: bool
+) -> None:
+    own = {"lo": ["127.0.0.1/8", "::1/128"], "eth0": ["10.1.2.3/24", "fd00::3/64"]}
+    monkeypatch.setattr(_lanes, "Facts", lambda: SimpleNamespace(addresses=own))
+    config = sockets_of(local, remote, scheme)
+    assert candidate_links(config) == ([("client", "server")] if meet else [])
+
+
+def test_groups_are_not_addresses_of_this_host() -> None:
+    assert candidate_links(sockets_of("0.0.0.0:5000", "239.1.2.3:5000")) == []
+
+
+def test_flows_of_a_server_at_any_address_match_where_its_client_sends() -> None:
+    flows = [flow(f"f{n}", n, {"ipv4_dst": f"127.0.0.{n}"}) for n in (1, 2)]
+    config = sockets_of("0.0.0.0:5000", "127.0.0.1:5000", "udp", *flows)
+    found, left_out = lanes_of(config, ("client", "server"))
+    assert [lane.flow for lane in found] == ["f1"]
+    assert "matches address 127.0.0.2" in left_out["server/f2"]
 
 
 def test_packets_of_a_flow_match_no_earlier_one() -> None:

@@ -12,7 +12,7 @@ from daqiri_ophyd.field_test import StepResult, StepStatus, _search
 from daqiri_ophyd.field_test._budget import Budget
 from daqiri_ophyd.field_test._page import page_of
 from daqiri_ophyd.field_test._published import published_figures, published_rate
-from daqiri_ophyd.field_test._report import outcome_of, read_report, write_text
+from daqiri_ophyd.field_test._report import outcome_of, part_of, read_report, write_text
 from daqiri_ophyd.field_test._step import StepSkippedError
 from daqiri_ophyd.field_test._traffic import Outcome
 
@@ -48,8 +48,17 @@ def test_a_file_is_whole_or_not_replaced(tmp_path: Path) -> None:
         write_text(path, "\ud800")
     assert path.read_text() == "one"
     assert [each.name for each in tmp_path.iterdir()] == ["report.json"]
-    with pytest.raises(ValueError, match="is no report of this version"):
+    with pytest.raises(ValueError, match="is no JSON document"):
         read_report(path)
+
+
+def test_a_part_of_a_killed_test_is_overwritten_and_a_link_is_not_followed(tmp_path: Path) -> None:
+    path, other = tmp_path / "report.html", tmp_path / "other"
+    other.write_text("of others")
+    part_of(path).symlink_to(other)
+    write_text(path, "one")
+    assert (path.read_text(), other.read_text()) == ("one", "of others")
+    assert not part_of(path).exists()
 
 
 def test_limits_stop_the_steps_that_are_left() -> None:
@@ -119,8 +128,15 @@ def test_published_figures_have_a_source_and_are_not_invented() -> None:
 
 
 def test_texts_of_others_are_no_markup_of_the_page() -> None:
-    evil = "<script>alert(1)</script>"
-    report = {
+    report = report_of("<script>alert(1)</script>")
+    page = page_of(report)
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+
+
+def report_of(evil: str) -> dict[str, Any]:
+    """A report in which each text of others is this one."""
+    return {
         "configuration": {"name": evil, "sha256": "0" * 64, "text": evil},
         "settings": {"seconds": 1, "limit_s": 1, "traffic_bytes": 1},
         "result": "failed",
@@ -139,6 +155,14 @@ def test_texts_of_others_are_no_markup_of_the_page() -> None:
             }
         ],
     }
+
+
+def test_characters_that_change_how_a_page_is_shown_are_escaped() -> None:
+    evil = "a\x1b[31m\u202eb\nc\udcff"
+    report = report_of(evil)
+    report["configuration"]["text"] = "one: 1\ntwo: \u202e2\n"
     page = page_of(report)
-    assert "<script" not in page
-    assert "&lt;script&gt;" in page
+    page.encode()
+    assert r"a\x1b[31m\u202eb\nc\udcff" in page
+    assert "one: 1\ntwo: \\u202e2\n" in page
+    assert not [c for c in page if not c.isprintable() and c != "\n"]

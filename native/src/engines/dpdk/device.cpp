@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <mutex>
@@ -56,16 +57,6 @@ void Device::add(const InterfaceConfig& interface) {
   bus_ = is_card ? PCI_BUS : VIRTUAL_BUS;
   name_ = is_card ? card.address : device.name();
   shared_with_kernel_ = is_card && card.is_shared_with_kernel();
-  const std::string role = device.argument("role").value_or("");
-  if (device.is("net_memif") && (role == "server" || role == "master")) {
-    refuse(interface, "is the server of a memif, and DPDK's driver never gives its socket back",
-           "let the other program be the server (role=client)", Status::NOT_SUPPORTED);
-  }
-  if (device.is("net_af_xdp")) {
-    refuse(interface, "receives only into memory of DPDK's own, not into memory regions",
-           "use engine 'packet' with receive_path: af_xdp, or a net_af_packet",
-           Status::NOT_SUPPORTED);
-  }
   if (devices.contains(name_)) {
     refuse(interface, "is in use by another interface of this process",
            is_card ? "close that engine first" : "give it another number");
@@ -74,12 +65,18 @@ void Device::add(const InterfaceConfig& interface) {
   const int error =
       rte_eal_hotplug_add(bus_, name_.c_str(), is_card ? "" : device.arguments().c_str());
   if (error == 0) return;
+  // DPDK's reason is that it does not know the bus of such a name.
+  if (error == -EFAULT && !is_card) {
+    refuse(interface, "cannot be opened: DPDK has no driver of this name here",
+           "accepted are net_af_packet, net_memif, net_null, net_ring, net_tap and DPDK's other "
+           "virtual devices, with a number: net_ring0; on some systems each driver is a package of "
+           "its own (librte-net-tap23)");
+  }
   const std::string what = "cannot be opened: " + Reports::reason(error);
   if (!is_card) {
     refuse(interface, what,
-           "accepted are DPDK's virtual devices and their arguments, such as net_ring0, "
-           "net_tap0,iface=dtap0 or net_af_packet0,iface=eth0; on some systems each driver is a "
-           "package of its own (librte-net-tap23)");
+           "accepted are the arguments of DPDK's virtual devices, such as net_tap0,iface=dtap0 or "
+           "net_af_packet0,iface=eth0");
   }
   if (const std::string taken = card.why_taken(); !taken.empty() && !has_group_of(card))
     throw Error(Status::NOT_SUPPORTED, device_of(interface) + taken);

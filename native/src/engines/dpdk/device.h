@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <string>
+#include <string_view>
 
 #include "daqiri/config.h"
 #include "engines/dpdk/dma.h"

@@ -3,6 +3,7 @@
 #include <rte_version.h>
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -57,7 +58,57 @@ std::unique_ptr<IoEngine> make_dpdk(const NetworkConfig& config) {
   return std::make_unique<DpdkEngine>(config);
 }
 
+/// Devices that this engine, or their driver, never opens.
+void find_rejected_device(const InterfaceConfig& interface, std::vector<Error>& found) {
+  const auto reject = [&](Status status, const std::string& why) {
+    found.emplace_back(
+        status, "interface '" + interface.name_ + "': device '" + interface.address_ + "' " + why);
+  };
+  const dpdk::VirtualDevice device(interface);
+  const std::string role = device.argument("role").value_or("");
+  if (device.is("net_memif") && (role == "server" || role == "master")) {
+    reject(Status::NOT_SUPPORTED,
+           "is the server of a memif, and DPDK's driver never gives its socket back; let the other "
+           "program be the server (role=client)");
+  }
+  if (device.is("net_af_xdp")) {
+    reject(Status::NOT_SUPPORTED,
+           "receives only into memory of DPDK's own, not into memory regions; use engine 'packet' "
+           "with receive_path: af_xdp, or a net_af_packet");
+  }
+  if (device.is("net_af_packet") && device.argument("iface").value_or("").empty()) {
+    reject(Status::INVALID_PARAMETER,
+           "does not name a network interface, and net_af_packet has none by default; write '" +
+               device.name() + ",iface=eth0', with the name of an interface that `ip link` lists");
+  }
+}
+
+/// Two interfaces with one device, which is open once in a process.
+void find_twice(const NetworkConfig& config, std::vector<Error>& found) {
+  std::map<std::string, const InterfaceConfig*> users;
+  for (const InterfaceConfig& interface : config.ifs_) {
+    const std::string device = dpdk::is_virtual(interface)
+                                   ? dpdk::VirtualDevice(interface).name()
+                                   : PciCard::at(interface.address_).address;
+    const auto [user, is_new] = users.emplace(device, &interface);
+    if (is_new) continue;
+    const InterfaceConfig& first = *user->second;
+    std::string text = "interface '" + interface.name_ + "': device '" + interface.address_ + "'";
+    text.append(" is that of interface '").append(first.name_);
+    text.append("' ('" + first.address_ + "'); ");
+    text.append(dpdk::is_virtual(interface)
+                    ? "give each interface a device of its own, with another number at the end of "
+                      "its name"
+                    : "give each interface a card of its own, or put all queues on one interface");
+    found.emplace_back(Status::INVALID_PARAMETER, text);
+  }
+}
+
 void find_rejected(const NetworkConfig& config, std::vector<Error>& found) {
+  for (const InterfaceConfig& interface : config.ifs_) {
+    if (dpdk::is_virtual(interface)) find_rejected_device(interface, found);
+  }
+  find_twice(config, found);
   for (const auto& [name, region] : config.mrs_) {
     if (region.buf_size_ <= dpdk::PacketPool::MOST_BYTES) continue;
     found.emplace_back(Status::NOT_SUPPORTED, "memory region '" + name + "' has buf_size " +

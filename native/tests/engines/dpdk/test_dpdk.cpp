@@ -71,14 +71,11 @@ TEST_CASE("two sessions use DPDK at the same time, with devices of their own", "
 TEST_CASE("what DPDK cannot open is refused with its reason", "[engines][dpdk]") {
   if (lacks_dpdk()) return;
   CHECK_THAT(refusal(config_of("net_nothing0")),
-             Catch::Contains("device 'net_nothing0' cannot be opened") &&
-                 Catch::Contains("accepted are DPDK's virtual devices"));
+             Catch::Contains("device 'net_nothing0' cannot be opened: DPDK has no driver") &&
+                 Catch::Contains("accepted are net_af_packet, net_memif"));
   CHECK_THAT(refusal(config_of("net_af_packet0,iface=no_such_one")),
              Catch::Contains("has iface=no_such_one, and this host has no such network interface; "
                              "give one of lo"));
-  CHECK_THAT(refusal(config_of("net_af_packet0")),
-             Catch::Contains("names no network interface; add one of lo") &&
-                 Catch::Contains("net_af_packet0,iface=NAME"));
   if (!may_open_packet_sockets()) {
     CHECK_THAT(refusal(config_of("net_af_packet0,iface=lo")),
                Catch::Contains("needs CAP_NET_RAW, for packet sockets (net_af_packet); grant it"));
@@ -138,6 +135,35 @@ TEST_CASE("more buffers than DPDK has memory for are refused", "[engines][dpdk]"
                  Catch::Contains("lower num_bufs, or reserve free hugepages (sysctl "
                                  "vm.nr_hugepages)"));
   CHECK(refusal(config_of("net_ring0")) == "opened");
+}
+
+TEST_CASE("a device is that of one interface, however it is written", "[engines][dpdk]") {
+  if (lacks_dpdk()) return;
+  NetworkConfig config = config_of("net_ring0");
+  config.ifs_.push_back(config.ifs_.front());
+  config.ifs_.back().name_ = "port1";
+  config.ifs_.back().rx_.flows_.clear();
+  const auto refused_for = [&](const std::string& one, const std::string& other) {
+    use_dpdk(config, {one, other});
+    return refusal(config);
+  };
+  const std::string first = "is that of interface 'port0' ('";
+  CHECK_THAT(refused_for("net_ring0", "net_ring0"),
+             Catch::Contains("interface 'port1': device 'net_ring0' " + first + "net_ring0'"));
+  CHECK_THAT(refused_for("net_tap0,iface=a", "net_tap0"), Catch::Contains(first));
+  CHECK_THAT(refused_for("fe:1e.7", "0000:FE:1e.7"), Catch::Contains(first + "fe:1e.7'"));
+  CHECK_THAT(refused_for("00000000:fe:1e.7", "0000:fe:1e.7"), Catch::Contains(first));
+  CHECK(refused_for("net_ring0", "net_ring1") == "opened");
+}
+
+TEST_CASE("a packet socket needs the name of its interface", "[engines][dpdk]") {
+  if (lacks_dpdk()) return;
+  for (const std::string device :
+       {"net_af_packet0", "net_af_packet0,iface=", "net_af_packet0,qpairs=1"}) {
+    CHECK_THAT(refusal(config_of(device)),
+               Catch::Contains("device '" + device + "' does not name a network interface") &&
+                   Catch::Contains("'net_af_packet0,iface=eth0'"));
+  }
 }
 
 TEST_CASE("a forked child is refused, and leaves its parent's devices alone", "[engines][dpdk]") {
