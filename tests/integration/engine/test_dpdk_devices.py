@@ -64,7 +64,9 @@ def test_the_suite_of_all_engines_passes(
     devices = "net_af_packet0,iface=near net_af_packet1,iface=far"
     if kind == "net_tap":
         devices = reflected_tap(network)
-    said = run_in(network, [str(PROGRAM), "[#test_engine_suite]"], 250, DAQIRI_TEST_DPDK=devices)
+    said = run_in(
+        network, [str(PROGRAM), "-#", "[#test_engine_suite]"], 250, DAQIRI_TEST_DPDK=devices
+    )
     assert "All tests passed" in said
 
 

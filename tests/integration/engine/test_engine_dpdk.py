@@ -117,9 +117,9 @@ def test_what_cannot_be_opened_is_named(dpdk: Build) -> None:
     assert "or a virtual device such as net_tap0" in str(check_config(config).errors[0])
 
 
-def test_a_check_finds_devices_that_the_engine_never_opens(ring: Build) -> None:
+def test_a_check_finds_devices_that_the_engine_never_opens(dpdk: Build) -> None:
     def found(*addresses: str) -> list[str]:
-        config = ring()
+        config = dpdk()
         (port,) = config["interfaces"]
         del port["rx"]["flows"]
         config["interfaces"] = [

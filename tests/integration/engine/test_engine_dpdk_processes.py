@@ -34,11 +34,11 @@ TAP = "net_tap0,iface=dtap0"
 
 
 @pytest.fixture
-def on(ring: Build) -> Callable[[str], Config]:
-    """The configuration ``ring``, on another device."""
+def on(dpdk: Build) -> Callable[[str], Config]:
+    """The configuration ``dpdk``, on another device."""
 
     def build(device: str) -> Config:
-        config = ring()
+        config = dpdk()
         config["interfaces"][0]["address"] = device
         return config
 
