@@ -20,6 +20,9 @@ HERE = Path(__file__).parent
 CHECKOUT = HERE.parents[1]
 KERNEL = CHECKOUT / "build" / "vm"
 DISK = CHECKOUT / "build" / "guest" / "disk.img"
+# Debian's, and a newer one for devices that it lacks.
+QEMU = "qemu-system-x86_64"
+NEWER_QEMU = CHECKOUT / "build" / "qemu" / "run"
 # What the first process needs to reach the host's files.
 BOOT_MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay")
 
@@ -69,10 +72,16 @@ def write_initrd(folder: Path) -> Path:
     return packed
 
 
-def run_qemu(options: Sequence[str], results: Path, console: Path, timeout: float) -> None:
+def run_qemu(
+    options: Sequence[str],
+    results: Path,
+    console: Path,
+    timeout: float,
+    qemu: str | Path = QEMU,
+) -> None:
     """Run a machine until it is switched off, with the host's files and a folder to write to."""
     command = [
-        "qemu-system-x86_64",
+        str(qemu),
         "-M",
         "q35",
         "-accel",
@@ -114,6 +123,7 @@ def in_guest(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
         command_line: str = "",
         devices: Sequence[str] = (),
         environment: Mapping[str, str] = MappingProxyType({}),
+        qemu: str | Path = QEMU,
     ) -> Any:
         folder = tmp_path_factory.mktemp("guest")
         results = folder / "results"
@@ -132,7 +142,7 @@ def in_guest(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
             + command_line
         ]
         console = folder / "console"
-        run_qemu(options, results, console, TIMEOUT)
+        run_qemu(options, results, console, TIMEOUT, qemu)
         said = console.read_text(errors="replace")
         status = re.search(r"guest: exit status (\d+)", said)
         assert status and status[1] == "0", said
