@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <numeric>
 #include <set>
 #include <string_view>
@@ -138,6 +139,7 @@ DpdkPort::DpdkPort(const Port& port, const NetworkConfig& config)
   if (settings.info.driver_name == TAP_DRIVER) rules_->isolate();
   start();
   losses_before_ = read_losses();
+  watch_.emplace(device_->name(), device_->port(), static_cast<Removable&>(*this));
 }
 
 DpdkPort::Settings DpdkPort::settings_for(const NetworkConfig& config) const {
@@ -257,7 +259,7 @@ void DpdkPort::make_queues(const Settings& settings) {
                               .most_bytes = settings.most_bytes,
                               .socket = socket,
                               .mac = mac_};
-    senders_.push_back(std::make_unique<Sender>(place, *queue, flows_));
+    senders_.push_back(std::make_unique<Sender>(place, *queue, flows_, removed_));
   }
 }
 
@@ -268,8 +270,8 @@ void DpdkPort::make_receivers(std::uint16_t queues) {
     std::vector<std::uint16_t> own;
     for (std::size_t queue = reader; queue < queues; queue += readers)
       own.push_back(static_cast<std::uint16_t>(queue));
-    receivers_.push_back(
-        std::make_unique<Receiver>(port_, *first[reader], device_->port(), std::move(own), *pool_));
+    receivers_.push_back(std::make_unique<Receiver>(port_, *first[reader], device_->port(),
+                                                    std::move(own), *pool_, removed_));
   }
   for (const auto& queue : port_.rx) {
     Sources& sources = sources_.emplace_back();
@@ -327,6 +329,7 @@ TransmitCompletion DpdkPort::completed(TxQueue& queue, bool last) noexcept {
 }
 
 LinkState DpdkPort::link_state() const noexcept {
+  if (removed_.load(std::memory_order_relaxed)) return {.state = "removed"};
   const std::lock_guard lock(mutex_);
   if (device_ == nullptr || !owns_eal()) return {};
   const std::uint16_t device = device_->port();
@@ -388,14 +391,47 @@ void DpdkPort::install(steering::FlowUpdate& update) {
   rules_->install(update, [this](const FlowConfig& flow) { return device_queues(flow); });
 }
 
-void DpdkPort::close() noexcept {
-  const std::lock_guard lock(mutex_);
-  if (device_ == nullptr || !owns_eal()) return;
+void DpdkPort::begin_removal() noexcept {
+  if (removed_.exchange(true, std::memory_order_seq_cst)) return;
+  try {
+    log(LogLevel::WARN,
+        "interface '" + port_.config.name_ + "': device '" + port_.config.address_ +
+            "' was removed: no packets are received, and those to send are counted as send_error; "
+            "once it is there again, bound to its driver, close and open the engine",
+        {.interface = port_.config.name_, .queue = {}});
+  } catch (const std::bad_alloc&) {
+    // The state of the link says it.
+    return;
+  }
+}
+
+bool DpdkPort::end_removal() noexcept {
+  // Whoever closes the port may wait for this call, with the mutex.
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return false;
+  if (device_ == nullptr) return true;
+  if (std::ranges::any_of(receivers_, &Receiver::uses_device) ||
+      std::ranges::any_of(senders_, &Sender::uses_device))
+    return false;
+  watch_->stop();
+  close_device();
+  for (const auto& sender : senders_) sender->note_closed();
+  return true;
+}
+
+void DpdkPort::close_device() noexcept {
   losses_ = read_losses();
-  // A virtual device may still hold packets that nobody reads.
-  for (const auto& receiver : receivers_) receiver->drain();
   rules_.reset();
   device_.reset();
+}
+
+void DpdkPort::close() noexcept {
+  if (watch_) watch_->stop();
+  const std::lock_guard lock(mutex_);
+  if (!owns_eal()) return;
+  // A virtual device may still hold packets that nobody reads.
+  for (const auto& receiver : receivers_) receiver->drain(device_ != nullptr);
+  if (device_ != nullptr) close_device();
   receivers_.clear();
   pool_.reset();
 }
