@@ -115,6 +115,15 @@ def poller_seconds() -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
+def take_away(number: int, device: str) -> None:
+    """One card is unplugged, the other is removed by an administrator."""
+    if number == 1:
+        said = monitor("device_del", id="card2")
+        assert "return" in said, said
+    else:
+        (BUS / "devices" / device / "remove").write_text("1")
+
+
 def unplug(engine: Engine, number: int, devices: list[str]) -> dict[str, Any]:
     """Take a card away while both send and receive."""
     port = engine.ports[number]
@@ -125,8 +134,7 @@ def unplug(engine: Engine, number: int, devices: list[str]) -> dict[str, Any]:
     try:
         sent = port.tx[0].counters().sent
         eventually(lambda: port.tx[0].counters().sent > sent + 4 * FRAMES)
-        said = monitor("device_del", id=f"card{number + 1}")
-        assert "return" in said, said
+        take_away(number, devices[number])
         removed = eventually(lambda: port.link().state == "removed")
         # The kernel waits until the engine has given it back.
         eventually(lambda: not (BUS / "devices" / devices[number]).exists())
@@ -165,6 +173,7 @@ def unplug_both(devices: list[str], lines: list[str]) -> dict[str, Any]:
         assert first.tx[0].send(frames(), timeout=10) == FRAMES
         assert first.tx[0].wait_sent(10)
         result["other"] = [first.link().state, first.tx[0].counters().dropped_total - errors]
+        result["lost"] = [second.counters().lost_card, second.counters().lost_before_engine]
         result["first"] = unplug(engine, 0, devices)
         begun = poller_seconds()
         time.sleep(2)
@@ -179,15 +188,17 @@ def unplug_both(devices: list[str], lines: list[str]) -> dict[str, Any]:
 
 
 def plug_in(devices: list[str]) -> None:
-    """Plug the cards in again, where they were."""
-    for number, device in enumerate(devices, 1):
-        card = {"driver": "e1000e", "id": f"again{number}", "bus": f"root{number}"}
+    """Both cards are there again, where they were."""
+    (BUS / "rescan").write_text("1")
 
-        def plugged(card: dict[str, str] = card, wire: str = f"wire{number}") -> bool:
-            return "return" in monitor("device_add", **card, netdev=wire)
+    def plugged() -> bool:
+        return "return" in monitor(
+            "device_add", driver="e1000e", id="again", bus="root2", netdev="wire2"
+        )
 
-        # Until QEMU has taken the old one out.
-        eventually(plugged)
+    # Until QEMU has taken the old one out.
+    eventually(plugged)
+    for device in devices:
         eventually((BUS / "devices" / device).exists)
         bind(device, "vfio-pci")
 

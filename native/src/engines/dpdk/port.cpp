@@ -414,23 +414,29 @@ bool DpdkPort::end_removal() noexcept {
       std::ranges::any_of(senders_, &Sender::uses_device))
     return false;
   watch_->stop();
-  close_device();
+  // What no poller has read.
+  const std::uint32_t unread = close_device();
+  losses_.lost_card += unread;
+  losses_.lost_before_engine += unread;
   for (const auto& sender : senders_) sender->note_closed();
   return true;
 }
 
-void DpdkPort::close_device() noexcept {
+std::uint32_t DpdkPort::close_device() noexcept {
   losses_ = read_losses();
+  // A virtual device may still hold packets that nobody reads.
+  std::uint32_t unread = 0;
+  for (const auto& receiver : receivers_) unread += receiver->drain_device();
   rules_.reset();
   device_.reset();
+  return unread;
 }
 
 void DpdkPort::close() noexcept {
   if (watch_) watch_->stop();
   const std::lock_guard lock(mutex_);
   if (!owns_eal()) return;
-  // A virtual device may still hold packets that nobody reads.
-  for (const auto& receiver : receivers_) receiver->drain(device_ != nullptr);
+  for (const auto& receiver : receivers_) receiver->discard_rest();
   if (device_ != nullptr) close_device();
   receivers_.clear();
   pool_.reset();

@@ -74,8 +74,8 @@ class DpdkPort final : public PortIo, private Removable {
   [[nodiscard]] PortSnapshot read_losses() const noexcept;
   void begin_removal() noexcept override;
   bool end_removal() noexcept override;
-  /// Called with the mutex held.
-  void close_device() noexcept;
+  /// Called with the mutex held. Returns the number of packets that nobody has read.
+  std::uint32_t close_device() noexcept;
 
   const Port& port_;
   steering::TransmitFlows flows_;

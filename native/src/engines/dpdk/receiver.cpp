@@ -255,18 +255,23 @@ void Receiver::finish() noexcept {
     if (target.hand_over != nullptr) target.hand_over->end();
 }
 
-void Receiver::drain(bool device_is_there) noexcept {
+void Receiver::discard_rest() noexcept {
   for (const Target& target : targets_)
     if (target.hand_over != nullptr) target.hand_over->discard_rest();
-  if (!device_is_there) return;
+}
+
+std::uint32_t Receiver::drain_device() noexcept {
   std::array<rte_mbuf*, AT_ONCE> packets;
+  std::uint32_t drained = 0;
   for (const std::uint16_t queue : queues_) {
     for (std::uint32_t seen = 0; seen < MOST_DRAINED; seen += AT_ONCE) {
       const std::uint16_t count = rte_eth_rx_burst(device_, queue, packets.data(), AT_ONCE);
       if (count == 0) break;
       rte_pktmbuf_free_bulk(packets.data(), count);
+      drained += count;
     }
   }
+  return drained;
 }
 
 }  // namespace daqiri::dpdk

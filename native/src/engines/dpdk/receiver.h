@@ -38,9 +38,10 @@ class Receiver {
   [[nodiscard]] bool uses_device() const noexcept { return use_.active(); }
   /// Nothing is received any longer.
   void finish() noexcept;
-  /// Free what the device still has, if it is there, and what was handed over. The pollers have
-  /// ended.
-  void drain(bool device_is_there) noexcept;
+  /// Free what the device still has, and no poller will read. Returns the number of packets.
+  std::uint32_t drain_device() noexcept;
+  /// Discard what was handed over. The pollers have ended.
+  void discard_rest() noexcept;
 
  private:
   /// Packets that are read from the device together.
