@@ -139,6 +139,8 @@ DpdkPort::DpdkPort(const Port& port, const NetworkConfig& config)
   if (settings.info.driver_name == TAP_DRIVER) rules_->isolate();
   start();
   losses_before_ = read_losses();
+  // A device that is removed now is given back after that.
+  const std::lock_guard lock(mutex_);
   watch_.emplace(device_->name(), device_->port(), static_cast<Removable&>(*this));
 }
 
@@ -413,7 +415,7 @@ bool DpdkPort::end_removal() noexcept {
   if (std::ranges::any_of(receivers_, &Receiver::uses_device) ||
       std::ranges::any_of(senders_, &Sender::uses_device))
     return false;
-  watch_->stop();
+  if (watch_) watch_->stop();
   // What no poller has read.
   const std::uint32_t unread = close_device();
   losses_.lost_card += unread;
