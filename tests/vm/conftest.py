@@ -23,6 +23,7 @@ HERE = Path(__file__).parent
 CHECKOUT = HERE.parents[1]
 KERNEL = CHECKOUT / "build" / "vm"
 DISK = CHECKOUT / "build" / "guest" / "disk.img"
+DPDK = CHECKOUT / "build" / "dpdk" / "native" / "daqiri-engines"
 # Debian's, and a newer one for devices that it lacks.
 QEMU = "qemu-system-x86_64"
 NEWER_QEMU = CHECKOUT / "build" / "qemu" / "run"
@@ -182,6 +183,38 @@ def in_guest(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
         status = re.search(r"guest: exit status (\d+)", said)
         assert status and status[1] == "0", said
         return json.loads((results / "result.json").read_text())
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def with_cards(in_guest: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that runs a Python program of engine ``dpdk``, as ``in_guest`` does.
+
+    Its guest has two network cards of a kind, on one wire and behind an IOMMU.
+    """
+
+    def run(program: Path, card: str, *modules: str) -> Any:
+        if not (DPDK / "daqiri_engine_dpdk.so").exists():
+            pytest.skip("needs engine dpdk in build/dpdk: run `make dpdk`")
+        qemu = NEWER_QEMU if card == "igb" else QEMU
+        if card == "igb" and not NEWER_QEMU.exists():
+            pytest.skip("needs QEMU 8 or newer, with the card igb: run `make build/qemu/run`")
+        # A process has addresses of 47 bits; QEMU's IOMMU has 39 unless told.
+        devices = ["-device", "intel-iommu,aw-bits=48"]
+        for number in (1, 2):
+            devices += ["-netdev", f"hubport,hubid=1,id=wire{number}"]
+            devices += ["-device", f"pcie-root-port,id=root{number},chassis={number},slot={number}"]
+            place = f"id=card{number},bus=root{number},netdev=wire{number}"
+            devices += ["-device", f"{card},{place},mac=02:00:00:00:00:0{number},romfile="]
+        return in_guest(
+            program,
+            *(*modules, "vfio-pci", "vfio_iommu_type1"),
+            command_line="intel_iommu=on iommu=pt",
+            devices=devices,
+            environment={"DAQIRI_ENGINE_PATH": str(DPDK), "CARD": card},
+            qemu=qemu,
+        )
 
     return run
 

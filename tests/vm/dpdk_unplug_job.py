@@ -193,7 +193,12 @@ def plug_in(devices: list[str]) -> None:
 
     def plugged() -> bool:
         return "return" in monitor(
-            "device_add", driver="e1000e", id="again", bus="root2", netdev="wire2"
+            "device_add",
+            driver=os.environ["CARD"],
+            romfile="",
+            id="again",
+            bus="root2",
+            netdev="wire2",
         )
 
     # Until QEMU has taken the old one out.

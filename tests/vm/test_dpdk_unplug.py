@@ -6,28 +6,12 @@ from typing import Any
 
 import pytest
 
-CHECKOUT = Path(__file__).parents[2]
-MODULES = CHECKOUT / "build" / "dpdk" / "native" / "daqiri-engines"
 pytestmark = [pytest.mark.vm, pytest.mark.timeout(700)]
 
 
-@pytest.fixture(scope="module")
-def results(in_guest: Callable[..., Any]) -> dict[str, Any]:
-    if not (MODULES / "daqiri_engine_dpdk.so").exists():
-        pytest.skip("needs engine dpdk in build/dpdk: run `make dpdk`")
-    devices = ["-device", "intel-iommu,aw-bits=48"]
-    for number in (1, 2):
-        devices += ["-netdev", f"hubport,hubid=1,id=wire{number}"]
-        devices += ["-device", f"pcie-root-port,id=root{number},chassis={number},slot={number}"]
-        card = f"e1000e,id=card{number},bus=root{number},netdev=wire{number}"
-        devices += ["-device", card]
-    return in_guest(
-        Path(__file__).with_name("dpdk_unplug_job.py"),
-        *("vfio-pci", "vfio_iommu_type1"),
-        command_line="intel_iommu=on iommu=pt",
-        devices=devices,
-        environment={"DAQIRI_ENGINE_PATH": str(MODULES)},
-    )
+@pytest.fixture(scope="module", params=["e1000e", "igb"])
+def results(request: pytest.FixtureRequest, with_cards: Callable[..., Any]) -> dict[str, Any]:
+    return with_cards(Path(__file__).with_name("dpdk_unplug_job.py"), request.param)
 
 
 @pytest.mark.parametrize("card", ["first", "second"])
