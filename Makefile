@@ -116,7 +116,7 @@ docs: build $(VENV)/.dependencies-docs $(VENV)/.dependencies-dev build/.system-d
 	$(BIN)/pytest -q tests/docs --site build/docs
 	@echo "build/docs/index.html"
 
-vm: build $(VENV)/.dependencies-dev build/.system-vm build/vm/boot build/guest/disk.img dpdk
+vm: build $(VENV)/.dependencies-dev build/.system-vm build/vm/boot build/guest/disk.img build/qemu/run dpdk
 	$(BIN)/pytest -m vm tests/vm
 
 # Engine dpdk, in a folder of its own with the tests of all engines: virtual machines run these.
@@ -168,6 +168,10 @@ clean:
 # The distribution's kernel, unpacked beside the one that runs.
 build/vm/boot: .ci/guest-kernel | build/.system-vm
 	@.ci/guest-kernel build/vm
+
+# For devices that the distribution's QEMU lacks; their tests are skipped where it cannot be had.
+build/qemu/run: .ci/guest-qemu | build/.system-vm
+	-@.ci/guest-qemu build/qemu
 
 build/guest/disk.img: .ci/guest-disk | build/.system-vm
 	@.ci/guest-disk $@

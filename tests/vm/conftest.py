@@ -4,8 +4,11 @@ import json
 import os
 import re
 import shlex
+import socket
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -20,6 +23,10 @@ HERE = Path(__file__).parent
 CHECKOUT = HERE.parents[1]
 KERNEL = CHECKOUT / "build" / "vm"
 DISK = CHECKOUT / "build" / "guest" / "disk.img"
+DPDK = CHECKOUT / "build" / "dpdk" / "native" / "daqiri-engines"
+# Debian's, and a newer one for devices that it lacks.
+QEMU = "qemu-system-x86_64"
+NEWER_QEMU = CHECKOUT / "build" / "qemu" / "run"
 # What the first process needs to reach the host's files.
 BOOT_MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay")
 
@@ -69,10 +76,16 @@ def write_initrd(folder: Path) -> Path:
     return packed
 
 
-def run_qemu(options: Sequence[str], results: Path, console: Path, timeout: float) -> None:
+def run_qemu(
+    options: Sequence[str],
+    results: Path,
+    console: Path,
+    timeout: float,
+    qemu: str | Path = QEMU,
+) -> None:
     """Run a machine until it is switched off, with the host's files and a folder to write to."""
     command = [
-        "qemu-system-x86_64",
+        str(qemu),
         "-M",
         "q35",
         "-accel",
@@ -89,15 +102,47 @@ def run_qemu(options: Sequence[str], results: Path, console: Path, timeout: floa
             "-device",
             f"virtio-9p-pci,fsdev={tag},mount_tag={tag}",
         ]
-    with console.open("wb") as out:
-        subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            timeout=timeout,
-            check=True,
+    # The path of a socket has 107 bytes at most.
+    with tempfile.TemporaryDirectory() as sockets, console.open("wb") as out:
+        monitor = Path(sockets) / "monitor"
+        command += ["-qmp", f"unix:{monitor},server=on,wait=off"]
+        machine = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT
         )
+        try:
+            end = time.monotonic() + timeout
+            while machine.poll() is None:
+                if time.monotonic() > end:
+                    raise subprocess.TimeoutExpired(command, timeout)
+                pass_on(results, monitor)
+                time.sleep(0.1)
+        finally:
+            machine.kill()
+            machine.wait()
+    assert machine.returncode == 0, console.read_text(errors="replace")
+
+
+def pass_on(results: Path, monitor: Path) -> None:
+    """Give the guest's wish to QEMU's monitor (see ``guest_monitor``), if there is one."""
+    wish = results / "monitor.wish"
+    if not wish.exists():
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(30)
+        connection.connect(str(monitor))
+        with connection.makefile("rw") as lines:
+            answer: dict[str, Any] = {}
+            for command in ('{"execute": "qmp_capabilities"}', wish.read_text()):
+                lines.write(command + "\n")
+                lines.flush()
+                # Between them are the greeting and events.
+                answer = next(
+                    said for said in map(json.loads, lines) if {"return", "error"} & said.keys()
+                )
+    wish.unlink()
+    partial = results / "monitor.partial"
+    partial.write_text(json.dumps(answer))
+    partial.rename(results / "monitor.answer")
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +159,7 @@ def in_guest(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
         command_line: str = "",
         devices: Sequence[str] = (),
         environment: Mapping[str, str] = MappingProxyType({}),
+        qemu: str | Path = QEMU,
     ) -> Any:
         folder = tmp_path_factory.mktemp("guest")
         results = folder / "results"
@@ -132,11 +178,43 @@ def in_guest(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
             + command_line
         ]
         console = folder / "console"
-        run_qemu(options, results, console, TIMEOUT)
+        run_qemu(options, results, console, TIMEOUT, qemu)
         said = console.read_text(errors="replace")
         status = re.search(r"guest: exit status (\d+)", said)
         assert status and status[1] == "0", said
         return json.loads((results / "result.json").read_text())
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def with_cards(in_guest: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that runs a Python program of engine ``dpdk``, as ``in_guest`` does.
+
+    Its guest has two network cards of a kind, on one wire and behind an IOMMU.
+    """
+
+    def run(program: Path, card: str, *modules: str) -> Any:
+        if not (DPDK / "daqiri_engine_dpdk.so").exists():
+            pytest.skip("needs engine dpdk in build/dpdk: run `make dpdk`")
+        qemu = NEWER_QEMU if card == "igb" else QEMU
+        if card == "igb" and not NEWER_QEMU.exists():
+            pytest.skip("needs QEMU 8 or newer, with the card igb: run `make build/qemu/run`")
+        # A process has addresses of 47 bits; QEMU's IOMMU has 39 unless told.
+        devices = ["-device", "intel-iommu,aw-bits=48"]
+        for number in (1, 2):
+            devices += ["-netdev", f"hubport,hubid=1,id=wire{number}"]
+            devices += ["-device", f"pcie-root-port,id=root{number},chassis={number},slot={number}"]
+            place = f"id=card{number},bus=root{number},netdev=wire{number}"
+            devices += ["-device", f"{card},{place},mac=02:00:00:00:00:0{number},romfile="]
+        return in_guest(
+            program,
+            *(*modules, "vfio-pci", "vfio_iommu_type1"),
+            command_line="intel_iommu=on iommu=pt",
+            devices=devices,
+            environment={"DAQIRI_ENGINE_PATH": str(DPDK), "CARD": card},
+            qemu=qemu,
+        )
 
     return run
 

@@ -9,35 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from guest_cards import SUITE, bind, cards, reserve_hugepages
 from numpy.typing import NDArray
 
 from daqiri_ophyd.engine import Engine, check_config
 
 Bytes = NDArray[np.uint8]
-BUS = Path("/sys/bus/pci")
-SUITE = Path("build/dpdk/native/test_engines")
 FRAMES = 2000
 BURSTS = 600
-
-
-def cards() -> list[str]:
-    """PCI addresses of the cards of Ethernet, without those of virtio."""
-    folders = sorted((BUS / "devices").iterdir())
-    found = [each.name for each in folders if (each / "class").read_text().strip() == "0x020000"]
-    assert len(found) == 2, found
-    return found
-
-
-def bind(card: str, driver: str) -> None:
-    device = BUS / "devices" / card
-    if (device / "driver").exists():
-        (device / "driver" / "unbind").write_text(card)
-    (device / "driver_override").write_text(driver)
-    (BUS / "drivers_probe").write_text(card)
-
-
-def reserve_hugepages(count: int) -> None:
-    Path("/proc/sys/vm/nr_hugepages").write_text(str(count))
 
 
 def configuration(sender: str, receiver: str) -> dict[str, Any]:

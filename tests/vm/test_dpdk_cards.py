@@ -6,29 +6,12 @@ from typing import Any
 
 import pytest
 
-CHECKOUT = Path(__file__).parents[2]
-MODULES = CHECKOUT / "build" / "dpdk" / "native" / "daqiri-engines"
 pytestmark = [pytest.mark.vm, pytest.mark.timeout(700)]
 
 
 @pytest.fixture(scope="module")
-def results(in_guest: Callable[..., Any]) -> dict[str, Any]:
-    if not (MODULES / "daqiri_engine_dpdk.so").exists():
-        pytest.skip("needs engine dpdk in build/dpdk: run `make dpdk`")
-    # A process has addresses of 47 bits; QEMU's IOMMU has 39 unless told.
-    devices = ["-device", "intel-iommu,aw-bits=48"]
-    for number in (1, 2):
-        devices += ["-netdev", f"hubport,hubid=1,id=wire{number}"]
-        devices += ["-device", f"pcie-root-port,id=root{number},chassis={number},slot={number}"]
-        card = f"e1000e,bus=root{number},netdev=wire{number},mac=02:00:00:00:00:0{number}"
-        devices += ["-device", card]
-    return in_guest(
-        Path(__file__).with_name("dpdk_cards_job.py"),
-        *("e1000e", "vfio-pci", "vfio_iommu_type1"),
-        command_line="intel_iommu=on iommu=pt",
-        devices=devices,
-        environment={"DAQIRI_ENGINE_PATH": str(MODULES)},
-    )
+def results(with_cards: Callable[..., Any]) -> dict[str, Any]:
+    return with_cards(Path(__file__).with_name("dpdk_cards_job.py"), "e1000e", "e1000e")
 
 
 def test_a_card_of_the_kernel_is_refused_with_both_ways_out(results: dict[str, Any]) -> None:

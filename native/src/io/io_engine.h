@@ -142,6 +142,10 @@ class PortIo {
   /// `receive`. Poller.
   [[nodiscard]] virtual bool expects_more(const RxQueue&) const noexcept { return false; }
 
+  /// Whether nothing will arrive any longer, because the device was removed: the poller sleeps.
+  /// Any thread.
+  [[nodiscard]] virtual bool ended(const RxQueue&) const noexcept { return false; }
+
   /// Put packets [first, first + count) of `burst` on the wire.
   virtual TransmitResult transmit(TxQueue& queue, Burst& burst, std::uint32_t first,
                                   std::uint32_t count) noexcept = 0;

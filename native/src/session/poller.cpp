@@ -121,6 +121,11 @@ bool Poller::finds_gathered() const noexcept {
   });
 }
 
+bool Poller::ended() const noexcept {
+  return std::ranges::all_of(queues_,
+                             [](const Polled& polled) { return polled.io->ended(*polled.queue); });
+}
+
 void Poller::take_rest() noexcept {
   const auto expected = [](const Polled& polled) { return polled.io->expects_more(*polled.queue); };
   const std::uint64_t end = monotonic_ns() + REST_NS;
@@ -152,7 +157,7 @@ void Poller::run() noexcept {
       if (pause_ns == 0 || seen >= BUSY_PASS) continue;
       const timespec pause{0, static_cast<long>(until_due(pause_ns))};
       if (pause.tv_nsec > 0) nanosleep(&pause, nullptr);
-    } else if (never_sleeps_ || monotonic_ns() - last_seen < spin_ns) {
+    } else if ((never_sleeps_ && !ended()) || monotonic_ns() - last_seen < spin_ns) {
       cpu_relax();
     } else {
       sleep(MAX_SLEEP_NS);

@@ -58,6 +58,8 @@ class Poller final : public DirectWork {
   [[nodiscard]] std::uint64_t pause_allowed() const noexcept;
   /// Whether its core is shared and all its queues wake it only after packets have accumulated.
   [[nodiscard]] bool finds_gathered() const noexcept;
+  /// Whether nothing will arrive any longer in any of its queues.
+  [[nodiscard]] bool ended() const noexcept;
   /// ns until an open burst is due, at most `most`.
   [[nodiscard]] std::uint64_t until_due(std::uint64_t most) const noexcept;
 

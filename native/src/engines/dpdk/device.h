@@ -25,6 +25,8 @@ class Device {
   /// `device`: this one, as DPDK names it in its information.
   void map(rte_device& device, const memory::MemoryRegion& region);
 
+  /// DPDK's name.
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
   /// DPDK's number of the port.
   [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
   /// Throws Error with the reason why it did not start, if that is known.

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <numeric>
 #include <set>
 #include <string_view>
@@ -141,6 +142,9 @@ DpdkPort::DpdkPort(const Port& port, const NetworkConfig& config)
   if (settings.info.driver_name == TAP_DRIVER) rules_->isolate();
   start();
   losses_before_ = read_losses();
+  // A device that is removed now is given back after that.
+  const std::lock_guard lock(mutex_);
+  watch_.emplace(device_->name(), device_->port(), static_cast<Removable&>(*this));
 }
 
 DpdkPort::Settings DpdkPort::settings_for(const NetworkConfig& config) const {
@@ -262,7 +266,7 @@ void DpdkPort::make_queues(const Settings& settings) {
                               .most_bytes = settings.most_bytes,
                               .socket = socket,
                               .mac = mac_};
-    senders_.push_back(std::make_unique<Sender>(place, *queue, flows_));
+    senders_.push_back(std::make_unique<Sender>(place, *queue, flows_, removed_));
   }
 }
 
@@ -273,8 +277,8 @@ void DpdkPort::make_receivers(std::uint16_t queues) {
     std::vector<std::uint16_t> own;
     for (std::size_t queue = reader; queue < queues; queue += readers)
       own.push_back(static_cast<std::uint16_t>(queue));
-    receivers_.push_back(
-        std::make_unique<Receiver>(port_, *first[reader], device_->port(), std::move(own), *pool_));
+    receivers_.push_back(std::make_unique<Receiver>(port_, *first[reader], device_->port(),
+                                                    std::move(own), *pool_, removed_));
   }
   for (const auto& queue : port_.rx) {
     Sources& sources = sources_.emplace_back();
@@ -337,6 +341,7 @@ TransmitCompletion DpdkPort::completed(TxQueue& queue, bool last) noexcept {
 }
 
 LinkState DpdkPort::link_state() const noexcept {
+  if (removed_.load(std::memory_order_relaxed)) return {.state = "removed"};
   const std::lock_guard lock(mutex_);
   if (device_ == nullptr || !owns_eal()) return {};
   const std::uint16_t device = device_->port();
@@ -399,14 +404,54 @@ void DpdkPort::install(steering::FlowUpdate& update) {
   rules_->install(update, [this](const FlowConfig& flow) { return device_queues(flow); });
 }
 
-void DpdkPort::close() noexcept {
-  const std::scoped_lock lock(rules_mutex_, mutex_);
-  if (device_ == nullptr || !owns_eal()) return;
+void DpdkPort::begin_removal() noexcept {
+  if (removed_.exchange(true, std::memory_order_seq_cst)) return;
+  try {
+    log(LogLevel::WARN,
+        "interface '" + port_.config.name_ + "': device '" + port_.config.address_ +
+            "' was removed: no packets are received, and those to send are counted as send_error; "
+            "once it is there again, bound to its driver, close and open the engine",
+        {.interface = port_.config.name_, .queue = {}});
+  } catch (const std::bad_alloc&) {
+    // The state of the link says it.
+    return;
+  }
+}
+
+bool DpdkPort::end_removal() noexcept {
+  // Whoever closes the port may wait for this call, with the mutexes.
+  const std::unique_lock rules(rules_mutex_, std::try_to_lock);
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!rules || !lock) return false;
+  if (device_ == nullptr) return true;
+  if (std::ranges::any_of(receivers_, &Receiver::uses_device) ||
+      std::ranges::any_of(senders_, &Sender::uses_device))
+    return false;
+  if (watch_) watch_->stop();
+  // What no poller has read.
+  const std::uint32_t unread = close_device();
+  losses_.lost_card += unread;
+  losses_.lost_before_engine += unread;
+  for (const auto& sender : senders_) sender->note_closed();
+  return true;
+}
+
+std::uint32_t DpdkPort::close_device() noexcept {
   losses_ = read_losses();
   // A virtual device may still hold packets that nobody reads.
-  for (const auto& receiver : receivers_) receiver->drain();
+  std::uint32_t unread = 0;
+  for (const auto& receiver : receivers_) unread += receiver->drain_device();
   rules_.reset();
   device_.reset();
+  return unread;
+}
+
+void DpdkPort::close() noexcept {
+  if (watch_) watch_->stop();
+  const std::scoped_lock lock(rules_mutex_, mutex_);
+  if (!owns_eal()) return;
+  for (const auto& receiver : receivers_) receiver->discard_rest();
+  if (device_ != nullptr) close_device();
   receivers_.clear();
   pool_.reset();
 }

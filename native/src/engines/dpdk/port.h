@@ -2,9 +2,11 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,13 +14,14 @@
 #include "engines/dpdk/flow_rules.h"
 #include "engines/dpdk/packet_pool.h"
 #include "engines/dpdk/receiver.h"
+#include "engines/dpdk/removal.h"
 #include "engines/dpdk/sender.h"
 #include "io/io_engine.h"
 #include "steering/transmit_flows.h"
 
 namespace daqiri::dpdk {
 
-class DpdkPort final : public PortIo {
+class DpdkPort final : public PortIo, private Removable {
  public:
   /// Throws Error.
   DpdkPort(const Port& port, const NetworkConfig& config);
@@ -26,6 +29,9 @@ class DpdkPort final : public PortIo {
   std::uint32_t receive(RxQueue& queue) noexcept override;
   void finish_receiving(RxQueue& queue) noexcept override;
   [[nodiscard]] bool expects_more(const RxQueue& queue) const noexcept override;
+  [[nodiscard]] bool ended(const RxQueue&) const noexcept override {
+    return removed_.load(std::memory_order_relaxed);
+  }
   TransmitResult transmit(TxQueue& queue, Burst& burst, std::uint32_t first,
                           std::uint32_t count) noexcept override;
   TransmitCompletion completed(TxQueue& queue, bool last) noexcept override;
@@ -66,6 +72,10 @@ class DpdkPort final : public PortIo {
   [[noreturn]] void fail(const std::string& what, int error, const std::string& fix) const;
   /// The device's counts of what it lost. Called with the mutex held.
   [[nodiscard]] PortSnapshot read_losses() const noexcept;
+  void begin_removal() noexcept override;
+  bool end_removal() noexcept override;
+  /// Called with the mutex held. Returns the number of packets that nobody has read.
+  std::uint32_t close_device() noexcept;
 
   const Port& port_;
   steering::TransmitFlows flows_;
@@ -86,6 +96,10 @@ class DpdkPort final : public PortIo {
   std::unique_ptr<Device> device_;
   /// Ended before the device is closed.
   std::unique_ptr<FlowRules> rules_;
+  /// The host takes the device away, or has done so. Stays.
+  std::atomic<bool> removed_{false};
+  /// Ended before the device is closed by others.
+  std::optional<RemovalWatch> watch_;
   /// Counts of the device when it was opened, and since then.
   PortSnapshot losses_before_;
   mutable PortSnapshot losses_;

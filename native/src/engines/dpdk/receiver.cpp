@@ -119,9 +119,11 @@ void Receiver::Target::lose(DropReason reason, std::uint32_t length) noexcept {
 }
 
 Receiver::Receiver(const Port& port, RxQueue& first, std::uint16_t device,
-                   std::vector<std::uint16_t> queues, const PacketPool& pool)
+                   std::vector<std::uint16_t> queues, const PacketPool& pool,
+                   const std::atomic<bool>& removed)
     : first_(first),
       device_(device),
+      use_(removed),
       queues_(std::move(queues)),
       pool_(pool),
       steering_(port.steering),
@@ -152,10 +154,13 @@ std::uint32_t Receiver::receive() noexcept {
   const auto most = static_cast<std::uint32_t>(MOST_PER_PASS / queues_.size());
   std::uint32_t seen = 0;
   bool all_read = true;
-  for (const std::uint16_t queue : queues_) {
-    bool empty = false;
-    seen += receive(queue, most, pass.program(), empty);
-    all_read = all_read && empty;
+  if (use_.begin()) {
+    for (const std::uint16_t queue : queues_) {
+      bool empty = false;
+      seen += receive(queue, most, pass.program(), empty);
+      all_read = all_read && empty;
+    }
+    use_.end();
   }
   for (const Target& target : targets_) {
     if (target.hand_over == nullptr) continue;
@@ -250,17 +255,23 @@ void Receiver::finish() noexcept {
     if (target.hand_over != nullptr) target.hand_over->end();
 }
 
-void Receiver::drain() noexcept {
+void Receiver::discard_rest() noexcept {
   for (const Target& target : targets_)
     if (target.hand_over != nullptr) target.hand_over->discard_rest();
+}
+
+std::uint32_t Receiver::drain_device() noexcept {
   std::array<rte_mbuf*, AT_ONCE> packets;
+  std::uint32_t drained = 0;
   for (const std::uint16_t queue : queues_) {
     for (std::uint32_t seen = 0; seen < MOST_DRAINED; seen += AT_ONCE) {
       const std::uint16_t count = rte_eth_rx_burst(device_, queue, packets.data(), AT_ONCE);
       if (count == 0) break;
       rte_pktmbuf_free_bulk(packets.data(), count);
+      drained += count;
     }
   }
+  return drained;
 }
 
 }  // namespace daqiri::dpdk

@@ -4,6 +4,7 @@
 #include <rte_mbuf.h>
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -11,6 +12,7 @@
 
 #include "engines/dpdk/hand_over.h"
 #include "engines/dpdk/packet_pool.h"
+#include "engines/dpdk/removal.h"
 #include "io/io_engine.h"
 
 namespace daqiri::dpdk {
@@ -20,9 +22,10 @@ namespace daqiri::dpdk {
 class Receiver {
  public:
   /// `first`: the first queue of the poller. `queues`: those of the device. Packets are received
-  /// into the buffers of `pool`.
+  /// into the buffers of `pool`. `removed`: see DeviceUse.
   Receiver(const Port& port, RxQueue& first, std::uint16_t device,
-           std::vector<std::uint16_t> queues, const PacketPool& pool);
+           std::vector<std::uint16_t> queues, const PacketPool& pool,
+           const std::atomic<bool>& removed);
 
   /// The first queue of its poller.
   [[nodiscard]] const RxQueue& first() const noexcept { return first_; }
@@ -31,10 +34,14 @@ class Receiver {
 
   /// Returns the number of packets seen.
   std::uint32_t receive() noexcept;
+  /// After the device was removed: whether `receive` still uses it. Any thread.
+  [[nodiscard]] bool uses_device() const noexcept { return use_.active(); }
   /// Nothing is received any longer.
   void finish() noexcept;
-  /// Free what the device still has, and what was handed over. The pollers have ended.
-  void drain() noexcept;
+  /// Free what the device still has, and no poller will read. Returns the number of packets.
+  std::uint32_t drain_device() noexcept;
+  /// Discard what was handed over. The pollers have ended.
+  void discard_rest() noexcept;
 
  private:
   /// Packets that are read from the device together.
@@ -64,6 +71,7 @@ class Receiver {
 
   RxQueue& first_;
   std::uint16_t device_;
+  DeviceUse use_;
   std::vector<std::uint16_t> queues_;
   const PacketPool& pool_;
   steering::Steering::Reader steering_;

@@ -27,8 +27,10 @@ constexpr timespec PAUSE{0, 50'000};
 
 }  // namespace
 
-Sender::Sender(const Place& place, const TxQueue& queue, const steering::TransmitFlows& flows)
+Sender::Sender(const Place& place, const TxQueue& queue, const steering::TransmitFlows& flows,
+               const std::atomic<bool>& removed)
     : place_(place),
+      use_(removed),
       name_("transmit queue '" + queue.config().common_.name_ + "' of interface '" +
             queue.interface_name() + "'"),
       fills_source_mac_(queue.has_offload("tx_eth_src")),
@@ -102,6 +104,14 @@ int Sender::prepare(const Burst& burst, std::uint32_t packet, std::uint32_t numb
 }
 
 TransmitResult Sender::send(const Burst& burst, std::uint32_t first, std::uint32_t count) noexcept {
+  // Without a device, no packet can be sent.
+  if (!use_.begin()) return {.failed = count, .error = ENODEV};
+  const TransmitResult result = put(burst, first, count);
+  use_.end();
+  return result;
+}
+
+TransmitResult Sender::put(const Burst& burst, std::uint32_t first, std::uint32_t count) noexcept {
   TransmitResult result;
   std::array<rte_mbuf*, AT_ONCE> packets;
   std::array<std::uint32_t, AT_ONCE> lengths;
@@ -131,16 +141,20 @@ TransmitResult Sender::send(const Burst& burst, std::uint32_t first, std::uint32
   return result;
 }
 
+void Sender::ask() noexcept {
+  if (!tells_on_request_ || !use_.begin()) return;
+  rte_eth_tx_done_cleanup(place_.device, place_.queue, 0);
+  use_.end();
+}
+
 std::uint32_t Sender::release() noexcept {
   const std::uint32_t before = oldest_;
+  if (closed_.load(std::memory_order_acquire)) oldest_ = next_;
   while (oldest_ != next_ && slot(oldest_).read.load(std::memory_order_acquire)) ++oldest_;
   return oldest_ - before;
 }
 
 TransmitCompletion Sender::completed(bool last) noexcept {
-  const auto ask = [this] {
-    if (tells_on_request_) rte_eth_tx_done_cleanup(place_.device, place_.queue, 0);
-  };
   if (oldest_ != next_) ask();
   TransmitCompletion completion;
   completion.released = release();

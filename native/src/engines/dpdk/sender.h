@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engines/dpdk/packet_pool.h"
+#include "engines/dpdk/removal.h"
 #include "io/io_engine.h"
 #include "net/transforms.h"
 #include "steering/transmit_flows.h"
@@ -35,8 +36,9 @@ class Sender {
     std::array<std::uint8_t, 6> mac;
   };
 
-  /// `flows`: those of the port. Throws Error.
-  Sender(const Place& place, const TxQueue& queue, const steering::TransmitFlows& flows);
+  /// `flows`: those of the port. `removed`: see DeviceUse. Throws Error.
+  Sender(const Place& place, const TxQueue& queue, const steering::TransmitFlows& flows,
+         const std::atomic<bool>& removed);
 
   /// The device has started.
   void start() noexcept;
@@ -44,6 +46,10 @@ class Sender {
   TransmitResult send(const Burst& burst, std::uint32_t first, std::uint32_t count) noexcept;
   /// See PortIo::completed.
   TransmitCompletion completed(bool last) noexcept;
+  /// After the device was removed: whether `send` or `completed` still uses it. Any thread.
+  [[nodiscard]] bool uses_device() const noexcept { return use_.active(); }
+  /// The device was closed: it reads no packet any longer.
+  void note_closed() noexcept { closed_.store(true, std::memory_order_release); }
 
  private:
   /// A packet that the device has, or had.
@@ -55,16 +61,22 @@ class Sender {
   [[nodiscard]] Slot& slot(std::uint32_t number) const noexcept {
     return slots_[number & (size_ - 1)];
   }
+  /// Give packets to the device, which is there.
+  TransmitResult put(const Burst& burst, std::uint32_t first, std::uint32_t count) noexcept;
   /// Make packet `number` of all from a packet of the burst. Returns errno; not 0: it can never be
   /// sent; EAGAIN: not now.
   int prepare(const Burst& burst, std::uint32_t packet, std::uint32_t number,
               rte_mbuf*& out) noexcept;
   /// Take mbufs without memory. Returns false if there are too few now.
   bool take_mbufs(rte_mbuf** mbufs, std::size_t count) noexcept;
+  /// Have the device release what it has read.
+  void ask() noexcept;
   /// Release packets that were read, up to the first that was not. Returns their number.
   std::uint32_t release() noexcept;
 
   Place place_;
+  DeviceUse use_;
+  std::atomic<bool> closed_{false};
   std::string name_;
   /// Offload tx_eth_src: set the port's address as the source of packets.
   bool fills_source_mac_;

@@ -4,6 +4,8 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <cstdlib>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -30,6 +32,16 @@ inline bool lacks_dpdk() {
   if (has_dpdk()) return false;
   WARN("skipped: needs engine dpdk (libdpdk-dev), and no thread sanitizer");
   return true;
+}
+
+/// Two devices, of which the second receives what the first sends (DAQIRI_TEST_DPDK); none: there
+/// are no such.
+inline std::vector<std::string> given_devices() {
+  const char* given = std::getenv("DAQIRI_TEST_DPDK");
+  std::istringstream words(given == nullptr ? "" : given);
+  std::vector<std::string> devices;
+  for (std::string each; words >> each;) devices.push_back(each);
+  return devices;
 }
 
 /// Make a configuration one of engine dpdk, with these devices for its interfaces.

@@ -1,9 +1,6 @@
 // Engine dpdk, with a virtual device that receives what it sends; and with another such device, or
 // with two, of which the second receives what the first sends:
 // DAQIRI_TEST_DPDK="net_af_packet0,iface=a net_af_packet1,iface=b".
-#include <cstdlib>
-#include <sstream>
-
 #include "engines/dpdk/dpdk_module.h"
 #include "engines/engine_setup.h"
 
@@ -34,16 +31,8 @@ NetworkConfig handed_over(const test::SuiteOptions& options) {
   return config;
 }
 
-std::vector<std::string> given_devices() {
-  const char* given = std::getenv("DAQIRI_TEST_DPDK");
-  std::istringstream words(given == nullptr ? "" : given);
-  std::vector<std::string> devices;
-  for (std::string each; words >> each;) devices.push_back(each);
-  return devices;
-}
-
 NetworkConfig cable(const test::SuiteOptions& options) {
-  const std::vector<std::string> devices = given_devices();
+  const std::vector<std::string> devices = test::given_devices();
   NetworkConfig config = test::suite_config(options, devices.size() > 1);
   test::use_dpdk(config, devices);
   return config;
@@ -53,11 +42,11 @@ const bool registered = [] {
   if (!test::has_dpdk()) return false;
   test::engine_setups().push_back({.name = "dpdk", .config = ring});
   test::engine_setups().push_back({.name = "dpdk, handed over", .config = handed_over});
-  if (!given_devices().empty()) {
+  if (!test::given_devices().empty()) {
     test::engine_setups().push_back({.name = "dpdk, devices",
                                      .config = cable,
                                      .tx_port = 0,
-                                     .rx_port = given_devices().size() > 1 ? 1 : 0,
+                                     .rx_port = test::given_devices().size() > 1 ? 1 : 0,
                                      .counts_all = false});
   }
   return true;
