@@ -5,6 +5,7 @@ import contextlib
 import shutil
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,8 @@ def _reflect(network: Network, interface: str) -> None:
     path = Path(f"/proc/sys/net/ipv6/conf/{interface}/disable_ipv6")
     network.call(path.write_text, "1")
     network.run(f"tc qdisc add dev {interface} clsact")
-    network.run(
-        f"tc filter add dev {interface} ingress protocol all u32 match u32 0 0 "
-        f"action mirred egress redirect dev {interface}"
-    )
+    # Every frame, also those too short for other classifiers.
+    every = ["bpf", "bytecode", "1,6 0 0 4294967295"]
+    to = ["action", "mirred", "egress", "redirect", "dev", interface]
+    command = ["tc", "filter", "add", "dev", interface, "ingress", "protocol", "all", *every, *to]
+    network.call(partial(subprocess.run, command, check=True))
