@@ -141,6 +141,7 @@ DpdkPort::DpdkPort(const Port& port, const NetworkConfig& config)
   make_queues(settings);
   if (settings.info.driver_name == TAP_DRIVER) rules_->isolate();
   start();
+  named_losses_.find(device_->port());
   losses_before_ = read_losses();
   // A device that is removed now is given back after that.
   const std::lock_guard lock(mutex_);
@@ -360,9 +361,10 @@ PortSnapshot DpdkPort::read_losses() const noexcept {
   PortSnapshot now;
   rte_eth_stats stats{};
   if (rte_eth_stats_get(device_->port(), &stats) != 0) return losses_;
+  const NamedLosses::Counts named = named_losses_.read(device_->port());
   // Not rx_nombuf: these are attempts to get a buffer, and the packets still wait.
-  now.lost_card.value = stats.imissed - losses_before_.lost_card.value;
-  now.lost_errors.value = stats.ierrors - losses_before_.lost_errors.value;
+  now.lost_card.value = stats.imissed + named.card - losses_before_.lost_card.value;
+  now.lost_errors.value = stats.ierrors + named.errors - losses_before_.lost_errors.value;
   now.lost_before_engine.value = now.lost_card.value + now.lost_errors.value;
   return now;
 }
