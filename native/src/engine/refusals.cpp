@@ -116,6 +116,21 @@ std::string direct_queue(const Queues& queues) {
   return {};
 }
 
+/// Queues of an interface that its engine cannot read apart.
+void find_poll_modes(const InterfaceConfig& interface, const EngineTraits& traits,
+                     std::vector<Error>& found) {
+  const std::vector<RxQueueConfig>& queues = interface.rx_.queues_;
+  const auto other = std::ranges::find_if(queues, [&](const RxQueueConfig& queue) {
+    return queue.poll_mode_ != queues.front().poll_mode_;
+  });
+  if (!traits.reads_together || other == queues.end()) return;
+  std::string text = "interface '" + interface.name_ + "': rx queues '";
+  text.append(queues.front().common_.name_).append("' and '").append(other->common_.name_);
+  text.append("' have different poll_modes, and engine '").append(traits.name);
+  text.append("' reads all queues of an interface together; give them the same poll_mode");
+  found.emplace_back(Status::NOT_SUPPORTED, text);
+}
+
 /// What the interfaces require of the engine, and it does not have or rejects.
 void find_missing(const NetworkConfig& config, const EngineTraits& traits,
                   std::vector<Error>& found) {
@@ -168,6 +183,7 @@ void find_missing(const NetworkConfig& config, const EngineTraits& traits,
     }
     need(engine, traits.direct_mode, direct_queue(rx.queues_), "use indirect");
     need(engine, traits.direct_mode, direct_queue(tx.queues_), "use indirect");
+    find_poll_modes(interface, traits, found);
   }
   if (config.common_.stream_type == StreamType::SOCKET &&
       config.common_.protocol == SocketProtocol::TCP && !config.reorder_configs_.empty()) {

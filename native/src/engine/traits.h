@@ -110,6 +110,8 @@ struct EngineTraits {
   bool packet_filter{false};
   /// Queues without a thread, polled by the application (poll_mode direct).
   bool direct_mode{false};
+  /// It reads all queues of an interface together: all of them are direct, or none.
+  bool reads_together{false};
   /// A value other than the default causes a warning.
   std::span<const UnusedKey> unused_keys{};
   std::span<const Privilege> privileges{};

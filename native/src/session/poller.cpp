@@ -22,6 +22,8 @@ constexpr std::uint64_t MAX_SLEEP_NS = 100'000'000;
 /// Limits, in time and packets, for emptying sources when a queue discards.
 constexpr std::uint64_t DISCARD_NS = 100'000'000;
 constexpr std::uint64_t MOST_DISCARDED = 1U << 20U;
+/// How long a caller that waits for packets sleeps where nothing tells of them.
+constexpr std::uint64_t UNTOLD_NS = 50'000;
 /// Limits, in passes and time, for packets that arrive while the poller stops.
 constexpr int DRAIN_PASSES = 10'000;
 constexpr std::uint64_t DRAIN_NS = 1'000'000'000;
@@ -44,6 +46,7 @@ void Poller::add(PortIo& io, RxQueue& queue) {
 std::uint32_t Poller::receive() noexcept {
   std::uint32_t seen = 0;
   for (const Polled& polled : queues_) seen += polled.io->receive(*polled.queue);
+  seen_ += seen;
   return seen;
 }
 
@@ -91,7 +94,15 @@ bool Poller::step_or_wait(std::uint64_t ns) noexcept {
     cpu_relax();
   } while (monotonic_ns() - begun < std::min(ns, SPIN_NS));
   if (ns <= SPIN_NS) return true;
-  const bool undisturbed = sleep(ns - SPIN_NS);
+  const bool untold = never_sleeps_ && !ended();
+  const std::uint64_t before = seen_;
+  bool undisturbed = true;
+  std::uint64_t left = ns - SPIN_NS;
+  do {
+    undisturbed = sleep(untold ? std::min(left, UNTOLD_NS) : left);
+    const std::uint64_t took = monotonic_ns() - begun;
+    left = took < ns ? ns - took : 0;
+  } while (untold && undisturbed && left > 0 && seen_ == before && !stop_.stop_requested());
   pass();
   return undisturbed;
 }

@@ -301,7 +301,7 @@ void Session::start() {
       }
       // Queues whose port receives for all of them together share one poller.
       if (callers == nullptr || !port->io->receive_traits(*queue).together)
-        callers = pollers_.emplace_back(std::make_unique<Poller>()).get();
+        callers = pollers_.emplace_back(std::make_unique<Poller>(never_sleep)).get();
       callers->add(*port->io, *queue);
     }
     for (const auto& queue : port->tx) {

@@ -23,8 +23,8 @@ class Poller final : public DirectWork {
   /// `never_sleeps`: its queues are polled without pauses.
   Poller(std::string cpu_core, bool never_sleeps)
       : cpu_core_(std::move(cpu_core)), never_sleeps_(never_sleeps) {}
-  /// A poller for direct queues.
-  Poller() : Poller({}, false) { direct_ = true; }
+  /// A poller for direct queues. `never_sleeps`: nothing tells it of packets.
+  explicit Poller(bool never_sleeps) : Poller({}, never_sleeps) { direct_ = true; }
   ~Poller() override { begin_stop(); }
 
   /// Call before `start`.
@@ -73,6 +73,8 @@ class Poller final : public DirectWork {
   bool direct_{false};
   std::vector<Polled> queues_;
   std::vector<int> fds_;
+  /// Packets that its sources had.
+  std::uint64_t seen_{0};
   /// When the next open burst is due, CLOCK_MONOTONIC ns; 0: none.
   std::uint64_t next_due_{0};
   Doorbell doorbell_;

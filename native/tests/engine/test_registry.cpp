@@ -84,7 +84,7 @@ TEST_CASE("the rules ask what a registered engine declares", "[engine]") {
   CHECK_THAT(
       direct.problems_[0].message_,
       Catch::Contains("found 'direct' with engine 'bench'; accepts it with loopback: sw, and "
-                      "with stream_type: raw and engine 'ibverbs' or 'packet'"));
+                      "with stream_type: raw and engine 'dpdk', 'ibverbs' or 'packet'"));
 
   const ConfigReport unused = load_config_text(
       changed(document("bench"),

@@ -86,4 +86,18 @@ inline NetworkConfig suite_config(const SuiteOptions& options, bool two_ports) {
   return config;
 }
 
+/// Let the callers of all queues poll.
+inline void make_direct(InterfaceConfig& interface) {
+  const auto change = [](auto& queue) {
+    queue.poll_mode_ = QueuePollMode::DIRECT;
+    queue.common_.cpu_core_.clear();
+    queue.common_.batch_size_ = 0;
+  };
+  for (RxQueueConfig& queue : interface.rx_.queues_) {
+    change(queue);
+    queue.timeout_us_ = 0;
+  }
+  for (TxQueueConfig& queue : interface.tx_.queues_) change(queue);
+}
+
 }  // namespace daqiri::test

@@ -46,10 +46,11 @@ def make_direct(config: Config) -> Config:
     return config
 
 
-@pytest.fixture
-def direct(loopback: Build) -> Build:
-    """A loopback whose queues have no threads."""
-    return lambda **keys: make_direct(loopback(**keys))
+@pytest.fixture(params=["loopback", "dpdk"])
+def direct(request: pytest.FixtureRequest) -> Build:
+    """A loopback, or a device that is one, whose queues have no threads."""
+    build = request.getfixturevalue(request.param)
+    return lambda **keys: make_direct(build(**keys))
 
 
 def threads_of_queues() -> int:
@@ -138,13 +139,13 @@ def test_a_flush_needs_no_thread(direct: Build, made_frames: Frames, receive_all
 
 
 def test_a_full_receiver_lets_its_sender_go_on_later(
-    direct: Build, made_frames: Frames, receive_all: Receive
+    loopback: Build, made_frames: Frames, receive_all: Receive
 ) -> None:
     regions = [
         {"name": "rx_buffers", "kind": "host", "num_bufs": 64, "buf_size": 2048},
         {"name": "tx_buffers", "kind": "host", "num_bufs": 1024, "buf_size": 2048},
     ]
-    with Engine.open(direct(regions=regions)) as engine:
+    with Engine.open(make_direct(loopback(regions=regions))) as engine:
         rx, tx = engine.ports[0].rx[0], engine.ports[0].tx[0]
         frames = made_frames(500)
         tx.send(frames)
@@ -307,16 +308,18 @@ def test_the_kernel_hands_frames_over_at_once_where_no_burst_waits_for_more(
         assert re.findall(r"ring_rx\(.*tmo:(\d+)", sockets.stdout) == [str(wait_ms)]
 
 
-@pytest.mark.root
-def test_queues_of_an_interface_are_all_direct_or_none(cable: Any, packet: Build) -> None:
-    config = packet()
+@pytest.mark.parametrize("engine", ["dpdk", pytest.param("packet", marks=pytest.mark.root)])
+def test_queues_of_an_interface_are_all_direct_or_none(
+    request: pytest.FixtureRequest, engine: str
+) -> None:
+    config = request.getfixturevalue(engine)()
     queues = config["interfaces"][0]["rx"]["queues"]
     queues.append({**queues[0], "name": "rx1", "id": 1})
     for key in NOT_OF_DIRECT:
         del queues[1][key]
     queues[1]["poll_mode"] = "direct"
     with pytest.raises(NotSupportedError, match="'rx0' and 'rx1' have different poll_modes"):
-        cable.call(Engine.open, config)
+        Engine.open(config)
 
 
 def test_a_recorder_is_refused(direct: Build, tmp_path: Path) -> None:
@@ -338,5 +341,7 @@ def test_keys_of_threads_are_refused(direct: Build) -> None:
 
 def test_sockets_have_threads(udp: Build) -> None:
     config = make_direct(udp())
-    with pytest.raises(ConfigError, match="stream_type: raw and engine 'ibverbs' or 'packet'"):
+    with pytest.raises(
+        ConfigError, match="stream_type: raw and engine 'dpdk', 'ibverbs' or 'packet'"
+    ):
         Engine.open(config)

@@ -46,6 +46,9 @@ class DpdkPort final : public PortIo, private Removable {
   }
   [[nodiscard]] std::array<std::uint8_t, 6> mac_address() const noexcept override { return mac_; }
   [[nodiscard]] LinkState link_state() const noexcept override;
+  [[nodiscard]] ReceiveTraits receive_traits(const RxQueue&) const noexcept override {
+    return {.together = true};
+  }
   [[nodiscard]] PortSnapshot losses(std::uint64_t max_age) const noexcept override;
   void install(steering::FlowUpdate& update) override;
   /// Give the device back. Pollers and workers have ended. Idempotent.

@@ -16,19 +16,6 @@ namespace {
 /// some seconds at worst.
 constexpr std::size_t LONGEST_FILTER = 8192;
 
-void find_poll_modes(const InterfaceConfig& interface, std::vector<Error>& found) {
-  const RxQueueConfig& first = interface.rx_.queues_.front();
-  const auto other = std::ranges::find_if(interface.rx_.queues_, [&](const RxQueueConfig& queue) {
-    return queue.poll_mode_ != first.poll_mode_;
-  });
-  if (other == interface.rx_.queues_.end()) return;
-  found.emplace_back(Status::NOT_SUPPORTED,
-                     "interface '" + interface.name_ + "': rx queues '" + first.common_.name_ +
-                         "' and '" + other->common_.name_ +
-                         "' have different poll_modes, and engine 'packet' reads all queues of an "
-                         "interface together; give them the same poll_mode");
-}
-
 void find_timestamps(const InterfaceConfig& interface, std::vector<Error>& found) {
   if (!wants_xdp(interface) || !interface.rx_.hardware_timestamps_) return;
   found.emplace_back(Status::NOT_SUPPORTED,
@@ -81,7 +68,6 @@ void find_rejected(const NetworkConfig& config, std::vector<Error>& found) {
   for (auto interface = config.ifs_.begin(); interface != config.ifs_.end(); ++interface) {
     // Without queues nothing is received or filtered.
     if (interface->rx_.queues_.empty()) continue;
-    find_poll_modes(*interface, found);
     find_filter(*interface, found);
     find_timestamps(*interface, found);
     for (auto earlier = config.ifs_.begin(); earlier != interface; ++earlier)

@@ -14,6 +14,12 @@ NetworkConfig ring(const test::SuiteOptions& options) {
   return config;
 }
 
+NetworkConfig direct(const test::SuiteOptions& options) {
+  NetworkConfig config = ring(options);
+  test::make_direct(config.ifs_[0]);
+  return config;
+}
+
 /// The second transmit queue sends, so the second core reads, and hands everything over.
 NetworkConfig handed_over(const test::SuiteOptions& options) {
   NetworkConfig config = ring(options);
@@ -41,6 +47,8 @@ NetworkConfig cable(const test::SuiteOptions& options) {
 const bool registered = [] {
   if (!test::has_dpdk()) return false;
   test::engine_setups().push_back({.name = "dpdk", .config = ring});
+  test::engine_setups().push_back(
+      {.name = "dpdk, polled by its callers", .config = direct, .direct = true});
   test::engine_setups().push_back({.name = "dpdk, handed over", .config = handed_over});
   if (!test::given_devices().empty()) {
     test::engine_setups().push_back({.name = "dpdk, devices",

@@ -15,14 +15,7 @@ NetworkConfig loopback(const test::SuiteOptions& options) {
 
 NetworkConfig direct(const test::SuiteOptions& options) {
   NetworkConfig config = loopback<false>(options);
-  const auto make_direct = [](auto& queue) {
-    queue.poll_mode_ = QueuePollMode::DIRECT;
-    queue.common_.cpu_core_.clear();
-    queue.common_.batch_size_ = 0;
-  };
-  make_direct(config.ifs_[0].rx_.queues_[0]);
-  config.ifs_[0].rx_.queues_[0].timeout_us_ = 0;
-  make_direct(config.ifs_[0].tx_.queues_[0]);
+  test::make_direct(config.ifs_[0]);
   return config;
 }
 
