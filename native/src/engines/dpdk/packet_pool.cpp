@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "daqiri/error.h"
 #include "engines/dpdk/eal.h"
@@ -60,6 +61,25 @@ DeviceMemory make_device_memory(std::size_t bytes, int socket, const std::string
   return memory;
 }
 
+namespace {
+
+thread_local PacketPool::Stock* stock_of_thread{nullptr};
+
+}  // namespace
+
+PacketPool::Stock::Stock(const PacketPool& pool) noexcept
+    : pool_(pool), before_(std::exchange(stock_of_thread, this)) {}
+
+PacketPool::Stock::~Stock() {
+  stock_of_thread = before_;
+  pool_.region_.give(numbers_.data(), count_);
+}
+
+rte_mbuf* PacketPool::Stock::take() noexcept {
+  if (count_ == 0) count_ = pool_.region_.take(numbers_.data(), MOST);
+  return count_ == 0 ? nullptr : pool_.mbufs_[numbers_[--count_]];
+}
+
 /// The region's list of free buffers as DPDK calls it.
 struct RegionOps {
   static int alloc(rte_mempool*) noexcept { return 0; }
@@ -80,6 +100,12 @@ struct RegionOps {
   static int dequeue(rte_mempool* mempool, void** mbufs, unsigned n) noexcept {
     const PacketPool& pool = of(mempool);
     if (pool.mbufs_.empty()) return -ENOBUFS;
+    if (n == 1 && stock_of_thread != nullptr && &stock_of_thread->pool_ == &pool) {
+      rte_mbuf* const taken = stock_of_thread->take();
+      mbufs[0] = taken;
+      if (taken == nullptr) pool.region_.note_shortage();
+      return taken == nullptr ? -ENOBUFS : 0;
+    }
     std::array<std::uint32_t, AT_ONCE> numbers;
     for (unsigned done = 0; done < n;) {
       const unsigned part = std::min(n - done, AT_ONCE);

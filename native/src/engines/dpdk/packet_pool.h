@@ -3,6 +3,7 @@
 
 #include <rte_mbuf.h>
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -44,6 +45,29 @@ class PacketPool {
   static_assert(HEADROOM == RTE_PKTMBUF_HEADROOM);
   /// Longest buffer of a region.
   static constexpr std::size_t MOST_BYTES = UINT16_MAX - HEADROOM;
+
+  /// Buffers for the packets that this thread reads from devices while it exists. Most drivers take
+  /// one for each packet, and other threads give to the list meanwhile.
+  class Stock {
+   public:
+    explicit Stock(const PacketPool& pool) noexcept;
+    Stock(const Stock&) = delete;
+    Stock& operator=(const Stock&) = delete;
+    /// Gives back what was not used.
+    ~Stock();
+
+   private:
+    friend struct RegionOps;
+    /// Null: there is none.
+    rte_mbuf* take() noexcept;
+
+    static constexpr std::uint32_t MOST = 64;
+
+    const PacketPool& pool_;
+    Stock* before_;
+    std::uint32_t count_{0};
+    std::array<std::uint32_t, MOST> numbers_;
+  };
 
   /// The region has HEADROOM bytes before the data of each buffer. Throws Error.
   PacketPool(memory::MemoryRegion& region, int socket);

@@ -172,6 +172,7 @@ std::uint32_t Receiver::receive() noexcept {
 
 std::uint32_t Receiver::receive(std::uint16_t queue, std::uint32_t most,
                                 const steering::Program& program, bool& empty) noexcept {
+  const PacketPool::Stock stock(pool_);
   std::array<rte_mbuf*, AT_ONCE> packets;
   std::uint32_t seen = 0;
   // Some drivers read fewer at once than there are.
