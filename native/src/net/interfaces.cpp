@@ -3,9 +3,12 @@
 #include <linux/if_link.h>
 #include <net/if.h>
 
+#include <cerrno>
 #include <string_view>
+#include <system_error>
 
 #include "net/netlink.h"
+#include "system/file.h"
 
 namespace daqiri {
 
@@ -30,7 +33,7 @@ std::string interfaces_of_this_host() {
   struct if_nameindex* all = if_nameindex();
   for (const struct if_nameindex* one = all; one != nullptr && one->if_index != 0; ++one)
     names.append(names.empty() ? "" : ", ").append(one->if_name);
-  if_freenameindex(all);
+  if (all != nullptr) if_freenameindex(all);
   return names.empty() ? "none" : names;
 }
 
@@ -41,16 +44,23 @@ TapState TapState::of(const std::string& interface) {
   if (wanted.ifi_index == 0) return state;
   state.exists = true;
   NetlinkRequest request(RTM_GETLINK, 0, wanted);
-  request.ask<ifinfomsg>([&](const ifinfomsg&, const NetlinkAttributes& attributes) {
-    const NetlinkAttributes link = nested_in(attributes.find(IFLA_LINKINFO));
-    if (text_of(link.find(IFLA_INFO_KIND)) != "tun") return;
-    const NetlinkAttributes data = nested_in(link.find(IFLA_INFO_DATA));
-    constexpr std::uint8_t TAP = 2;  // IFF_TAP of linux/if_tun.h
-    state.is_tap = data.value(IFLA_TUN_TYPE, TAP) == TAP;
-    state.multi_queue = data.value(IFLA_TUN_MULTI_QUEUE, std::uint8_t{1}) != 0;
-    state.queues = data.value(IFLA_TUN_NUM_QUEUES, std::uint32_t{0}) +
-                   data.value(IFLA_TUN_NUM_DISABLED_QUEUES, std::uint32_t{0});
-  });
+  try {
+    request.ask<ifinfomsg>([&](const ifinfomsg&, const NetlinkAttributes& attributes) {
+      const NetlinkAttributes link = nested_in(attributes.find(IFLA_LINKINFO));
+      if (text_of(link.find(IFLA_INFO_KIND)) != "tun") return;
+      const NetlinkAttributes data = nested_in(link.find(IFLA_INFO_DATA));
+      constexpr std::uint8_t TAP = 2;  // IFF_TAP of linux/if_tun.h
+      state.is_tap = data.value(IFLA_TUN_TYPE, TAP) == TAP;
+      state.multi_queue = data.value(IFLA_TUN_MULTI_QUEUE, std::uint8_t{1}) != 0;
+      state.queues = data.value(IFLA_TUN_NUM_QUEUES, std::uint32_t{0}) +
+                     data.value(IFLA_TUN_NUM_DISABLED_QUEUES, std::uint32_t{0});
+    });
+  } catch (const std::system_error& error) {
+    // Gone since.
+    if (error.code().value() == ENODEV) return {};
+    throw file_error("cannot ask the kernel about network interface", interface,
+                     error.code().value());
+  }
   return state;
 }
 

@@ -19,7 +19,7 @@ struct TapState {
   /// Queues of programs that are attached, of a tap with multi_queue.
   std::uint32_t queues{0};
 
-  /// Throws std::system_error.
+  /// Throws Error.
   static TapState of(const std::string& interface);
 };
 

@@ -268,7 +268,7 @@ def test_each_process_gets_all_packets_of_an_interface(
 def test_packet_sockets_of_one_group_are_refused(
     on: Callable[[str], Config], cable: Network
 ) -> None:
-    shared = "would share the packets of network interface 'far' with another device"
+    shared = "of network interface 'far') with another device"
     both = on_far(on)
     second = json.loads(json.dumps(both["interfaces"][0]))
     second.update(name="port1", address=second["address"].replace("packet0", "packet1"))

@@ -28,7 +28,7 @@ constexpr const char* VIRTUAL_BUS = "vdev";
 constexpr const char* PCI_BUS = "pci";
 
 /// Held while devices come and go.
-std::mutex devices_mutex;
+std::recursive_mutex devices_mutex;
 /// Names of the devices that belong to DPDK, which says nothing when one is added twice.
 std::set<std::string> devices;
 
@@ -97,6 +97,10 @@ Device::~Device() {
   told("close", rte_eth_dev_close(port_));
   mappings_.clear();
   remove();
+}
+
+std::unique_lock<std::recursive_mutex> Device::try_lock_all() noexcept {
+  return std::unique_lock(devices_mutex, std::try_to_lock);
 }
 
 void Device::explain_failed_start(const InterfaceConfig& interface) const {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <mutex>
 #include <string>
 #include <string_view>
 
@@ -27,6 +28,10 @@ class Device {
 
   /// DPDK's name.
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  /// A lock with which a device is destroyed without a wait for others that come or go. Not owned:
+  /// some do.
+  [[nodiscard]] static std::unique_lock<std::recursive_mutex> try_lock_all() noexcept;
+
   /// DPDK's number of the port.
   [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
   /// Throws Error with the reason why it did not start, if that is known.

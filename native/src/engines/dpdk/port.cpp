@@ -366,6 +366,11 @@ PortSnapshot DpdkPort::read_losses() const noexcept {
   now.lost_card.value = stats.imissed + named.card - losses_before_.lost_card.value;
   now.lost_errors.value = stats.ierrors + named.errors - losses_before_.lost_errors.value;
   now.lost_before_engine.value = now.lost_card.value + now.lost_errors.value;
+  // Counters of a card that is gone are read as ones.
+  constexpr std::uint64_t ABSURD = std::uint64_t{1} << 31U;
+  if (removed_.load(std::memory_order_relaxed) &&
+      now.lost_before_engine.value - losses_.lost_before_engine.value >= ABSURD)
+    return losses_;
   return now;
 }
 
@@ -424,7 +429,8 @@ bool DpdkPort::end_removal() noexcept {
   // Whoever closes the port may wait for this call, with the mutexes.
   const std::unique_lock rules(rules_mutex_, std::try_to_lock);
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!rules || !lock) return false;
+  const auto devices = Device::try_lock_all();
+  if (!rules || !lock || !devices) return false;
   if (device_ == nullptr) return true;
   if (std::ranges::any_of(receivers_, &Receiver::uses_device) ||
       std::ranges::any_of(senders_, &Sender::uses_device))

@@ -92,7 +92,8 @@ class DpdkPort final : public PortIo, private Removable {
   std::vector<Sources> sources_;
   /// In the order of the port's queues.
   std::vector<std::unique_ptr<Sender>> senders_;
-  /// Held while rules change. The device is closed with both.
+  /// Held while rules change, during which counters are read: drivers lock what the two share.
+  /// The device is closed with both mutexes.
   std::mutex rules_mutex_;
   /// Held by any thread that asks the device for its state.
   mutable std::mutex mutex_;

@@ -3,6 +3,8 @@
 #include <rte_alarm.h>
 
 #include <cerrno>
+#include <map>
+#include <mutex>
 #include <new>
 #include <thread>
 #include <utility>
@@ -16,17 +18,27 @@ namespace {
 /// A pass of a poller takes less, mostly.
 constexpr std::uint64_t AGAIN_US = 1000;
 
+/// By DPDK's name of the device. Held while one is told.
+std::mutex watches_mutex;
+std::map<std::string, RemovalWatch*, std::less<>> watches;
+
 }  // namespace
 
 RemovalWatch::RemovalWatch(std::string device, std::uint16_t port, Removable& told)
     : device_(std::move(device)), port_(port), told_(told) {
   // Of vfio: the kernel has a device only to itself once all programs have given it back, and asks
   // them to (VFIO_PCI_REQ_IRQ_INDEX). DPDK's driver of the bus hears that without its monitor of
-  // devices and its handler of SIGBUS, which would be one for the whole process.
-  if (rte_dev_event_callback_register(device_.c_str(), on_device_event, this) == 0 &&
+  // devices and its handler of SIGBUS, which would be one for the whole process. One callback for
+  // all devices, which stays: older DPDK 22.11 removes those of other devices with one.
+  static const bool registered =
+      rte_dev_event_callback_register(nullptr, on_device_event, nullptr) == 0;
+  if (registered &&
       // Of drivers that share the card with the kernel's (mlx5).
-      rte_eth_dev_callback_register(port_, RTE_ETH_EVENT_INTR_RMV, on_port_event, this) == 0)
+      rte_eth_dev_callback_register(port_, RTE_ETH_EVENT_INTR_RMV, on_port_event, this) == 0) {
+    const std::lock_guard lock(watches_mutex);
+    watches.insert_or_assign(device_, this);
     return;
+  }
   stop();
   throw std::bad_alloc();
 }
@@ -35,9 +47,12 @@ void RemovalWatch::stop() noexcept {
   if (!owns_eal()) return;
   // DPDK takes the number of a closed port for an error.
   if (!unregistered_.exchange(true)) {
+    {
+      const std::lock_guard lock(watches_mutex);
+      const auto own = watches.find(device_);
+      if (own != watches.end() && own->second == this) watches.erase(own);
+    }
     // While a call runs, DPDK refuses; the call sets a flag and writes a line to the log.
-    while (rte_dev_event_callback_unregister(device_.c_str(), on_device_event, this) == -EAGAIN)
-      std::this_thread::yield();
     while (rte_eth_dev_callback_unregister(port_, RTE_ETH_EVENT_INTR_RMV, on_port_event, this) ==
            -EAGAIN)
       std::this_thread::yield();
@@ -46,8 +61,11 @@ void RemovalWatch::stop() noexcept {
   rte_eal_alarm_cancel(on_alarm, this);
 }
 
-void RemovalWatch::on_device_event(const char*, rte_dev_event_type event, void* watch) noexcept {
-  if (event == RTE_DEV_EVENT_REMOVE) static_cast<RemovalWatch*>(watch)->tell();
+void RemovalWatch::on_device_event(const char* name, rte_dev_event_type event, void*) noexcept {
+  if (event != RTE_DEV_EVENT_REMOVE) return;
+  const std::lock_guard lock(watches_mutex);
+  const auto own = watches.find(name);
+  if (own != watches.end()) own->second->tell();
 }
 
 int RemovalWatch::on_port_event(std::uint16_t, rte_eth_event_type, void* watch, void*) noexcept {

@@ -62,7 +62,7 @@ class RemovalWatch {
   void stop() noexcept;
 
  private:
-  static void on_device_event(const char* name, rte_dev_event_type event, void* watch) noexcept;
+  static void on_device_event(const char* name, rte_dev_event_type event, void*) noexcept;
   static int on_port_event(std::uint16_t port, rte_eth_event_type event, void* watch,
                            void* result) noexcept;
   static void on_alarm(void* watch) noexcept;

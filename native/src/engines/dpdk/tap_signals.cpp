@@ -12,6 +12,7 @@
 #include <csignal>
 #include <filesystem>
 #include <future>
+#include <new>
 #include <string_view>
 #include <system_error>
 #include <vector>
@@ -67,20 +68,33 @@ struct Redirection {
 
 void redirect(void* redirection) { static_cast<Redirection*>(redirection)->run(); }
 
-}  // namespace
-
-void take_tap_signals(unsigned interface) noexcept try {
+/// Returns false if it could not be done.
+bool redirect_signals(unsigned interface) noexcept try {
   std::array<char, IF_NAMESIZE> name{};
-  if (if_indextoname(interface, name.data()) == nullptr) return;
+  if (if_indextoname(interface, name.data()) == nullptr) return false;
   Redirection redirection{.queues = queues_of(name.data()), .done = {}};
-  if (redirection.queues.empty()) return;
+  // A tap that only sends has none.
+  if (redirection.queues.empty()) return true;
   const std::future<void> done = redirection.done.get_future();
-  if (rte_eal_alarm_set(1, redirect, &redirection) != 0) return;
-  if (done.wait_for(LONGEST) == std::future_status::ready) return;
+  if (rte_eal_alarm_set(1, redirect, &redirection) != 0) return false;
+  if (done.wait_for(LONGEST) == std::future_status::ready) return true;
   // Waits for one that has begun.
   rte_eal_alarm_cancel(redirect, &redirection);
-} catch (const std::exception& error) {
-  log(LogLevel::WARN, "signals of a tap go to all threads: " + std::string(error.what()));
+  return done.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+} catch (const std::exception&) {
+  return false;
+}
+
+}  // namespace
+
+void take_tap_signals(unsigned interface) noexcept {
+  if (redirect_signals(interface)) return;
+  try {
+    log(LogLevel::WARN,
+        "signals of a net_tap's packets go to all threads of the program, whose waits they end");
+  } catch (const std::bad_alloc&) {
+    return;
+  }
 }
 
 }  // namespace daqiri::dpdk

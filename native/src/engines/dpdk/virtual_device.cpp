@@ -9,8 +9,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <system_error>
+#include <thread>
 
 #include "engines/dpdk/traits.h"
 #include "net/interfaces.h"
@@ -21,15 +23,18 @@ namespace daqiri::dpdk {
 namespace {
 
 constexpr const char* TUN = "/dev/net/tun";
+constexpr int PROBES = 3;
+constexpr std::chrono::milliseconds BETWEEN_PROBES{10};
 
 std::string text_of(int error) { return std::generic_category().message(error); }
 
-/// A lock that the kernel releases with the process, for all processes of the calling thread's
+int new_lock() noexcept { return ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0); }
+
+/// Bind a lock that the kernel releases with the process, for all processes of the calling thread's
 /// network namespace, to which interfaces and abstract names of sockets belong. Not open: another
 /// has it. Throws Error.
-File lock_in_network(const std::string& name) {
-  File socket =
-      File::private_to_process([] { return ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0); });
+File lock_in_network(File socket, const std::string& name) {
+  if (!socket.is_open()) throw file_error("cannot lock", name, errno);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   // After a null byte.
@@ -45,6 +50,7 @@ File lock_in_network(const std::string& name) {
 /// errno; 0: one does.
 int try_socket(int type, const std::string& name, bool abstract) noexcept {
   const File socket(::socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.is_open()) return errno;
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   const std::size_t first = abstract ? 1 : 0;
@@ -87,8 +93,8 @@ std::optional<std::string> VirtualDevice::argument(std::string_view key) const {
 File VirtualDevice::claim() const {
   if (is("net_tap")) return claim_tap();
   if (is("net_af_packet")) return claim_packet_sockets();
-  if (is("net_vhost") && argument("client").value_or("0") != "1") clear_socket("iface");
-  if (is("net_virtio_user") && argument("server").value_or("0") == "1") clear_socket("path");
+  if (is("net_vhost") && argument("client").value_or("0") != "1") return claim_socket("iface");
+  if (is("net_virtio_user") && argument("server").value_or("0") == "1") return claim_socket("path");
   return {};
 }
 
@@ -126,7 +132,7 @@ File VirtualDevice::claim_tap() const {
                "packets",
            other + ", or end that program (fuser -v " + TUN + ")");
   };
-  File lock = lock_in_network("tap/" + *given);
+  File lock = lock_in_network(File::private_to_process(new_lock), "tap/" + *given);
   if (!lock.is_open()) refuse_shared();
   const TapState tap = TapState::of(*given);
   if (!tap.exists) return lock;
@@ -143,7 +149,7 @@ void VirtualDevice::require_interface() const {
   if (!is("net_af_packet")) return;
   const auto given = argument("iface");
   // Refused whatever the host is.
-  if (!given) return;
+  if (!given || given->empty()) return;
   if (if_nametoindex(given->c_str()) != 0) return;
   refuse(interface_, "has iface=" + *given + ", and this host has no such network interface",
          "give one of " + interfaces_of_this_host() + " (`ip -brief link` shows their state)");
@@ -157,30 +163,47 @@ File VirtualDevice::claim_packet_sockets() const {
   // The driver puts its sockets into a group of this number, and the kernel divides packets among
   // all of a group.
   const unsigned group = (static_cast<unsigned>(getpid()) ^ index) & UINT16_MAX;
-  File lock = lock_in_network("packet-fanout/" + std::to_string(group));
+  // A forked child keeps it, as it keeps the driver's sockets.
+  File lock = lock_in_network(File(new_lock()), "packet-fanout/" + std::to_string(group));
   if (!lock.is_open()) {
-    refuse(interface_,
-           "would share the packets of network interface '" + name +
-               "' with another device, of this process, or of a process with the same number in "
-               "another container, and get only a part of them (PACKET_FANOUT)",
-           "open it once, or use engine 'packet'");
+    refuse(
+        interface_,
+        "would be in one group of packet sockets (PACKET_FANOUT " + std::to_string(group) +
+            ", of the numbers of the process and of network interface '" + name +
+            "') with another device, of this process, a forked child or another process, and get "
+            "only a part of the packets",
+        "open the interface once in a process, start the program again for another number, or "
+        "use engine 'packet'");
   }
   return lock;
 }
 
-void VirtualDevice::clear_socket(std::string_view key) const {
+File VirtualDevice::claim_socket(std::string_view key) const {
   const auto given = argument(key);
-  struct stat found{};
-  if (!given || lstat(given->c_str(), &found) != 0 || !S_ISSOCK(found.st_mode)) return;
-  const int error = try_socket(SOCK_STREAM, *given, false);
-  if (error == 0 || error == EAGAIN) {
+  if (!given) return {};
+  const auto refuse_served = [&] {
     refuse(interface_,
            "would serve socket '" + *given + "', which another device or program serves",
            "give it another name (" + std::string(key) + "=), or end that program (fuser -v " +
                *given + ")");
+  };
+  // Until it is served: another process would take the new one for that of a killed server.
+  File lock = lock_in_network(File::private_to_process(new_lock), "socket/" + *given);
+  if (!lock.is_open()) refuse_served();
+  struct stat found{};
+  if (lstat(given->c_str(), &found) != 0 || !S_ISSOCK(found.st_mode)) return lock;
+  int error = ECONNREFUSED;
+  // A server that has its name listens a moment later.
+  for (int probe = 0; probe < PROBES && error == ECONNREFUSED; ++probe) {
+    if (probe > 0) std::this_thread::sleep_for(BETWEEN_PROBES);
+    error = try_socket(SOCK_STREAM, *given, false);
   }
-  // Nobody has had it open since its process was killed.
-  if (error == ECONNREFUSED) unlink(given->c_str());
+  if (error == 0 || error == EAGAIN) refuse_served();
+  struct stat now{};
+  if (error == ECONNREFUSED && lstat(given->c_str(), &now) == 0 && now.st_ino == found.st_ino &&
+      now.st_dev == found.st_dev)
+    unlink(given->c_str());
+  return lock;
 }
 
 void VirtualDevice::explain_failed_start() const {

@@ -46,7 +46,7 @@ class VirtualDevice {
   [[nodiscard]] File claim_packet_sockets() const;
   /// Remove the socket that the driver is about to serve, if its server was killed: the name would
   /// be taken. Throws Error if another program serves it.
-  void clear_socket(std::string_view key) const;
+  [[nodiscard]] File claim_socket(std::string_view key) const;
   /// Throws Error unless programs may do what the driver does.
   void require_privilege(bool granted) const;
 
