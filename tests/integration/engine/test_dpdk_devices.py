@@ -59,17 +59,16 @@ def run_in(network: Network, command: list[str], timeout: float, **variables: st
             start_new_session=True,
         )
     )
-    is_late = False
+    said = None
     with started as running:
         try:
-            said = running.communicate(timeout=timeout)[0]
-        except subprocess.TimeoutExpired:
-            is_late = True
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                said = running.communicate(timeout=timeout)[0]
         finally:
             # With those that it has started, which keep the pipe open.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(running.pid, signal.SIGKILL)
-        if is_late:
+        if said is None:
             said = running.communicate(timeout=10)[0]
             pytest.fail(f"not done within {timeout:g} s; it said:\n{said}")
     assert running.returncode == 0, said
