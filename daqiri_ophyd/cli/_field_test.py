@@ -79,9 +79,9 @@ def field_test(
     Test each feature of a configuration on this host and its cards, and write a report.
 
     It sends to the ports, and to multicast groups, that the configuration names, and to no others.
-    The report is written after each step, as JSON and HTML; the same command goes on where it
-    ended, and repeats steps that failed. Exit code 0: no step failed, and none is left; 130: ended
-    by Ctrl-C.
+    The report is written after each step that passed or failed, and at the end, as JSON and HTML;
+    the same command goes on where it ended, and repeats steps that failed. Exit code 0: no step
+    failed, and none is left; 130: ended by Ctrl-C.
 
     Example: [bold]daqiri-ophyd field-test cards.yaml --output cards-2[/bold]
     """

@@ -148,8 +148,11 @@ def ended_by() -> signal.Signals | None:
 def _end(number: int, frame: FrameType | None) -> None:
     global _received, _received_at
     now = time.monotonic()
-    if _received is not None and (_held is None or now - _received_at < _TOGETHER_S):
-        return  # A second signal would interrupt the completion of the files.
+    if _received is not None:
+        if now - _received_at < _TOGETHER_S:
+            return
+        if _held is None and not _is_interrupted:
+            return  # A second signal would interrupt the completion of the files.
     if not _is_interrupted:
         _received, _received_at = signal.Signals(number), now
     if number == signal.SIGHUP:

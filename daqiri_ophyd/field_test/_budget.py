@@ -34,15 +34,19 @@ class Budget:
     def require(self) -> None:
         """Raise `StepSkippedError` if nothing is left; a later run does the step."""
         if not self.seconds_left:
-            raise StepSkippedError(
-                f"the time limit of {self._seconds:g} s was reached; the same command goes on",
-                again=True,
-            )
+            raise self.out_of_time()
         if self.spent >= self._traffic:
             raise StepSkippedError(
                 f"the limit of {self._traffic / 1e9:g} GB was reached; the same command goes on",
                 again=True,
             )
+
+    def out_of_time(self) -> StepSkippedError:
+        """Return the error of a step that the time limit cut; a later run does the step."""
+        return StepSkippedError(
+            f"the time limit of {self._seconds:g} s was reached; the same command goes on",
+            again=True,
+        )
 
     def require_bytes(self, wanted: int) -> None:
         """Raise `StepSkippedError` if so many bytes cannot be sent any more."""

@@ -331,7 +331,7 @@ class Traffic:
     def _require_whole(self) -> None:
         """Raise `StepSkippedError` if the time limit cut the traffic: its losses say nothing."""
         if self._cut:
-            self._budget.require()
+            raise self._budget.out_of_time()
 
     def run(
         self,
@@ -491,7 +491,8 @@ class Traffic:
 
     def _wait_until_quiet(self, arrivals: dict[tuple[str, str], _Arrivals], expected: int) -> None:
         """Wait until all packets are there, or none comes any more."""
-        limit = time.monotonic() + min(_LONGEST_WAIT, self._budget.seconds_left)
+        left = self._budget.seconds_left
+        limit = time.monotonic() + min(_LONGEST_WAIT, left)
         last, since = -1, time.monotonic()
         while time.monotonic() < limit and not self._stop.is_set():
             got = sum(found.total for found in arrivals.values())
@@ -500,7 +501,7 @@ class Traffic:
             elif got >= expected or time.monotonic() - since > _QUIET:
                 return
             time.sleep(0.005)
-        if not self._budget.seconds_left:
+        if left <= _LONGEST_WAIT and not self._stop.is_set():
             self._cut = True
 
     def _outcome(self, arrivals: dict[tuple[str, str], _Arrivals], submitted: list[int]) -> Outcome:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from networks import Network
+from networks import Network, lacks
 
 HERE = Path(__file__).parent
 
@@ -66,7 +66,7 @@ def reflected_memif(program: Path, folder: Path) -> Iterator[str]:
 
 def reflected_tap(network: Network) -> str:
     """Make a network interface that gives back what a ``net_tap`` sends; return its address."""
-    network.run("ip tuntap add dtap0 mode tap multi_queue")
+    _need(network, "ip tuntap add dtap0 mode tap multi_queue", "/dev/net/tun (modprobe tun)")
     _reflect(network, "dtap0")
     # Beyond so many packets that wait for the device, the kernel drops them.
     network.run("ip link set dtap0 up txqueuelen 100000")
@@ -82,9 +82,21 @@ def reflected_cable(network: Network) -> str:
 def _reflect(network: Network, interface: str) -> None:
     path = Path(f"/proc/sys/net/ipv6/conf/{interface}/disable_ipv6")
     network.call(path.write_text, "1")
-    network.run(f"tc qdisc add dev {interface} clsact")
+    _need(network, f"tc qdisc add dev {interface} clsact", "the queueing discipline clsact")
     # Every frame, also those too short for other classifiers.
     every = ["bpf", "bytecode", "1,6 0 0 4294967295"]
     to = ["action", "mirred", "egress", "redirect", "dev", interface]
     command = ["tc", "filter", "add", "dev", interface, "ingress", "protocol", "all", *every, *to]
-    network.call(partial(subprocess.run, command, check=True))
+    _need(network, command, "cls_bpf and act_mirred of the kernel")
+
+
+def _need(network: Network, command: str | list[str], what: str) -> None:
+    """Run what fails where the host lacks something."""
+    arguments = command.split() if isinstance(command, str) else command
+    run = partial(subprocess.run, arguments, check=True, capture_output=True, text=True)
+    try:
+        network.call(run)
+    except subprocess.CalledProcessError as error:
+        lacks(what, f"{error.stderr.strip()} ({' '.join(arguments)})")
+    except FileNotFoundError as error:
+        lacks("iproute2", error)

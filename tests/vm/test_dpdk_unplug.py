@@ -23,6 +23,16 @@ def test_the_port_of_a_card_that_is_unplugged_says_so_and_sends_nothing(
     assert told["link"] == ["removed", 0, 0]
     assert told["nothing waits"]
     assert told["sent since"] == 0
+    # The engine is told while it is open: for a button of the slot, the kernel waits 5 s.
+    assert 0 <= told["removed after"] < 30
+
+
+def test_a_card_that_is_gone_counts_no_other_losses(results: dict[str, Any]) -> None:
+    """Registers that cannot be read any more have all bits set.
+
+    Before, a card loses at most what it has no buffers for: two queues with 1024 descriptors each.
+    """
+    assert all(0 <= count <= 2 * 1024 for count in results["lost"]), results["lost"]
 
 
 def test_the_log_names_the_card_and_the_queue(results: dict[str, Any]) -> None:

@@ -30,13 +30,16 @@ inline const std::initializer_list<std::string> CABLE{
 /// a device or a queueing discipline. Passes on exceptions of `action`.
 inline bool in_own_network(std::initializer_list<std::string> commands,
                            const std::function<void()>& action) {
-  bool ready = false;
+  // What this host cannot do.
+  std::string lacking;
   std::exception_ptr failure;
   std::thread thread([&] {
-    ready = unshare(CLONE_NEWNET) == 0;
-    for (const std::string& command : commands)
-      ready = ready && std::system((command + " >/dev/null 2>&1").c_str()) == 0;
-    if (!ready) return;
+    if (unshare(CLONE_NEWNET) != 0) lacking = "a network namespace (needs root)";
+    for (const std::string& command : commands) {
+      if (!lacking.empty()) return;
+      if (std::system((command + " >/dev/null 2>&1").c_str()) != 0) lacking = '`' + command + '`';
+    }
+    if (!lacking.empty()) return;
     try {
       action();
     } catch (...) {
@@ -45,8 +48,8 @@ inline bool in_own_network(std::initializer_list<std::string> commands,
   });
   thread.join();
   if (failure) std::rethrow_exception(failure);
-  if (!ready) WARN("no network namespace with `tc` here (needs root): left out");
-  return ready;
+  if (!lacking.empty()) WARN("left out, because this fails here: " << lacking);
+  return lacking.empty();
 }
 
 }  // namespace daqiri::test

@@ -1,6 +1,8 @@
 """The tests of packets that a port receives from itself pass on devices of several drivers."""
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -54,14 +56,26 @@ def run_in(network: Network, command: list[str], timeout: float, **variables: st
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            start_new_session=True,
         )
     )
+    said = None
     with started as running:
-        said = running.communicate(timeout=timeout)[0]
+        try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                said = running.communicate(timeout=timeout)[0]
+        finally:
+            # With those that it has started, which keep the pipe open.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
+        if said is None:
+            said = running.communicate(timeout=10)[0]
+            pytest.fail(f"not done within {timeout:g} s; it said:\n{said}")
     assert running.returncode == 0, said
     return said
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("kind", ["net_tap", "net_af_packet"])
 def test_the_suite_of_all_engines_passes(
     kind: str, card: Callable[..., Network], has_dpdk: None
@@ -73,7 +87,7 @@ def test_the_suite_of_all_engines_passes(
     if kind == "net_tap":
         devices = reflected_tap(network)
     said = run_in(
-        network, [str(PROGRAM), "-#", "[#test_engine_suite]"], 250, DAQIRI_TEST_DPDK=devices
+        network, [str(PROGRAM), "-#", "[#test_engine_suite]"], 280, DAQIRI_TEST_DPDK=devices
     )
     assert "All tests passed" in said
 

@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import re
+import select
 import shutil
 import signal
 import socket
@@ -20,7 +21,7 @@ import pytest
 from networks import Network
 from waiting import eventually, wait_for
 
-from daqiri_ophyd.engine import Engine, InvalidParameterError
+from daqiri_ophyd.engine import Engine, InvalidParameterError, engine_facts
 
 from .dpdk_process import frames
 
@@ -31,6 +32,8 @@ Networks = Callable[[], Network]
 PROCESS = Path(__file__).with_name("dpdk_process.py")
 IN_ITS_OWN_PIDS = ("unshare", "--pid", "--fork", "--kill-child")
 TAP = "net_tap0,iface=dtap0"
+# Longest time until a process answers, s.
+LONGEST = 60
 
 
 @pytest.fixture
@@ -52,6 +55,19 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "dpdk"
 
 
+def need_taps() -> None:
+    """Skip where the kernel has none."""
+    try:
+        os.close(os.open("/dev/net/tun", os.O_RDWR))
+    except OSError as error:
+        pytest.skip(f"needs /dev/net/tun (modprobe tun): {error}")
+
+
+@pytest.fixture
+def taps() -> None:
+    need_taps()
+
+
 class Process:
     """A process with an engine; `said` is ``open``, or why not."""
 
@@ -60,10 +76,17 @@ class Process:
         command = [*before, sys.executable, str(PROCESS), json.dumps(config)]
         start = partial(subprocess.Popen, command, stdin=pipe, stdout=pipe, text=True)
         self.running: subprocess.Popen[str] = network.call(start)
+        self.said = ""
+
+    def begin(self) -> None:
+        """Wait until it has opened its engine, or not."""
         self.said = self._line()
 
     def _line(self) -> str:
+        # Nothing is in the buffer: it says one line at a time.
         assert self.running.stdout is not None
+        if not select.select([self.running.stdout], [], [], LONGEST)[0]:
+            pytest.fail(f"the process with an engine has not answered within {LONGEST} s")
         return self.running.stdout.readline().strip()
 
     def received(self) -> int:
@@ -88,6 +111,7 @@ def process(network: Network, config: Config, *before: str) -> Iterator[Process]
     started = Process(network, config, *before)
     with started.running:
         try:
+            started.begin()
             yield started
         finally:
             started.running.kill()
@@ -139,6 +163,8 @@ def test_a_killed_process_leaves_nothing(
     networks: Networks,
     folder: Path,
 ) -> None:
+    if device == TAP:
+        need_taps()
     network = networks()
     # As of a process that was killed while it started DPDK.
     (folder / "daqiri").mkdir(parents=True)
@@ -171,6 +197,8 @@ def test_a_killed_process_leaves_nothing(
 def test_the_socket_of_a_killed_server_is_made_anew(
     on: Callable[[str], Config], networks: Networks, tmp_path: Path
 ) -> None:
+    if "vhost" not in engine_facts()["dpdk"]["drivers"].split(", "):
+        pytest.skip("needs the driver net_vhost of DPDK")
     network, path = networks(), tmp_path / "vhost.sock"
     config = on(f"net_vhost0,iface={path}")
     with process(network, config) as first:
@@ -204,7 +232,9 @@ def attached(name: str, flags: int) -> int:
 
 
 @pytest.mark.root
-def test_a_tap_belongs_to_one_process(on: Callable[[str], Config], networks: Networks) -> None:
+def test_a_tap_belongs_to_one_process(
+    on: Callable[[str], Config], networks: Networks, taps: None
+) -> None:
     network = networks()
     shared = "would share network interface 'dtap0' with another device or program"
     with process(network, on(TAP)) as first:
@@ -222,7 +252,7 @@ def test_a_tap_belongs_to_one_process(on: Callable[[str], Config], networks: Net
 
 @pytest.mark.root
 def test_a_tap_of_another_program_is_left_alone(
-    on: Callable[[str], Config], networks: Networks
+    on: Callable[[str], Config], networks: Networks, taps: None
 ) -> None:
     network = networks()
     iff_multi_queue = 0x100
@@ -298,6 +328,8 @@ def without(capability: str) -> tuple[str, ...]:
 def test_a_missing_privilege_is_named(
     device: str, capability: str, use: str, on: Callable[[str], Config], cable: Network
 ) -> None:
+    if device == TAP:
+        need_taps()
     name = f"CAP_{capability.upper()}"
     expected = (
         f"interface 'port0': device '{device}' needs {name}, for {use}; grant it: "
@@ -313,6 +345,8 @@ def test_a_missing_privilege_is_named(
 
 @pytest.mark.root
 def test_a_kernel_without_taps_is_named(on: Callable[[str], Config], networks: Networks) -> None:
+    if not Path("/dev/net").is_dir():
+        pytest.skip("needs the folder /dev/net, to hide it")
     hidden = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /dev/net && exec "$@"', "sh")
     assert "/dev/net/tun: No such file or directory; as root: modprobe tun" in refusal(
         networks(), on(TAP), *hidden

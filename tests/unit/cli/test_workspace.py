@@ -62,21 +62,31 @@ def test_the_first_signal_interrupts_and_decides_how_a_command_ends(
     assert capfd.readouterr().err == "\nends as soon as it is clean\n"
 
 
-def test_cleaning_that_never_ends_can_be_interrupted(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_cleaning_that_never_ends_can_be_interrupted(
+    number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(_signals, "_received", None)
     monkeypatch.setattr(_signals, "_is_interrupted", False)
-    monkeypatch.setattr(_signals, "_LONGEST_HELD_S", 0.0)
+    for limit in ("_TOGETHER_S", "_LONGEST_HELD_S"):
+        monkeypatch.setattr(_signals, limit, 0.0)
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {each: signal.getsignal(each) for each in numbers}
+    before = {each: signal.signal(each, signal.SIG_DFL) for each in numbers}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
+        _signals.end_on_signals()
+        monkeypatch.setattr(_signals, "_terminals", [])
         with pytest.raises(KeyboardInterrupt), _signals.interrupted_once("it is clean"):
             try:
-                signal.raise_signal(signal.SIGINT)
+                signal.raise_signal(number)
             finally:
-                with pytest.raises(KeyboardInterrupt):
-                    signal.raise_signal(signal.SIGINT)
+                for each in numbers:
+                    with pytest.raises(KeyboardInterrupt):
+                        signal.raise_signal(each)
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
+    assert _signals.ended_by() == (None if number == signal.SIGINT else number)
 
 
 def test_a_block_without_signals_leaves_their_handlers(monkeypatch: pytest.MonkeyPatch):

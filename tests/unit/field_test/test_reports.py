@@ -14,7 +14,7 @@ from daqiri_ophyd.field_test._page import page_of
 from daqiri_ophyd.field_test._published import published_figures, published_rate
 from daqiri_ophyd.field_test._report import outcome_of, part_of, read_report, write_text
 from daqiri_ophyd.field_test._step import StepSkippedError
-from daqiri_ophyd.field_test._traffic import Outcome
+from daqiri_ophyd.field_test._traffic import Outcome, Traffic
 
 
 def step(status: StepStatus, *, again: bool = False) -> StepResult:
@@ -71,6 +71,16 @@ def test_limits_stop_the_steps_that_are_left() -> None:
     assert stopped.value.again
     with pytest.raises(StepSkippedError, match="time limit of 0 s"):
         Budget(0, 1000).require()
+
+
+def test_traffic_that_was_cut_is_not_whole_whatever_the_clock_says() -> None:
+    traffic = Traffic.__new__(Traffic)
+    traffic._budget, traffic._cut = Budget(100, 1000), False
+    traffic._require_whole()
+    traffic._cut = True
+    with pytest.raises(StepSkippedError, match="time limit of 100 s") as stopped:
+        traffic._require_whole()
+    assert stopped.value.again
 
 
 class Lossy:

@@ -8,11 +8,14 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
+#include <csignal>
 #include <string>
+#include <thread>
 
 namespace daqiri::test {
 
-/// Runs one test of this program in another process. Returns its status.
+/// Runs one test of this program in another process. Returns its status; after 60 s, it is killed.
 inline int run_in_other_process(const char* test) {
   std::string program = "/proc/self/exe";
   std::string wanted = test;
@@ -20,7 +23,16 @@ inline int run_in_other_process(const char* test) {
   pid_t child = -1;
   REQUIRE(posix_spawn(&child, program.c_str(), nullptr, nullptr, arguments.data(), environ) == 0);
   int status = 1;
-  REQUIRE(waitpid(child, &status, 0) == child);
+  pid_t ended = 0;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while ((ended = waitpid(child, &status, WNOHANG)) == 0 && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  if (ended == 0) {
+    kill(child, SIGKILL);
+    waitpid(child, &status, 0);
+    FAIL("not done within 60 s: test '" << wanted << "' in another process");
+  }
+  REQUIRE(ended == child);
   return status;
 }
 

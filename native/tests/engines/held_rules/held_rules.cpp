@@ -1,5 +1,6 @@
 // Instead of DPDK's own function: rules take as long as a test wants, and are refused.
 #include <cerrno>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -30,9 +31,9 @@ void hold_rules(bool wanted) {
   changed.notify_all();
 }
 
-/// Waits until that many calls began since `hold_rules`.
-void wait_for_rules(unsigned wanted) {
+/// Waits until that many calls began since `hold_rules`. Returns whether they did within 20 s.
+bool wait_for_rules(unsigned wanted) {
   std::unique_lock lock(mutex);
-  changed.wait(lock, [=] { return calls >= wanted; });
+  return changed.wait_for(lock, std::chrono::seconds(20), [=] { return calls >= wanted; });
 }
 }
