@@ -1,5 +1,6 @@
 """Packets as bytes, to compare sent and received ones."""
 
+import socket
 from collections.abc import Iterator
 
 import numpy as np
@@ -25,3 +26,11 @@ def rest_of(queue: RxQueue) -> Iterator[Burst]:
 
 def rows(frames: NDArray[np.uint8]) -> list[bytes]:
     return [row.tobytes() for row in frames]
+
+
+def put_on_the_wire(interface: str, frames: list[bytes]) -> None:
+    """Send frames from a network interface, in the namespace of the calling thread."""
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as wire:
+        wire.bind((interface, 0))
+        for frame in frames:
+            assert wire.send(frame) == len(frame)

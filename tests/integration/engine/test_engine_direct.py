@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from packet_bytes import packets_of, rows
+from packet_bytes import packets_of, put_on_the_wire, rows
 
 from daqiri_ophyd.engine import (
     Burst,
@@ -306,6 +306,30 @@ def test_the_kernel_hands_frames_over_at_once_where_no_burst_waits_for_more(
         show = ["ss", "--packet", "--extended", "--numeric"]
         sockets = cable.call(partial(subprocess.run, show, capture_output=True, text=True))
         assert re.findall(r"ring_rx\(.*tmo:(\d+)", sockets.stdout) == [str(wait_ms)]
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("device", ["net_af_packet0,iface=far,framecnt=256", "net_tap0,iface=tap"])
+def test_what_the_kernel_drops_before_a_device_is_counted(
+    dpdk: Build, card: Callable[..., Any], made_frames: Frames, device: str
+) -> None:
+    network = card(mtu=1500)
+    network.run("ip tuntap add tap mode tap multi_queue")
+    network.call(Path("/proc/sys/net/ipv6/conf/tap/disable_ipv6").write_text, "1")
+    network.run("ip link set tap txqueuelen 256 up")
+    config = make_direct(dpdk())
+    config["interfaces"][0]["address"] = device
+    frames = [bytes(frame) for frame in made_frames(3000)]
+    with network.call(Engine.open, config) as engine:
+        (port,) = engine.ports
+        network.call(put_on_the_wire, "tap" if "tap" in device else "near", frames)
+        received = 0
+        while (burst := port.rx[0].receive(0.2)) is not None:
+            received += len(burst)
+            burst.release()
+        lost = port.counters(max_age=0)
+        assert 256 <= received < 3000
+        assert lost.lost_dropped == lost.lost_before_engine == 3000 - received
 
 
 @pytest.mark.parametrize("engine", ["dpdk", pytest.param("packet", marks=pytest.mark.root)])

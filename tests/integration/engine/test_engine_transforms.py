@@ -5,7 +5,6 @@ import csv
 import io
 import random
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from packet_bytes import put_on_the_wire
 from scapy.layers.inet import IP, TCP, UDP, IPOption_Router_Alert
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import ARP, GRE, Dot1AD, Dot1Q, Ether
@@ -86,13 +86,6 @@ def tagged(frame: Packet, *tags: Packet) -> Packet:
     for tag in tags:
         packet /= tag
     return packet / frame.payload
-
-
-def put_on_the_wire(interface: str, frames: list[bytes]) -> None:
-    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as wire:
-        wire.bind((interface, 0))
-        for frame in frames:
-            assert wire.send(frame) == len(frame)
 
 
 class Wire:

@@ -143,6 +143,7 @@ DpdkPort::DpdkPort(const Port& port, const NetworkConfig& config)
   start();
   named_losses_.find(device_->port());
   losses_before_ = read_losses();
+  kernel_losses_.begin(port.config.name_, settings.info.driver_name, settings.info.if_index);
   // A device that is removed now is given back after that.
   const std::lock_guard lock(mutex_);
   watch_.emplace(device_->name(), device_->port(), static_cast<Removable&>(*this));
@@ -365,7 +366,13 @@ PortSnapshot DpdkPort::read_losses() const noexcept {
   // Not rx_nombuf: these are attempts to get a buffer, and the packets still wait.
   now.lost_card.value = stats.imissed + named.card - losses_before_.lost_card.value;
   now.lost_errors.value = stats.ierrors + named.errors - losses_before_.lost_errors.value;
-  now.lost_before_engine.value = now.lost_card.value + now.lost_errors.value;
+  const PortSnapshot by_kernel = kernel_losses_.read();
+  now.lost_card += by_kernel.lost_card;
+  now.lost_errors += by_kernel.lost_errors;
+  now.lost_backlog += by_kernel.lost_backlog;
+  now.lost_dropped += by_kernel.lost_dropped;
+  now.lost_before_engine.value =
+      now.lost_card + now.lost_backlog + now.lost_errors + now.lost_dropped;
   // Counters of a card that is gone are read as ones.
   constexpr std::uint64_t ABSURD = std::uint64_t{1} << 31U;
   if (removed_.load(std::memory_order_relaxed) &&

@@ -12,6 +12,7 @@
 
 #include "engines/dpdk/device.h"
 #include "engines/dpdk/flow_rules.h"
+#include "engines/dpdk/kernel_losses.h"
 #include "engines/dpdk/named_losses.h"
 #include "engines/dpdk/packet_pool.h"
 #include "engines/dpdk/receiver.h"
@@ -106,6 +107,7 @@ class DpdkPort final : public PortIo, private Removable {
   /// Ended before the device is closed by others.
   std::optional<RemovalWatch> watch_;
   NamedLosses named_losses_;
+  mutable KernelLosses kernel_losses_;
   /// Counts of the device when it was opened, and since then.
   PortSnapshot losses_before_;
   mutable PortSnapshot losses_;

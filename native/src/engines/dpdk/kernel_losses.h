@@ -1,0 +1,38 @@
+/// What the kernel loses on the way to a device of DPDK that is a network interface.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "metrics/counters.h"
+#include "net/link_statistics.h"
+#include "system/file.h"
+
+namespace daqiri::dpdk {
+
+/// Their drivers count none of this. One thread at a time.
+class KernelLosses {
+ public:
+  /// Begin to count, for a device that has started, in the network namespace of the calling thread.
+  /// `port`: for the log. `interface`: of the kernel; 0: none.
+  void begin(const std::string& port, std::string_view driver, unsigned interface);
+  /// Since `begin`.
+  [[nodiscard]] PortSnapshot read() noexcept;
+
+ private:
+  [[nodiscard]] std::uint64_t dropped_for_tap() const noexcept;
+
+  /// Of a net_af_packet: losses of its network interface, and its sockets, which are the driver's.
+  std::optional<LinkStatistics> link_;
+  std::vector<int> sockets_;
+  std::uint64_t dropped_by_sockets_{0};
+  /// Of a net_tap.
+  File netlink_;
+  unsigned tap_{0};
+  std::uint64_t dropped_before_{0};
+};
+
+}  // namespace daqiri::dpdk
