@@ -57,8 +57,9 @@ void KernelLosses::begin(const std::string& port, std::string_view driver, unsig
     try {
       netlink_ = open_netlink();
     } catch (const std::system_error& error) {
-      log(LogLevel::WARN, "interface '" + port +
-                              "': what the kernel drops for its tap is not counted: " + error.what());
+      log(LogLevel::WARN,
+          "interface '" + port +
+              "': what the kernel drops for its tap is not counted: " + error.what());
       return;
     }
     tap_ = interface;
