@@ -79,7 +79,7 @@ struct Bench {
 TEST_CASE("a signal ends the wait for packets of a direct queue", "[direct]") {
   Bench bench;
   RxQueue queue(InterfaceConfig{}, direct_queue<RxQueueConfig>(), 4, bench.memory);
-  Poller poller;
+  Poller poller(false);
   poller.add(bench.io, queue);
   const Signals signals;
   const std::uint64_t end = monotonic_ns() + LONG;
