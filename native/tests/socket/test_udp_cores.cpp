@@ -127,8 +127,8 @@ TEST_CASE("Without flows, a peer stays on one socket, and others cannot take par
       REQUIRE(sockets.arrived() == socket);
     }
   }
-  // Each has a fair part: 64 peers, a third for each.
-  for (int i = 0; i < 3; ++i) CHECK(peers_of[i] >= 8);
+  // The kernel chooses by a hash: 21 of 64 on average, and fewer than 4 once in ten million runs.
+  for (int i = 0; i < 3; ++i) CHECK(peers_of[i] >= 4);
   CHECK(peers_of.size() == 3);
   CHECK_FALSE(readable(other.fd()));
 }
