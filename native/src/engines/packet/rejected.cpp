@@ -1,6 +1,5 @@
 #include "engines/packet/rejected.h"
 
-#include <algorithm>
 #include <optional>
 #include <string>
 
