@@ -69,6 +69,7 @@ LinkCounters LinkCounters::of(const void* stats, std::size_t bytes) noexcept {
   counters.errors = s.rx_errors;
   counters.damaged = s.rx_length_errors + s.rx_crc_errors + s.rx_frame_errors;
   counters.dropped = s.rx_dropped;
+  counters.unsent = s.tx_dropped;
   return counters;
 }
 

@@ -24,6 +24,8 @@ struct LinkCounters {
   std::uint64_t damaged{0};
   /// rx_dropped: dropped by the kernel or the driver, and unwanted ones.
   std::uint64_t dropped{0};
+  /// tx_dropped; of a tap, what found no place in the queues of its program.
+  std::uint64_t unsent{0};
 
   /// From rtnl_link_stats64, which may be shorter on older kernels.
   static LinkCounters of(const void* stats, std::size_t bytes) noexcept;

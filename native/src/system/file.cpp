@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <filesystem>
 #include <set>
 #include <system_error>
 
@@ -37,6 +38,14 @@ std::string file_problem(const std::string& action, const std::string& path, int
 
 Error file_error(const std::string& action, const std::string& path, int error_number) {
   return {Status::GENERIC_FAILURE, file_problem(action, path, error_number)};
+}
+
+std::vector<int> open_descriptors() {
+  std::vector<int> found;
+  std::error_code error;
+  for (const auto& each : std::filesystem::directory_iterator("/proc/self/fd", error))
+    found.push_back(std::stoi(each.path().filename().string()));
+  return found;
 }
 
 namespace {

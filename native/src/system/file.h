@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "daqiri/error.h"
 
@@ -25,6 +26,9 @@ struct RegisteredErrorText {
 std::string file_problem(const std::string& action, const std::string& path, int error_number);
 /// GENERIC_FAILURE with the text of file_problem.
 Error file_error(const std::string& action, const std::string& path, int error_number);
+
+/// Descriptors that this process has at this moment; others may close them.
+std::vector<int> open_descriptors();
 
 /// Owns a descriptor.
 class File {

@@ -1,6 +1,5 @@
 #include <catch2/catch.hpp>
 
-#include <dirent.h>
 #include <ifaddrs.h>
 #include <poll.h>
 
@@ -11,27 +10,16 @@
 #include "log_taker.h"
 #include "socket/tcp_session.h"
 #include "socket/udp_session.h"
+#include "system/file.h"
 
 using namespace daqiri;
 using namespace daqiri::test;
 using Catch::Matchers::Contains;
 
-namespace {
-
-std::size_t open_descriptors() {
-  std::size_t n = 0;
-  DIR* directory = opendir("/proc/self/fd");
-  while (readdir(directory) != nullptr) ++n;
-  closedir(directory);
-  return n;
-}
-
-}  // namespace
-
 TEST_CASE("A port in use is an error that names it, and leaves nothing behind", "[udp][errors]") {
   const std::string host = GENERATE("127.0.0.1", "::1");
   const PlainSocket other(host);
-  const std::size_t before = open_descriptors();
+  const std::size_t before = open_descriptors().size();
   const auto [status, text] = error_of([&] { Session::open(udp_server(host, other.port())); });
   REQUIRE(status == Status::CONNECT_FAILURE);
   CHECK_THAT(text, Contains("interface 'udp0'"));
@@ -39,7 +27,7 @@ TEST_CASE("A port in use is an error that names it, and leaves nothing behind", 
   CHECK_THAT(text, Contains(":" + std::to_string(other.port())));
   CHECK_THAT(text, Contains("Address already in use"));
   CHECK_THAT(text, Contains("choose another port"));
-  REQUIRE(open_descriptors() == before);
+  REQUIRE(open_descriptors().size() == before);
 }
 
 TEST_CASE("Two servers on one port are an error", "[udp][errors]") {

@@ -73,6 +73,11 @@ def tx_queue(number: int = 0, **keys: Any) -> Config:
     }
 
 
+def data_flow(**match: Any) -> Config:
+    """The flow of the frames that tests make, or of all."""
+    return {"name": "data", "id": 7, "match": match, "action": {"type": "queue", "id": 0}}
+
+
 def loopback_config(
     *,
     rx: Config | None = None,
@@ -95,14 +100,7 @@ def loopback_config(
                 "address": "loopback",
                 "rx": {
                     "queues": [rx_queue(**(rx or {}))],
-                    "flows": [
-                        {
-                            "name": "data",
-                            "id": 7,
-                            "match": {"udp_dst": 5000},
-                            "action": {"type": "queue", "id": 0},
-                        }
-                    ],
+                    "flows": [data_flow(udp_dst=5000)],
                 },
                 "tx": {"queues": [tx_queue(**(tx or {}))]},
             }
@@ -264,14 +262,7 @@ def packet() -> Callable[..., Config]:
                     "address": "far",
                     "rx": {
                         "queues": [rx_queue(**(rx or {}))],
-                        "flows": [
-                            {
-                                "name": "data",
-                                "id": 7,
-                                "match": {"udp_dst": 5000},
-                                "action": {"type": "queue", "id": 0},
-                            }
-                        ],
+                        "flows": [data_flow(udp_dst=5000)],
                     },
                 },
                 {
@@ -420,7 +411,7 @@ def with_frames() -> Callable[..., Config]:
         rx = config["interfaces"][0]["rx"]
         rx.setdefault(
             "flows",
-            [{"name": "data", "id": 7, "match": {}, "action": {"type": "queue", "id": 0}}],
+            [data_flow()],
         )
         rx["reorder_configs"] = [
             {

@@ -5,7 +5,6 @@
 #include <deque>
 #include <mutex>
 #include <string>
-#include <string_view>
 
 #include "daqiri/config.h"
 #include "engines/dpdk/dma.h"

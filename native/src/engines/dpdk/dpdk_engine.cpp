@@ -61,12 +61,11 @@ std::unique_ptr<IoEngine> make_dpdk(const NetworkConfig& config) {
 /// Devices that this engine, or their driver, never opens.
 void find_rejected_device(const InterfaceConfig& interface, std::vector<Error>& found) {
   const auto reject = [&](Status status, const std::string& why) {
-    found.emplace_back(
-        status, "interface '" + interface.name_ + "': device '" + interface.address_ + "' " + why);
+    found.emplace_back(status, dpdk::device_of(interface) + why);
   };
   const dpdk::VirtualDevice device(interface);
   const std::string role = device.argument("role").value_or("");
-  if (device.is("net_memif") && (role == "server" || role == "master")) {
+  if (device.is(dpdk::MEMIF_DRIVER) && (role == "server" || role == "master")) {
     reject(Status::NOT_SUPPORTED,
            "is the server of a memif, and DPDK's driver never gives its socket back; let the other "
            "program be the server (role=client)");
@@ -76,7 +75,7 @@ void find_rejected_device(const InterfaceConfig& interface, std::vector<Error>& 
            "receives only into memory of DPDK's own, not into memory regions; use engine 'packet' "
            "with receive_path: af_xdp, or a net_af_packet");
   }
-  if (device.is("net_af_packet") && device.argument("iface").value_or("").empty()) {
+  if (device.is(dpdk::AF_PACKET_DRIVER) && device.argument("iface").value_or("").empty()) {
     reject(Status::INVALID_PARAMETER,
            "does not name a network interface, and net_af_packet has none by default; write '" +
                device.name() + ",iface=eth0', with the name of an interface that `ip link` lists");
@@ -93,8 +92,8 @@ void find_twice(const NetworkConfig& config, std::vector<Error>& found) {
     const auto [user, is_new] = users.emplace(device, &interface);
     if (is_new) continue;
     const InterfaceConfig& first = *user->second;
-    std::string text = "interface '" + interface.name_ + "': device '" + interface.address_ + "'";
-    text.append(" is that of interface '").append(first.name_);
+    std::string text = dpdk::device_of(interface);
+    text.append("is that of interface '").append(first.name_);
     text.append("' ('" + first.address_ + "'); ");
     text.append(dpdk::is_virtual(interface)
                     ? "give each interface a device of its own, with another number at the end of "

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "metrics/counters.h"
+#include "net/link_counters.h"
 #include "net/link_statistics.h"
-#include "system/file.h"
 
 namespace daqiri::dpdk {
 
@@ -23,15 +23,13 @@ class KernelLosses {
   [[nodiscard]] PortSnapshot read() noexcept;
 
  private:
-  [[nodiscard]] std::uint64_t dropped_for_tap() const noexcept;
-
   /// Of a net_af_packet: losses of its network interface, and its sockets, which are the driver's.
   std::optional<LinkStatistics> link_;
   std::vector<int> sockets_;
   std::uint64_t dropped_by_sockets_{0};
   /// Of a net_tap.
-  File netlink_;
-  unsigned tap_{0};
+  std::optional<LinkReader> reader_;
+  int tap_{0};
   std::uint64_t dropped_before_{0};
 };
 

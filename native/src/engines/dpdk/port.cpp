@@ -94,10 +94,6 @@ std::array<std::uint8_t, UINT8_MAX>& rss_key() {
 /// Bytes before a frame in the ring of a packet socket: the kernel's header, and alignment.
 constexpr std::uint32_t KERNEL_BYTES = TPACKET_ALIGN(TPACKET2_HDRLEN + 16) - ETH_HLEN;
 
-constexpr std::string_view AF_PACKET_DRIVER = "net_af_packet";
-constexpr std::string_view MEMIF_DRIVER = "net_memif";
-constexpr std::string_view TAP_DRIVER = "net_tap";
-
 /// Longest frame that a net_af_packet with these arguments receives whole: of longer ones, the
 /// driver delivers the beginning.
 std::uint32_t longest_frame(const std::string& device) {
@@ -139,8 +135,10 @@ DpdkPort::DpdkPort(const Port& port, const NetworkConfig& config)
   for (const memory::MemoryRegion* region : regions_of(port))
     device_->map(*settings.info.device, *region);
   make_queues(settings);
-  if (settings.info.driver_name == TAP_DRIVER) rules_->isolate();
+  const bool is_tap = settings.info.driver_name == TAP_DRIVER;
+  if (is_tap) rules_->isolate();
   start();
+  if (is_tap) take_tap_signals(settings.info.if_index);
   named_losses_.find(device_->port());
   losses_before_ = read_losses();
   kernel_losses_.begin(port.config.name_, settings.info.driver_name, settings.info.if_index);
@@ -299,9 +297,6 @@ void DpdkPort::start() {
     device_->explain_failed_start(port_.config);
     fail("does not start", error, "the reason says what it needs");
   }
-  rte_eth_dev_info info{};
-  if (rte_eth_dev_info_get(device, &info) == 0 && info.driver_name == TAP_DRIVER)
-    take_tap_signals(info.if_index);
   for (const auto& sender : senders_) sender->start();
   // Frames for other addresses too, as every engine. Devices that have no addresses refuse.
   if (receivers_.empty() || rte_eth_promiscuous_enable(device) == 0 || !device_->is_card()) return;
@@ -422,8 +417,8 @@ void DpdkPort::begin_removal() noexcept {
   if (removed_.exchange(true, std::memory_order_seq_cst)) return;
   try {
     log(LogLevel::WARN,
-        "interface '" + port_.config.name_ + "': device '" + port_.config.address_ +
-            "' was removed: no packets are received, and those to send are counted as send_error; "
+        device_of(port_.config) +
+            "was removed: no packets are received, and those to send are counted as send_error; "
             "once it is there again, bound to its driver, close and open the engine",
         {.interface = port_.config.name_, .queue = {}});
   } catch (const std::bad_alloc&) {

@@ -13,17 +13,19 @@
 #include <filesystem>
 #include <future>
 #include <new>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <vector>
 
+#include "engines/dpdk/virtual_device.h"
+#include "system/file.h"
 #include "system/log.h"
 
 namespace daqiri::dpdk {
 
 namespace {
 
-constexpr const char* TUN_DEVICE = "/dev/net/tun";
 constexpr std::chrono::seconds LONGEST{5};
 
 struct Queue {
@@ -34,11 +36,9 @@ struct Queue {
 /// Queues of a tap that send signals to the process.
 std::vector<Queue> queues_of(const char* interface) {
   std::vector<Queue> found;
-  std::error_code error;
-  for (const auto& each : std::filesystem::directory_iterator("/proc/self/fd", error)) {
+  for (const int fd : open_descriptors()) {
     std::error_code gone;
-    if (std::filesystem::read_symlink(each.path(), gone) != TUN_DEVICE) continue;
-    const int fd = std::stoi(each.path().filename().string());
+    if (std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd), gone) != TUN) continue;
     ifreq request{};
     const int signal = fcntl(fd, F_GETSIG);
     if (signal > 0 && fcntl(fd, F_GETOWN) == getpid() && ioctl(fd, TUNGETIFF, &request) == 0 &&

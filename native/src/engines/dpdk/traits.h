@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "daqiri/config.h"
 #include "engine/traits.h"
@@ -14,6 +15,11 @@
 #include "memory/region.h"
 
 namespace daqiri::dpdk {
+
+/// Drivers that the engine treats in ways of their own.
+inline constexpr std::string_view AF_PACKET_DRIVER = "net_af_packet";
+inline constexpr std::string_view MEMIF_DRIVER = "net_memif";
+inline constexpr std::string_view TAP_DRIVER = "net_tap";
 
 /// Without hugepages, DPDK reserves this much address space for its own objects (rings, headers of
 /// packets), once; pages become memory when they are used.
@@ -35,11 +41,11 @@ inline bool is_virtual(const InterfaceConfig& interface) {
 inline constexpr Privilege PRIVILEGES[] = {
     {.capability = "CAP_NET_ADMIN",
      .use = "a network interface of its own (net_tap)",
-     .when = [](const InterfaceConfig& each) { return each.address_.starts_with("net_tap"); }},
+     .when = [](const InterfaceConfig& each) { return each.address_.starts_with(TAP_DRIVER); }},
     {.capability = "CAP_NET_RAW",
      .use = "packet sockets (net_af_packet)",
      .when = [](const InterfaceConfig& each) {
-       return each.address_.starts_with("net_af_packet");
+       return each.address_.starts_with(AF_PACKET_DRIVER);
      }}};
 
 /// VFIO locks what a card may write to: regions, once for all cards, and DPDK's own memory, of

@@ -22,7 +22,6 @@ namespace daqiri::dpdk {
 
 namespace {
 
-constexpr const char* TUN = "/dev/net/tun";
 constexpr int PROBES = 3;
 constexpr std::chrono::milliseconds BETWEEN_PROBES{10};
 
@@ -67,6 +66,10 @@ std::string device_of(const InterfaceConfig& interface) {
   return "interface '" + interface.name_ + "': device '" + interface.address_ + "' ";
 }
 
+unsigned packet_group(unsigned interface) noexcept {
+  return (static_cast<unsigned>(getpid()) ^ interface) & UINT16_MAX;
+}
+
 void refuse(const InterfaceConfig& interface, const std::string& what, const std::string& fix,
             Status status) {
   throw Error(status, device_of(interface) + what + "; " + fix);
@@ -91,8 +94,8 @@ std::optional<std::string> VirtualDevice::argument(std::string_view key) const {
 }
 
 File VirtualDevice::claim() const {
-  if (is("net_tap")) return claim_tap();
-  if (is("net_af_packet")) return claim_packet_sockets();
+  if (is(TAP_DRIVER)) return claim_tap();
+  if (is(AF_PACKET_DRIVER)) return claim_packet_sockets();
   if (is("net_vhost") && argument("client").value_or("0") != "1") return claim_socket("iface");
   if (is("net_virtio_user") && argument("server").value_or("0") == "1") return claim_socket("path");
   return {};
@@ -146,7 +149,7 @@ File VirtualDevice::claim_tap() const {
 }
 
 void VirtualDevice::require_interface() const {
-  if (!is("net_af_packet")) return;
+  if (!is(AF_PACKET_DRIVER)) return;
   const auto given = argument("iface");
   // Refused whatever the host is.
   if (!given || given->empty()) return;
@@ -160,9 +163,7 @@ File VirtualDevice::claim_packet_sockets() const {
   require_interface();
   const std::string name = argument("iface").value_or("");
   const unsigned index = if_nametoindex(name.c_str());
-  // The driver puts its sockets into a group of this number, and the kernel divides packets among
-  // all of a group.
-  const unsigned group = (static_cast<unsigned>(getpid()) ^ index) & UINT16_MAX;
+  const unsigned group = packet_group(index);
   // A forked child keeps it, as it keeps the driver's sockets.
   File lock = lock_in_network(File(new_lock()), "packet-fanout/" + std::to_string(group));
   if (!lock.is_open()) {
@@ -207,7 +208,7 @@ File VirtualDevice::claim_socket(std::string_view key) const {
 }
 
 void VirtualDevice::explain_failed_start() const {
-  if (!is("net_memif")) return;
+  if (!is(MEMIF_DRIVER)) return;
   const std::string path = argument("socket").value_or("/run/memif.sock");
   const bool abstract = argument("socket-abstract").value_or("yes") == "yes";
   const int error = try_socket(SOCK_SEQPACKET, path, abstract);

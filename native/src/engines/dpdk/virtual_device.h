@@ -17,6 +17,12 @@ namespace daqiri::dpdk {
 [[noreturn]] void refuse(const InterfaceConfig& interface, const std::string& what,
                          const std::string& fix, Status status = Status::INVALID_PARAMETER);
 
+/// Of the kernel's taps.
+inline constexpr const char* TUN = "/dev/net/tun";
+/// Number of the group (PACKET_FANOUT) into which the driver net_af_packet puts the sockets of this
+/// process on an interface of the kernel, which divides packets among all of a group.
+[[nodiscard]] unsigned packet_group(unsigned interface) noexcept;
+
 /// Address of a virtual device: "net_tap0,iface=dtap0".
 class VirtualDevice {
  public:

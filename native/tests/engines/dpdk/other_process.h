@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <dlfcn.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,10 +11,35 @@
 #include <array>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <string>
 #include <thread>
 
 namespace daqiri::test {
+
+/// A library of this build that is loaded before engine dpdk, which calls its functions then
+/// instead of DPDK's of the same names; never unloaded.
+class InsteadOfDpdk {
+ public:
+  /// `name`: of a folder in tests/engines.
+  explicit InsteadOfDpdk(const std::string& name) {
+    // In the build folder, beside the test program.
+    const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe");
+    const auto path = program.parent_path() / "tests/engines" / name / (name + ".so");
+    library_ = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+    REQUIRE(library_ != nullptr);
+  }
+
+  template <typename Function>
+  [[nodiscard]] Function* find(const char* name) const {
+    void* const found = dlsym(library_, name);
+    REQUIRE(found != nullptr);
+    return reinterpret_cast<Function*>(found);
+  }
+
+ private:
+  void* library_;
+};
 
 /// Runs one test of this program in another process. Returns its status; after 60 s, it is killed.
 inline int run_in_other_process(const char* test) {

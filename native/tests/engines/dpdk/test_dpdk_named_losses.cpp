@@ -1,10 +1,7 @@
 // Losses that a driver counts by name are those of the port.
 #include <catch2/catch.hpp>
 
-#include <dlfcn.h>
-
 #include <cstdint>
-#include <filesystem>
 
 #include "engines/dpdk/dpdk_module.h"
 #include "engines/dpdk/other_process.h"
@@ -20,14 +17,8 @@ constexpr const char* COUNTED = "a device of DPDK counts losses by name";
 }  // namespace
 
 TEST_CASE(COUNTED, "[.]") {
-  // In the build folder, beside the test program.
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe");
-  const auto path = program.parent_path() / "tests/engines/named_counters/named_counters.so";
-  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
-  REQUIRE(library != nullptr);
-  auto* const lose =
-      reinterpret_cast<void (*)(std::uint64_t, std::uint64_t)>(dlsym(library, "lose_by_name"));
-  REQUIRE(lose != nullptr);
+  const InsteadOfDpdk library("named_counters");
+  auto* const lose = library.find<void(std::uint64_t, std::uint64_t)>("lose_by_name");
   NetworkConfig config = loopback_config();
   use_dpdk(config, {"net_ring0"});
   const auto session = Session::open(config);

@@ -1,10 +1,7 @@
 // A card takes its time for rules; meanwhile, nobody waits for what else it tells.
 #include <catch2/catch.hpp>
 
-#include <dlfcn.h>
-
 #include <chrono>
-#include <filesystem>
 #include <future>
 #include <string>
 #include <thread>
@@ -24,13 +21,6 @@ namespace {
 constexpr const char* HELD_RULES = "rules of DPDK are held up";
 constexpr std::chrono::seconds LONGEST{20};
 
-template <typename Function>
-Function* find(void* library, const char* name) {
-  void* const found = dlsym(library, name);
-  REQUIRE(found != nullptr);
-  return reinterpret_cast<Function*>(found);
-}
-
 std::vector<FlowRuleConfig> rules(std::uint16_t count) {
   std::vector<FlowRuleConfig> all(count);
   for (std::uint16_t i = 0; i < count; ++i) {
@@ -43,13 +33,9 @@ std::vector<FlowRuleConfig> rules(std::uint16_t count) {
 }  // namespace
 
 TEST_CASE(HELD_RULES, "[.]") {
-  // In the build folder, beside the test program.
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe");
-  const auto path = program.parent_path() / "tests/engines/held_rules/held_rules.so";
-  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
-  REQUIRE(library != nullptr);
-  auto* const hold = find<void(bool)>(library, "hold_rules");
-  auto* const wait_for_rules = find<bool(unsigned)>(library, "wait_for_rules");
+  const InsteadOfDpdk library("held_rules");
+  auto* const hold = library.find<void(bool)>("hold_rules");
+  auto* const wait_for_rules = library.find<bool(unsigned)>("wait_for_rules");
   NetworkConfig config = loopback_config();
   use_dpdk(config, {"net_ring0"});
   config.ifs_[0].rx_.dynamic_flow_capacity_ = 1000;
