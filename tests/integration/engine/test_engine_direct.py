@@ -171,6 +171,8 @@ def test_any_number_of_threads_share_the_work(direct: Build, made_frames: Frames
         def send(number: int) -> None:
             for _ in range(rounds):
                 tx.send(made_frames(each, src_port=6000 + number), timeout=TIMEOUT)
+            # Packets for which the peer had no place are sent by calls of this queue.
+            assert tx.wait_sent(TIMEOUT)
 
         def receive() -> None:
             while rx.counters().delivered < everything:
