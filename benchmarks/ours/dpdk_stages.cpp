@@ -16,7 +16,6 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <new>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -153,7 +152,7 @@ class Bench {
   /// One burst of the driver's.
   void pass(Stages& sums, std::uint64_t& read) {
     std::array<rte_mbuf*, AT_ONCE> packets;
-    std::array<steering::Verdict, AT_ONCE> verdicts;
+    std::array<FlowId, AT_ONCE> flows;
     const std::uint64_t t0 = rte_rdtsc();
     const std::uint32_t count = rte_eth_rx_burst(port_, 0, packets.data(), AT_ONCE);
     const std::uint64_t time = realtime_ns();
@@ -164,20 +163,22 @@ class Bench {
       const steering::Steering::Pass pass(reader_);
       for (std::uint32_t i = 0; i < count; ++i) {
         if (i + AHEAD < count) prefetch(*packets[i + AHEAD]);
-        // Built in its place, like the engine's.
-        ::new (&verdicts[i]) steering::Verdict(pass.program().classify(
-            steering::PacketView::of_beginning(rte_pktmbuf_mtod(packets[i], const std::uint8_t*),
-                                               packets[i]->pkt_len, packets[i]->pkt_len)));
-        tally_.count(verdicts[i].position, 1, packets[i]->pkt_len);
+        const std::uint32_t length = packets[i]->pkt_len;
+        const steering::Verdict& verdict = reader_.classify(
+            rte_pktmbuf_mtod(packets[i], const std::uint8_t*), length, length);
+        flows[i] = verdict.flow;
+        run_.add(verdict.position);
+        run_.add_bytes(length);
       }
+      run_.end();
     }
     const std::uint64_t t2 = rte_rdtsc();
     for (std::uint32_t i = 0; i < count; ++i) {
       dpdk::PlacedPacket placed;
-      placed.buffers[0] = dpdk::PacketPool::number_of(*packets[i]);
+      placed.buffers[0] = pool_->number_of(*packets[i]);
       placed.data[0] = rte_pktmbuf_mtod(packets[i], void*);
       placed.lengths[0] = packets[i]->pkt_len;
-      placed.flow = verdicts[i].flow;
+      placed.flow = flows[i];
       if (pool_->holds(*packets[i])) batch_.add(placed, 1, time);
     }
     const std::uint64_t t3 = rte_rdtsc();
@@ -203,7 +204,7 @@ class Bench {
   std::unique_ptr<RxQueue> queue_;
   steering::Steering steering_;
   steering::Steering::Reader reader_{steering_};
-  steering::FlowTally& tally_{steering_.add_tally()};
+  steering::FlowRun run_{steering_.add_tally()};
   std::unique_ptr<dpdk::PacketPool> pool_;
   std::uint16_t port_{0};
   dpdk::Batch batch_;

@@ -1,6 +1,7 @@
 #include "steering/classifier.h"
 
 #include <algorithm>
+#include <atomic>
 #include <string>
 
 #include "daqiri/error.h"
@@ -63,6 +64,11 @@ Program::Program(const InterfaceConfig& config, std::span<const Ranked> flows,
   add_flows(lookup_, tunnels_, flows, config.rx_, unreachable);
   lookup_.finish();
   tunnels_.finish();
+}
+
+std::uint64_t Program::new_serial() noexcept {
+  static std::atomic<std::uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
 std::uint16_t Program::queue_of(const Rule& rule, const PacketKey& key) const noexcept {

@@ -70,6 +70,12 @@ class Program {
   [[nodiscard]] bool empty() const noexcept { return rules_.empty(); }
   /// Whether it matches the payloads of packets: `PacketView::bytes` has up to MOST_FLEX_BYTES.
   [[nodiscard]] bool reads_payloads() const noexcept { return reads_payloads_; }
+  /// Whether the verdict depends only on Ethernet, VLAN tags, IP and UDP headers, or those of eCPRI.
+  [[nodiscard]] bool matches_headers_only() const noexcept {
+    return !reads_payloads_ && tunnels_.empty();
+  }
+  /// Differs from that of all other programs.
+  [[nodiscard]] std::uint64_t serial() const noexcept { return serial_; }
   /// Upper bound of the positions of its flows.
   [[nodiscard]] std::size_t num_positions() const noexcept { return num_positions_; }
   /// Whether unmatched packets are filtered.
@@ -89,6 +95,7 @@ class Program {
     bool untags;
   };
   [[nodiscard]] std::uint16_t queue_of(const Rule& rule, const PacketKey& key) const noexcept;
+  static std::uint64_t new_serial() noexcept;
 
   /// In the order of the flows.
   std::vector<Rule> rules_;
@@ -99,6 +106,7 @@ class Program {
   bool isolated_{false};
   bool reads_payloads_{false};
   std::size_t num_positions_{0};
+  std::uint64_t serial_{new_serial()};
 };
 
 }  // namespace daqiri::steering

@@ -12,6 +12,7 @@
 #include "metrics/counters.h"
 #include "steering/classifier.h"
 #include "steering/flow_tally.h"
+#include "steering/recent_verdicts.h"
 
 namespace daqiri::steering {
 
@@ -53,6 +54,12 @@ class Steering {
     }
     /// The program of this pass.
     [[nodiscard]] const Program& program() const noexcept { return *program_; }
+    /// Program::classify of a frame whose first `captured` bytes, with all headers, are at `frame`.
+    /// The verdict is valid until the next call.
+    const Verdict& classify(const std::uint8_t* frame, std::uint32_t captured,
+                            std::uint32_t length) noexcept {
+      return recent_.classify(*program_, frame, captured, length);
+    }
     /// End the pass, because the next one may begin much later.
     void rest() noexcept {
       passes_.store(passes_.load(std::memory_order_relaxed) & ~std::uint64_t{1},
@@ -63,6 +70,7 @@ class Steering {
     friend class Steering;
     const Steering& steering_;
     const Program* program_{nullptr};
+    RecentVerdicts recent_;
     /// Changes with each pass; odd during a pass.
     std::atomic<std::uint64_t> passes_{0};
   };

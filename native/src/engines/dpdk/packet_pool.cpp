@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -38,13 +39,6 @@ void FreePool::operator()(rte_mempool* pool) const noexcept {
   if (owns_eal()) rte_mempool_free(pool);
 }
 
-Mempool make_header_pool(std::uint32_t mbufs, int socket, const std::string& user) {
-  // Without caches: they belong to cores that DPDK knows, and it knows none of the engine's.
-  Mempool pool(rte_pktmbuf_pool_create(new_name().c_str(), mbufs, 0, 0, 0, socket));
-  if (pool == nullptr) refuse(user, mbufs, rte_errno);
-  return pool;
-}
-
 void FreeMemory::operator()(std::uint8_t* memory) const noexcept {
   if (owns_eal()) rte_free(memory);
 }
@@ -65,131 +59,22 @@ namespace {
 
 thread_local PacketPool::Stock* stock_of_thread{nullptr};
 
-}  // namespace
-
-PacketPool::Stock::Stock(const PacketPool& pool) noexcept
-    : pool_(pool), before_(std::exchange(stock_of_thread, this)) {}
-
-PacketPool::Stock::~Stock() {
-  stock_of_thread = before_;
-  pool_.region_.give(numbers_.data(), count_);
-}
-
-rte_mbuf* PacketPool::Stock::take() noexcept {
-  if (count_ == 0) count_ = pool_.region_.take(numbers_.data(), MOST);
-  return count_ == 0 ? nullptr : pool_.mbufs_[numbers_[--count_]];
-}
-
-/// The region's list of free buffers as DPDK calls it.
-struct RegionOps {
-  static int alloc(rte_mempool*) noexcept { return 0; }
-  static void free(rte_mempool*) noexcept {}
-  static int enqueue(rte_mempool* mempool, void* const* mbufs, unsigned n) noexcept {
-    const PacketPool& pool = of(mempool);
-    if (pool.mbufs_.empty()) return 0;
-    std::array<std::uint32_t, AT_ONCE> numbers;
-    for (unsigned done = 0; done < n;) {
-      const unsigned part = std::min(n - done, AT_ONCE);
-      for (unsigned i = 0; i < part; ++i)
-        numbers[i] = PacketPool::number_of(*static_cast<const rte_mbuf*>(mbufs[done + i]));
-      pool.region_.give(numbers.data(), part);
-      done += part;
-    }
-    return 0;
-  }
-  static int dequeue(rte_mempool* mempool, void** mbufs, unsigned n) noexcept {
-    const PacketPool& pool = of(mempool);
-    if (pool.mbufs_.empty()) return -ENOBUFS;
-    if (n == 1 && stock_of_thread != nullptr && &stock_of_thread->pool_ == &pool) {
-      rte_mbuf* const taken = stock_of_thread->take();
-      mbufs[0] = taken;
-      if (taken == nullptr) pool.region_.note_shortage();
-      return taken == nullptr ? -ENOBUFS : 0;
-    }
-    std::array<std::uint32_t, AT_ONCE> numbers;
-    for (unsigned done = 0; done < n;) {
-      const unsigned part = std::min(n - done, AT_ONCE);
-      const std::uint32_t taken = pool.region_.take(numbers.data(), part);
-      if (taken < part) {
-        pool.region_.give(numbers.data(), taken);
-        enqueue(mempool, mbufs, done);
-        // Open bursts may hold the buffers.
-        pool.region_.note_shortage();
-        return -ENOBUFS;
-      }
-      for (unsigned i = 0; i < part; ++i) mbufs[done + i] = pool.mbufs_[numbers[i]];
-      done += part;
-    }
-    return 0;
-  }
-  static unsigned count(const rte_mempool* mempool) noexcept {
-    return of(mempool).region_.available();
-  }
-  /// Registers them with DPDK, once.
-  static bool known() {
-    static const int index = [] {
-      rte_mempool_ops ops{};
-      std::strncpy(ops.name, NAME, sizeof ops.name - 1);
-      ops.alloc = alloc;
-      ops.free = free;
-      ops.enqueue = enqueue;
-      ops.dequeue = dequeue;
-      ops.get_count = count;
-      return rte_mempool_register_ops(&ops);
-    }();
-    return index >= 0;
-  }
-
-  static constexpr const char* NAME = "daqiri_region";
-
- private:
-  static constexpr unsigned AT_ONCE = 64;
-  static PacketPool& of(const rte_mempool* mempool) noexcept {
-    return *static_cast<PacketPool*>(mempool->pool_config);
-  }
+/// After each mbuf.
+struct Private {
+  rte_mbuf_ext_shared_info shared;
+  std::uint32_t number;
 };
+constexpr std::size_t PRIVATE = RTE_ALIGN(sizeof(Private), RTE_MBUF_PRIV_ALIGN);
 
-PacketPool::PacketPool(memory::MemoryRegion& region, int socket) : region_(region) {
-  const auto count = static_cast<std::uint32_t>(region.config().num_bufs_);
-  const auto fail = [&](int error) {
-    refuse("memory region '" + region.config().name_ + "'", count, error);
-  };
-  if (!RegionOps::known()) fail(ENOSPC);
-  constexpr std::size_t PRIVATE = RTE_ALIGN(sizeof(Private), RTE_MBUF_PRIV_ALIGN);
-  mempool_.reset(rte_mempool_create_empty(new_name().c_str(), count, sizeof(rte_mbuf) + PRIVATE, 0,
-                                          sizeof(rte_pktmbuf_pool_private), socket, 0));
-  if (mempool_ == nullptr) fail(rte_errno);
-  if (const int error = rte_mempool_set_ops_byname(mempool(), RegionOps::NAME, this); error != 0)
-    fail(error);
-  rte_pktmbuf_pool_private about{};
-  about.mbuf_data_room_size = static_cast<std::uint16_t>(HEADROOM + region.buf_size());
-  about.mbuf_priv_size = PRIVATE;
-  about.flags = RTE_PKTMBUF_POOL_F_PINNED_EXT_BUF;
-  rte_pktmbuf_pool_init(mempool(), &about);
-  if (const int made = rte_mempool_populate_default(mempool()); made < 0) fail(made);
-  std::vector<rte_mbuf*> mbufs(count);
-  rte_mempool_obj_iter(
-      mempool(),
-      [](rte_mempool*, void* all, void* mbuf, unsigned i) {
-        (*static_cast<std::vector<rte_mbuf*>*>(all))[i] = static_cast<rte_mbuf*>(mbuf);
-      },
-      &mbufs);
-  for (std::uint32_t i = 0; i < count; ++i) set_up(*mbufs[i], i);
-  mbufs_ = std::move(mbufs);
+Private& private_of(rte_mbuf& mbuf) noexcept {
+  return *static_cast<Private*>(rte_mbuf_to_priv(&mbuf));
 }
 
-PacketPool::~PacketPool() { mbufs_.clear(); }
-
-void PacketPool::set_up(rte_mbuf& mbuf, std::uint32_t number) noexcept {
-  constexpr std::size_t PRIVATE = RTE_ALIGN(sizeof(Private), RTE_MBUF_PRIV_ALIGN);
+/// Of a pool with RTE_PKTMBUF_POOL_F_PINNED_EXT_BUF.
+void set_up(rte_mbuf& mbuf, rte_mempool* pool, std::uint32_t number) noexcept {
   std::memset(static_cast<void*>(&mbuf), 0, sizeof mbuf + PRIVATE);
-  mbuf.pool = mempool();
+  mbuf.pool = pool;
   mbuf.priv_size = PRIVATE;
-  mbuf.buf_addr = beginning_of(number);
-  // The EAL runs with addresses that are the same for cards.
-  rte_mbuf_iova_set(&mbuf, reinterpret_cast<rte_iova_t>(mbuf.buf_addr));
-  mbuf.buf_len = static_cast<std::uint16_t>(HEADROOM + region_.buf_size());
-  mbuf.data_off = HEADROOM;
   mbuf.port = RTE_MBUF_PORT_INVALID;
   mbuf.nb_segs = 1;
   mbuf.ol_flags = RTE_MBUF_F_EXTERNAL;
@@ -210,6 +95,224 @@ void PacketPool::set_up(rte_mbuf& mbuf, std::uint32_t number) noexcept {
   };
   rte_mbuf_ext_refcnt_set(&of.shared, 1);
   mbuf.shinfo = &of.shared;
+}
+
+void set_memory(rte_mbuf& mbuf, void* memory, std::uint16_t bytes) noexcept {
+  mbuf.buf_addr = memory;
+  // The EAL runs with addresses that are the same for cards.
+  rte_mbuf_iova_set(&mbuf, reinterpret_cast<rte_iova_t>(memory));
+  mbuf.buf_len = bytes;
+}
+
+/// `Ops`: its functions are the pool's, with `owner` as their object. Throws Error; `user`: for its
+/// text.
+template <typename Ops>
+PinnedMbufs make_mbufs(std::uint32_t count, std::uint16_t room, int socket, void* owner,
+                       const std::string& user) {
+  // Registered with DPDK once.
+  static const int index = [] {
+    rte_mempool_ops ops{};
+    std::strncpy(ops.name, Ops::NAME, sizeof ops.name - 1);
+    ops.alloc = [](rte_mempool*) { return 0; };
+    ops.free = [](rte_mempool*) {};
+    ops.enqueue = Ops::enqueue;
+    ops.dequeue = Ops::dequeue;
+    ops.get_count = Ops::count;
+    return rte_mempool_register_ops(&ops);
+  }();
+  const auto fail = [&](int error) { refuse(user, count, error); };
+  if (index < 0) fail(ENOSPC);
+  PinnedMbufs mbufs;
+  // Without caches: they belong to cores that DPDK knows, and it knows none of the engine's.
+  mbufs.mempool.reset(rte_mempool_create_empty(new_name().c_str(), count,
+                                               sizeof(rte_mbuf) + PRIVATE, 0,
+                                               sizeof(rte_pktmbuf_pool_private), socket, 0));
+  rte_mempool* const pool = mbufs.mempool.get();
+  if (pool == nullptr) fail(rte_errno);
+  if (const int error = rte_mempool_set_ops_byname(pool, Ops::NAME, owner); error != 0) fail(error);
+  rte_pktmbuf_pool_private about{};
+  about.mbuf_data_room_size = room;
+  about.mbuf_priv_size = PRIVATE;
+  about.flags = RTE_PKTMBUF_POOL_F_PINNED_EXT_BUF;
+  rte_pktmbuf_pool_init(pool, &about);
+  if (const int made = rte_mempool_populate_default(pool); made < 0) fail(made);
+  mbufs.all.resize(count);
+  rte_mempool_obj_iter(
+      pool,
+      [](rte_mempool*, void* all, void* mbuf, unsigned i) {
+        (*static_cast<std::vector<rte_mbuf*>*>(all))[i] = static_cast<rte_mbuf*>(mbuf);
+      },
+      &mbufs.all);
+  for (std::uint32_t i = 0; i < count; ++i) set_up(*mbufs.all[i], pool, i);
+  return mbufs;
+}
+
+}  // namespace
+
+PacketPool::Stock::Stock(const PacketPool& pool) noexcept
+    : pool_(pool), before_(std::exchange(stock_of_thread, this)) {}
+
+PacketPool::Stock::~Stock() {
+  stock_of_thread = before_;
+  pool_.region_.give(numbers_.data(), count_);
+}
+
+rte_mbuf* PacketPool::Stock::take() noexcept {
+  if (count_ == 0) count_ = pool_.region_.take(numbers_.data(), MOST);
+  return count_ == 0 ? nullptr : pool_.mbufs_.all[numbers_[--count_]];
+}
+
+/// The region's list of free buffers as DPDK calls it.
+struct RegionOps {
+  static int enqueue(rte_mempool* mempool, void* const* mbufs, unsigned n) noexcept {
+    const PacketPool& pool = of(mempool);
+    if (pool.mbufs_.all.empty()) return 0;
+    std::array<std::uint32_t, AT_ONCE> numbers;
+    for (unsigned done = 0; done < n;) {
+      const unsigned part = std::min(n - done, AT_ONCE);
+      for (unsigned i = 0; i < part; ++i)
+        numbers[i] = pool.number_of(*static_cast<const rte_mbuf*>(mbufs[done + i]));
+      pool.region_.give(numbers.data(), part);
+      done += part;
+    }
+    return 0;
+  }
+  static int dequeue(rte_mempool* mempool, void** mbufs, unsigned n) noexcept {
+    const PacketPool& pool = of(mempool);
+    if (pool.mbufs_.all.empty()) return -ENOBUFS;
+    if (n == 1 && stock_of_thread != nullptr && &stock_of_thread->pool_ == &pool) {
+      rte_mbuf* const taken = stock_of_thread->take();
+      mbufs[0] = taken;
+      if (taken == nullptr) pool.region_.note_shortage();
+      return taken == nullptr ? -ENOBUFS : 0;
+    }
+    std::array<std::uint32_t, AT_ONCE> numbers;
+    for (unsigned done = 0; done < n;) {
+      const unsigned part = std::min(n - done, AT_ONCE);
+      const std::uint32_t taken = pool.region_.take(numbers.data(), part);
+      if (taken < part) {
+        pool.region_.give(numbers.data(), taken);
+        enqueue(mempool, mbufs, done);
+        // Open bursts may hold the buffers.
+        pool.region_.note_shortage();
+        return -ENOBUFS;
+      }
+      for (unsigned i = 0; i < part; ++i) mbufs[done + i] = pool.mbufs_.all[numbers[i]];
+      done += part;
+    }
+    return 0;
+  }
+  static unsigned count(const rte_mempool* mempool) noexcept {
+    return of(mempool).region_.available();
+  }
+
+  static constexpr const char* NAME = "daqiri_region";
+
+ private:
+  static constexpr unsigned AT_ONCE = 64;
+  static PacketPool& of(const rte_mempool* mempool) noexcept {
+    return *static_cast<PacketPool*>(mempool->pool_config);
+  }
+};
+
+PacketPool::PacketPool(memory::MemoryRegion& region, int socket)
+    : region_(region),
+      first_(static_cast<const std::byte*>(region.address(0)) - HEADROOM),
+      inverse_stride_(UINT64_MAX / region.extent().stride + 1) {
+  const auto count = static_cast<std::uint32_t>(region.config().num_bufs_);
+  const auto room = static_cast<std::uint16_t>(HEADROOM + region.buf_size());
+  PinnedMbufs mbufs = make_mbufs<RegionOps>(count, room, socket, this,
+                                            "memory region '" + region.config().name_ + "'");
+  for (std::uint32_t i = 0; i < count; ++i) {
+    rte_mbuf& mbuf = *mbufs.all[i];
+    set_memory(mbuf, static_cast<std::byte*>(region.address(i)) - HEADROOM, room);
+    mbuf.data_off = HEADROOM;
+  }
+  mbufs_ = std::move(mbufs);
+}
+
+PacketPool::~PacketPool() { mbufs_.all.clear(); }
+
+/// What devices free of a SendPool.
+struct SendOps {
+  static int enqueue(rte_mempool* mempool, void* const* mbufs, unsigned n) noexcept {
+    const SendPool& pool = *static_cast<const SendPool*>(mempool->pool_config);
+    if (pool.mbufs_.all.empty()) return 0;
+    // Mostly neighbours.
+    SendPool::Word* word = nullptr;
+    std::uint64_t freed = 0;
+    for (unsigned i = 0; i < n; ++i) {
+      const std::uint32_t number = private_of(*static_cast<rte_mbuf*>(mbufs[i])).number;
+      SendPool::Word& its = pool.word_of(number);
+      if (&its != word && word != nullptr)
+        word->freed.fetch_or(std::exchange(freed, 0), std::memory_order_release);
+      word = &its;
+      freed |= std::uint64_t{1} << number % SendPool::BITS;
+    }
+    if (word != nullptr) word->freed.fetch_or(freed, std::memory_order_release);
+    return 0;
+  }
+  /// Only their sender takes them.
+  static int dequeue(rte_mempool*, void**, unsigned) noexcept { return -ENOBUFS; }
+  static unsigned count(const rte_mempool*) noexcept { return 0; }
+
+  static constexpr const char* NAME = "daqiri_send";
+};
+
+SendPool::SendPool(std::uint32_t count, int socket, const std::string& user)
+    : mask_(count - 1), words_(std::make_unique<Word[]>(count / BITS)) {
+  PinnedMbufs mbufs = make_mbufs<SendOps>(count, 0, socket, this, user);
+  mbufs_ = std::move(mbufs);
+}
+
+SendPool::~SendPool() { mbufs_.all.clear(); }
+
+rte_mbuf* SendPool::take(std::span<const iovec> pieces, std::uint32_t bytes) noexcept {
+  const auto count = static_cast<std::uint32_t>(pieces.size());
+  if (next_ - oldest_ + count > mask_ + 1) return nullptr;
+  rte_mbuf* first = nullptr;
+  for (std::uint32_t i = count; i-- > 0;) {
+    rte_mbuf& mbuf = *mbufs_.all[(next_ + i) & mask_];
+    const auto size = static_cast<std::uint16_t>(pieces[i].iov_len);
+    set_memory(mbuf, pieces[i].iov_base, size);
+    // What another driver may have left.
+    mbuf.data_off = 0;
+    mbuf.ol_flags = RTE_MBUF_F_EXTERNAL;
+    mbuf.data_len = size;
+    mbuf.next = first;
+    first = &mbuf;
+    Word& word = word_of(next_ + i);
+    const std::uint64_t bit = std::uint64_t{1} << (next_ + i) % BITS;
+    word.last = i + 1 == count ? word.last | bit : word.last & ~bit;
+  }
+  first->nb_segs = static_cast<std::uint16_t>(count);
+  first->pkt_len = bytes;
+  next_ += count;
+  return first;
+}
+
+std::uint32_t SendPool::release() noexcept {
+  std::uint32_t packets = 0;
+  while (oldest_ != next_) {
+    Word& word = word_of(oldest_);
+    const std::uint32_t first = oldest_ % BITS;
+    const std::uint64_t freed = word.freed.load(std::memory_order_acquire) >> first;
+    // Not beyond the word, nor those that are not taken.
+    const auto run = std::min<std::uint32_t>(static_cast<std::uint32_t>(std::countr_one(freed)),
+                                             std::min(BITS - first, next_ - oldest_));
+    if (run == 0) break;
+    const std::uint64_t bits = (UINT64_MAX >> (BITS - run)) << first;
+    word.freed.fetch_and(~bits, std::memory_order_relaxed);
+    packets += static_cast<std::uint32_t>(std::popcount(word.last & bits));
+    oldest_ += run;
+    if (first + run < BITS) break;
+  }
+  return packets;
+}
+
+void SendPool::release_all() noexcept {
+  for (std::uint32_t i = 0; i <= mask_; i += BITS) word_of(i).freed = 0;
+  oldest_ = next_;
 }
 
 }  // namespace daqiri::dpdk

@@ -2,10 +2,14 @@
 #pragma once
 
 #include <rte_mbuf.h>
+#include <sys/uio.h>
 
 #include <array>
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,10 +23,6 @@ struct FreePool {
 };
 using Mempool = std::unique_ptr<rte_mempool, FreePool>;
 
-/// A pool of mbufs without memory for packets, which is attached to them. Throws Error; `user`: for
-/// its text.
-[[nodiscard]] Mempool make_header_pool(std::uint32_t mbufs, int socket, const std::string& user);
-
 struct FreeMemory {
   void operator()(std::uint8_t* memory) const noexcept;
 };
@@ -32,6 +32,13 @@ using DeviceMemory = std::unique_ptr<std::uint8_t, FreeMemory>;
 /// Null for 0 bytes. Throws Error; `user`: for its text.
 [[nodiscard]] DeviceMemory make_device_memory(std::size_t bytes, int socket,
                                               const std::string& user);
+
+/// Mbufs whose memory is not DPDK's, and the pool to which DPDK gives them back.
+struct PinnedMbufs {
+  /// By number.
+  std::vector<rte_mbuf*> all;
+  Mempool mempool;
+};
 
 /// The buffers of a memory region as mbufs, for devices to receive into.
 ///
@@ -76,39 +83,76 @@ class PacketPool {
   /// No device uses it any longer.
   ~PacketPool();
 
-  [[nodiscard]] rte_mempool* mempool() const noexcept { return mempool_.get(); }
+  [[nodiscard]] rte_mempool* mempool() const noexcept { return mbufs_.mempool.get(); }
   [[nodiscard]] memory::MemoryRegion& region() const noexcept { return region_; }
   /// Whether the packet is one buffer of the region, and nothing else refers to it.
   [[nodiscard]] bool holds(const rte_mbuf& packet) const noexcept {
-    return packet.pool == mempool_.get() && packet.nb_segs == 1 &&
-           rte_mbuf_refcnt_read(&packet) == 1 && packet.buf_addr == beginning_of(number_of(packet));
+    return packet.pool == mempool() && packet.nb_segs == 1 && rte_mbuf_refcnt_read(&packet) == 1;
   }
-  /// Number of the buffer of a packet that it holds.
-  [[nodiscard]] static std::uint32_t number_of(const rte_mbuf& packet) noexcept {
-    return private_of(packet).number;
+  /// Number of the buffer of an mbuf of the pool. From its address: a number beside the mbuf would
+  /// be one more line of memory to read.
+  [[nodiscard]] std::uint32_t number_of(const rte_mbuf& packet) const noexcept {
+    const auto offset = static_cast<std::uint64_t>(static_cast<const std::byte*>(packet.buf_addr) -
+                                                   first_);
+    return static_cast<std::uint32_t>(Product{offset} * inverse_stride_ >> 64U);
   }
 
  private:
   friend struct RegionOps;
-  /// After each mbuf.
-  struct Private {
-    rte_mbuf_ext_shared_info shared;
-    std::uint32_t number;
-  };
-
-  static Private& private_of(const rte_mbuf& packet) noexcept {
-    return *static_cast<Private*>(rte_mbuf_to_priv(const_cast<rte_mbuf*>(&packet)));
-  }
-  [[nodiscard]] std::byte* beginning_of(std::uint32_t number) const noexcept {
-    return static_cast<std::byte*>(region_.address(number)) - HEADROOM;
-  }
-  void set_up(rte_mbuf& mbuf, std::uint32_t number) noexcept;
+  __extension__ using Product = unsigned __int128;
 
   memory::MemoryRegion& region_;
+  /// Where the buffer of number 0 begins, with its headroom.
+  const std::byte* first_;
+  /// 2^64 / stride, rounded up: exact for multiples of the stride.
+  std::uint64_t inverse_stride_;
   /// By number. Empty while DPDK makes or removes them: it moves them in and out of the list, which
   /// has nothing to do with the buffers.
-  std::vector<rte_mbuf*> mbufs_;
-  Mempool mempool_;
+  PinnedMbufs mbufs_;
+};
+
+/// Mbufs for packets to send, which refer to buffers of bursts: one thread takes them one after the
+/// other, devices free them in any order and from any thread.
+class SendPool {
+ public:
+  /// `count`: a power of two, at least 64. Throws Error; `user`: for its text.
+  SendPool(std::uint32_t count, int socket, const std::string& user);
+  SendPool(const SendPool&) = delete;
+  SendPool& operator=(const SendPool&) = delete;
+  ~SendPool();
+
+  /// The next packet, of these pieces (at least one, none without bytes), as a chain of mbufs. Null:
+  /// there are too few now.
+  rte_mbuf* take(std::span<const iovec> pieces, std::uint32_t bytes) noexcept;
+  /// Undo `take` for the latest packet, which no device has.
+  void untake(const rte_mbuf& packet) noexcept { next_ -= packet.nb_segs; }
+  /// Packets that were freed, up to the first that was not. Each is told once.
+  std::uint32_t release() noexcept;
+  /// No device has any longer what was taken.
+  void release_all() noexcept;
+
+ private:
+  friend struct SendOps;
+
+  /// One bit per mbuf. On lines of their own, as other cores free mbufs while the sender takes.
+  struct alignas(64) Word {
+    /// Mbufs that were freed.
+    std::atomic<std::uint64_t> freed{0};
+    /// Mbufs that are the last of a packet.
+    std::uint64_t last{0};
+  };
+  static constexpr std::uint32_t BITS = 64;
+
+  [[nodiscard]] Word& word_of(std::uint32_t number) const noexcept {
+    return words_[(number & mask_) / BITS];
+  }
+
+  std::uint32_t mask_;
+  std::unique_ptr<Word[]> words_;
+  PinnedMbufs mbufs_;
+  /// Numbers of the next mbuf, and of the oldest that is not released.
+  std::uint32_t next_{0};
+  std::uint32_t oldest_{0};
 };
 
 }  // namespace daqiri::dpdk

@@ -73,9 +73,10 @@ void put_back_tag(rte_mbuf& packet) noexcept {
 }
 
 /// The packet in place, less the headers that the verdict removes.
-void keep(const rte_mbuf& packet, const steering::Verdict& verdict, PlacedPacket& to) noexcept {
+void keep(const PacketPool& pool, const rte_mbuf& packet, const steering::Verdict& verdict,
+          PlacedPacket& to) noexcept {
   std::uint8_t* const data = data_of(packet);
-  to.buffers[0] = PacketPool::number_of(packet);
+  to.buffers[0] = pool.number_of(packet);
   to.data[0] = verdict.transformed ? take_off(data, verdict.remains) : data;
   to.lengths[0] = verdict.length_of(packet.pkt_len);
 }
@@ -110,13 +111,6 @@ void copy(const RxQueue& queue, const rte_mbuf& packet, const std::uint8_t* fram
 
 }  // namespace
 
-void Receiver::Target::lose(DropReason reason, std::uint32_t length) noexcept {
-  if (hand_over != nullptr) {
-    hand_over->lose(reason, 1, length);
-  } else {
-    queue.drop(reason, 1, length);
-  }
-}
 
 Receiver::Receiver(const Port& port, RxQueue& first, std::uint16_t device,
                    std::vector<std::uint16_t> queues, const PacketPool& pool,
@@ -127,7 +121,7 @@ Receiver::Receiver(const Port& port, RxQueue& first, std::uint16_t device,
       queues_(std::move(queues)),
       pool_(pool),
       steering_(port.steering),
-      tally_(port.steering.add_tally()) {
+      run_(port.steering.add_tally()) {
   for (const auto& queue : port.rx) {
     const bool stay = queue->num_segments() == 1 && &queue->region(0) == &pool.region();
     const bool own = queue->config().common_.cpu_core_ == first.config().common_.cpu_core_;
@@ -187,6 +181,7 @@ std::uint32_t Receiver::receive(std::uint16_t queue, std::uint32_t most,
       take(*packets[i], program, time, count - i);
     }
     rte_pktmbuf_free_bulk(done_.data(), std::exchange(num_done_, 0));
+    run_.end();
     for (Target& target : targets_) {
       target.batch.deliver(target.queue);
       target.stock.give_back(target.queue);
@@ -206,42 +201,43 @@ void Receiver::take(rte_mbuf& packet, const steering::Program& program, std::uin
       packet.nb_segs == 1 ? whole : std::min<std::uint32_t>(whole, room.size());
   const auto* const frame =
       static_cast<const std::uint8_t*>(rte_pktmbuf_read(&packet, 0, captured, room.data()));
-  const steering::Verdict verdict =
-      program.classify(steering::PacketView::of_beginning(frame, captured, whole));
+  const steering::Verdict& verdict = steering_.classify(frame, captured, whole);
   Target& target = target_for(verdict.queue);
   RxQueue& queue = target.queue;
   HandOver* const hand_over = target.hand_over.get();
   const std::uint32_t length = verdict.length_of(whole);
-  tally_.count(verdict.position, 1, length);
+  run_.add(verdict.position);
+  run_.add_bytes(length);
   // Of those that are not published, the next packet claims the same one again.
   HandedPacket* const handed = hand_over != nullptr ? hand_over->claim() : nullptr;
-  PlacedPacket here;
   const bool stays = target.stay && pool_.holds(packet);
   if (!verdict.matched && program.isolated()) {
-    target.lose(DropReason::FILTERED, length);
+    lose(target, DropReason::FILTERED, length);
   } else if (length > queue.max_packet_size()) {
-    target.lose(DropReason::TRUNCATED, length);
+    lose(target, DropReason::TRUNCATED, length);
   } else if (verdict.malformed) {
-    target.lose(DropReason::MALFORMED, length);
+    lose(target, DropReason::MALFORMED, length);
   } else if (hand_over == nullptr && queue.discards()) {
-    queue.drop(queue.discard_reason(), 1, length);
+    lose(target, queue.discard_reason(), length);
   } else if (hand_over != nullptr && handed == nullptr) {
-    target.lose(DropReason::RING_FULL, length);
+    lose(target, DropReason::RING_FULL, length);
   } else {
+    PlacedPacket here;
     PlacedPacket& placed = handed != nullptr ? handed->packet : here;
     if (stays) {
-      keep(packet, verdict, placed);
+      keep(pool_, packet, verdict, placed);
     } else if (target.stock.take(queue, left, placed.buffers)) {
       copy(queue, packet, frame, verdict, placed);
     } else {
       queue.note_shortage();
-      target.lose(DropReason::NO_PACKET_BUFFER, length);
+      lose(target, DropReason::NO_PACKET_BUFFER, length);
       done_[num_done_++] = &packet;
       return;
     }
     placed.flow = verdict.flow;
     if (handed != nullptr) {
       handed->time = time;
+      run_.end();
       hand_over->publish();
     } else {
       target.batch.add(placed, static_cast<std::size_t>(queue.num_segments()), time);
@@ -249,6 +245,16 @@ void Receiver::take(rte_mbuf& packet, const steering::Program& program, std::uin
     if (stays) return;
   }
   done_[num_done_++] = &packet;
+}
+
+void Receiver::lose(Target& target, DropReason reason, std::uint32_t length) noexcept {
+  // A flow counts its packets before the queue does.
+  run_.end();
+  if (target.hand_over != nullptr) {
+    target.hand_over->lose(reason, 1, length);
+  } else {
+    target.queue.drop(reason, 1, length);
+  }
 }
 
 void Receiver::finish() noexcept {

@@ -56,8 +56,6 @@ class Receiver {
     Batch batch{};
     /// For packets that are copied.
     PacketBufferStock stock{};
-
-    void lose(DropReason reason, std::uint32_t length) noexcept;
   };
 
   [[nodiscard]] Target& target_for(std::uint16_t queue) noexcept;
@@ -65,6 +63,7 @@ class Receiver {
   /// were read with it, from it on.
   void take(rte_mbuf& packet, const steering::Program& program, std::uint64_t time,
             std::uint32_t left) noexcept;
+  void lose(Target& target, DropReason reason, std::uint32_t length) noexcept;
   /// Up to about `most` packets of a queue of the device; `empty`: it has no more.
   std::uint32_t receive(std::uint16_t queue, std::uint32_t most, const steering::Program& program,
                         bool& empty) noexcept;
@@ -75,7 +74,7 @@ class Receiver {
   std::vector<std::uint16_t> queues_;
   const PacketPool& pool_;
   steering::Steering::Reader steering_;
-  steering::FlowTally& tally_;
+  steering::FlowRun run_;
   /// In the order of the port's queues.
   std::deque<Target> targets_;
   /// Packets that are freed together: those that were copied, and those that nobody gets.

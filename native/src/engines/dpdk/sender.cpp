@@ -37,34 +37,14 @@ Sender::Sender(const Place& place, const TxQueue& queue, const steering::Transmi
       flows_(flows),
       // Packets that wait for the device to free them, besides those that it is sending.
       size_(std::bit_ceil(std::max(2 * place.descriptors, FEWEST_SLOTS))),
-      slots_(std::make_unique<Slot[]>(size_)),
+      mbufs_(size_ * std::bit_ceil(static_cast<std::uint32_t>(queue.num_segments()) +
+                                   (flows.empty() ? 0U : 2U)),
+             place.socket, name_),
       headers_(make_device_memory(std::size_t{size_} * flows.most_headers(), place.socket, name_)) {
-  const std::size_t pieces =
-      static_cast<std::size_t>(queue.num_segments()) + (flows.empty() ? 0 : 2);
-  mempool_ =
-      make_header_pool(static_cast<std::uint32_t>(size_ * pieces + AT_ONCE), place.socket, name_);
-  for (std::uint32_t i = 0; i < size_; ++i) {
-    slots_[i].shared.free_cb = [](void*, void* slot) {
-      static_cast<Slot*>(slot)->read.store(true, std::memory_order_release);
-    };
-    slots_[i].shared.fcb_opaque = &slots_[i];
-  }
 }
 
 void Sender::start() noexcept {
   tells_on_request_ = rte_eth_tx_done_cleanup(place_.device, place_.queue, 0) != -ENOTSUP;
-}
-
-bool Sender::take_mbufs(rte_mbuf** mbufs, std::size_t count) noexcept {
-  if (num_stock_ < count &&
-      rte_pktmbuf_alloc_bulk(mempool_.get(), &stock_[num_stock_],
-                             static_cast<unsigned>(AT_ONCE - num_stock_)) == 0)
-    num_stock_ = AT_ONCE;
-  if (num_stock_ < count)
-    return rte_pktmbuf_alloc_bulk(mempool_.get(), mbufs, static_cast<unsigned>(count)) == 0;
-  num_stock_ -= count;
-  std::copy_n(&stock_[num_stock_], count, mbufs);
-  return true;
 }
 
 int Sender::prepare(const Burst& burst, std::uint32_t packet, std::uint32_t number,
@@ -82,25 +62,10 @@ int Sender::prepare(const Burst& burst, std::uint32_t packet, std::uint32_t numb
   // Segments may have no bytes; a packet must have some.
   const auto end = std::remove_if(pieces.at.begin(), pieces.at.begin() + pieces.count,
                                   [](const iovec& piece) { return piece.iov_len == 0; });
-  const auto count = static_cast<std::uint16_t>(end - pieces.at.begin());
+  const auto count = static_cast<std::size_t>(end - pieces.at.begin());
   if (count == 0) return EINVAL;
-  std::array<rte_mbuf*, std::tuple_size_v<decltype(pieces.at)>> mbufs;
-  if (!take_mbufs(mbufs.data(), count)) return EAGAIN;
-  Slot& used = slot(number);
-  used.read.store(false, std::memory_order_relaxed);
-  rte_mbuf_ext_refcnt_set(&used.shared, count);
-  for (std::size_t i = 0; i < count; ++i) {
-    const iovec& piece = pieces.at[i];
-    const auto size = static_cast<std::uint16_t>(piece.iov_len);
-    rte_pktmbuf_attach_extbuf(mbufs[i], piece.iov_base,
-                              reinterpret_cast<rte_iova_t>(piece.iov_base), size, &used.shared);
-    mbufs[i]->data_len = size;
-    mbufs[i]->next = i + 1U < count ? mbufs[i + 1] : nullptr;
-  }
-  out = mbufs[0];
-  out->nb_segs = count;
-  out->pkt_len = pieces.length;
-  return 0;
+  out = mbufs_.take({pieces.at.data(), count}, pieces.length);
+  return out == nullptr ? EAGAIN : 0;
 }
 
 TransmitResult Sender::send(const Burst& burst, std::uint32_t first, std::uint32_t count) noexcept {
@@ -133,7 +98,7 @@ TransmitResult Sender::put(const Burst& burst, std::uint32_t first, std::uint32_
   const std::uint16_t sent = rte_eth_tx_burst(place_.device, place_.queue, packets.data(),
                                               static_cast<std::uint16_t>(made));
   for (std::uint16_t i = 0; i < sent; ++i) accepted_bytes_ += lengths[i];
-  rte_pktmbuf_free_bulk(packets.data() + sent, made - sent);
+  for (std::uint32_t i = made; i > sent; --i) mbufs_.untake(*packets[i - 1]);
   next_ += sent;
   accepted_ += sent;
   result.kept = sent;
@@ -148,10 +113,13 @@ void Sender::ask() noexcept {
 }
 
 std::uint32_t Sender::release() noexcept {
-  const std::uint32_t before = oldest_;
-  if (closed_.load(std::memory_order_acquire)) oldest_ = next_;
-  while (oldest_ != next_ && slot(oldest_).read.load(std::memory_order_acquire)) ++oldest_;
-  return oldest_ - before;
+  if (!closed_.load(std::memory_order_acquire)) {
+    const std::uint32_t released = mbufs_.release();
+    oldest_ += released;
+    return released;
+  }
+  mbufs_.release_all();
+  return next_ - std::exchange(oldest_, next_);
 }
 
 TransmitCompletion Sender::completed(bool last) noexcept {
@@ -169,8 +137,8 @@ TransmitCompletion Sender::completed(bool last) noexcept {
         name_ + ": the device has not said of " + std::to_string(next_ - oldest_) +
             " packets that it has sent them");
     // It is closed before the memory of their buffers is freed.
-    completion.released += next_ - oldest_;
-    oldest_ = next_;
+    mbufs_.release_all();
+    completion.released += next_ - std::exchange(oldest_, next_);
   }
   // The device sends what it has accepted; what it does not tell is when.
   completion.sent = std::exchange(accepted_, 0);

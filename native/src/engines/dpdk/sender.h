@@ -52,23 +52,12 @@ class Sender {
   void note_closed() noexcept { closed_.store(true, std::memory_order_release); }
 
  private:
-  /// A packet that the device has, or had.
-  struct Slot {
-    rte_mbuf_ext_shared_info shared;
-    std::atomic<bool> read;
-  };
-
-  [[nodiscard]] Slot& slot(std::uint32_t number) const noexcept {
-    return slots_[number & (size_ - 1)];
-  }
   /// Give packets to the device, which is there.
   TransmitResult put(const Burst& burst, std::uint32_t first, std::uint32_t count) noexcept;
   /// Make packet `number` of all from a packet of the burst. Returns errno; not 0: it can never be
   /// sent; EAGAIN: not now.
   int prepare(const Burst& burst, std::uint32_t packet, std::uint32_t number,
               rte_mbuf*& out) noexcept;
-  /// Take mbufs without memory. Returns false if there are too few now.
-  bool take_mbufs(rte_mbuf** mbufs, std::size_t count) noexcept;
   /// Have the device release what it has read.
   void ask() noexcept;
   /// Release packets that were read, up to the first that was not. Returns their number.
@@ -83,14 +72,10 @@ class Sender {
   const steering::TransmitFlows& flows_;
   /// Whether the device can be asked to release what it has read.
   bool tells_on_request_{false};
-  /// A power of two.
+  /// Packets that the device may have at once, or has read and not freed: a power of two.
   std::uint32_t size_;
-  std::unique_ptr<Slot[]> slots_;
-  Mempool mempool_;
-  /// Taken from there many at once: a call costs as much for one as for all.
-  std::array<rte_mbuf*, AT_ONCE> stock_;
-  std::size_t num_stock_{0};
-  /// By slot: headers that flows put before the packet, in memory that the device can read.
+  SendPool mbufs_;
+  /// By number, modulo size: headers that flows put before the packet, in memory that the device can read.
   DeviceMemory headers_;
   /// Numbers of the next packet, and of the oldest that is not released.
   std::uint32_t next_{0};

@@ -156,8 +156,8 @@ std::uint32_t Receiver::receive(const steering::Program& program) noexcept {
 }
 
 bool Receiver::take(const Frame& frame, const steering::Program& program) noexcept {
-  const steering::Verdict verdict = program.classify(
-      steering::PacketView::of_beginning(frame.data, frame.length_at_data(), frame.length));
+  const steering::Verdict& verdict =
+      steering_.classify(frame.data, frame.length_at_data(), frame.length);
   const Target& target = target_for(verdict.queue);
   const std::uint32_t length = verdict.length_of(frame.length);
   if (!verdict.matched && program.isolated()) {
