@@ -4,9 +4,10 @@
 //
 // usage: ours_dpdk receive|exchange DEVICE SIZE QUEUES CORES; answers each line with its counters
 //
-// exchange: the program's threads send, too, to a device that receives what it sends. CORES: with
-// commas, those of the pollers, then those of the program's threads, then those where the engine
-// sends.
+// exchange: the program sends, too, to a device that receives what it sends; the queues to send have
+// no threads of the engine (poll_mode: direct). CORES: with commas, those of the pollers, then those
+// of the threads that receive bursts, then those of the threads that send; where two are the same,
+// one thread does both.
 
 #include <daqiri/daqiri.h>
 
@@ -15,6 +16,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "arguments.h"
@@ -34,12 +36,10 @@ daqiri::MemoryRegionConfig region(const std::string& name, std::uint32_t size) {
   return region;
 }
 
-daqiri::CommonQueueConfig common(const std::string& name, std::size_t id, unsigned core) {
+daqiri::CommonQueueConfig common(const std::string& name, std::size_t id) {
   daqiri::CommonQueueConfig common;
   common.name_ = name + std::to_string(id);
   common.id_ = static_cast<int>(id);
-  common.cpu_core_ = std::to_string(core);
-  common.batch_size_ = BATCH;
   return common;
 }
 
@@ -56,14 +56,17 @@ daqiri::NetworkConfig configuration(const char* device, std::uint32_t size, std:
   interface.address_ = device;
   for (std::size_t i = 0; i < queues; ++i) {
     RxQueueConfig rx;
-    rx.common_ = common("rx", i, cores[i]);
+    rx.common_ = common("rx", i);
+    rx.common_.cpu_core_ = std::to_string(cores[i]);
+    rx.common_.batch_size_ = BATCH;
     // A device has one memory to receive into.
     rx.common_.mrs_ = {"received"};
     rx.timeout_us_ = 1000;
     interface.rx_.queues_.push_back(rx);
     if (sends) {
       TxQueueConfig tx;
-      tx.common_ = common("tx", i, cores[2 * queues + i]);
+      tx.common_ = common("tx", i);
+      tx.poll_mode_ = QueuePollMode::DIRECT;
       tx.common_.mrs_ = {"sent" + std::to_string(i)};
       config.mrs_.emplace(tx.common_.mrs_[0], region(tx.common_.mrs_[0], size));
       interface.tx_.queues_.push_back(tx);
@@ -107,30 +110,41 @@ std::uint32_t consume(Queue& queue, daqiri::BurstParams* burst) {
   return count;
 }
 
-/// Returns the number of packets; 0: no burst or buffer is free.
-std::uint32_t send(const Queue& queue) {
-  daqiri::BurstParams* const burst = daqiri::create_tx_burst_params();
-  if (burst == nullptr) return 0;
-  daqiri::set_header(burst, 0, queue.number, BATCH, 1);
-  if (!daqiri::is_tx_burst_available(burst) ||
-      daqiri::get_tx_packet_burst(burst) != daqiri::Status::SUCCESS) {
-    daqiri::free_tx_metadata(burst);
+/// Sends packets of the queue's frame.
+class Sender {
+ public:
+  explicit Sender(const Queue& queue) : queue_(queue) {}
+
+  /// `in_flight`: packets that were sent and not received yet. Returns the number of packets; 0: too
+  /// many are in flight, or no burst or buffer is free.
+  std::uint32_t send(std::uint64_t in_flight) {
+    if (burst_ == nullptr && (burst_ = daqiri::create_tx_burst_params()) == nullptr) return 0;
+    daqiri::set_header(burst_, 0, queue_.number, BATCH, 1);
+    // Sends, too, what the device had no place for.
+    if (!daqiri::is_tx_burst_available(burst_) || in_flight + BATCH > bench::IN_FLIGHT ||
+        daqiri::get_tx_packet_burst(burst_) != daqiri::Status::SUCCESS)
+      return 0;
+    for (int i = 0; i < BATCH; ++i)
+      bench::write_header(daqiri::get_packet_ptr(burst_, i), queue_.frame);
+    daqiri::set_all_packet_lengths(burst_, {static_cast<int>(queue_.size)});
+    daqiri::BurstParams* const burst = std::exchange(burst_, nullptr);
+    if (daqiri::send_tx_burst(burst) == daqiri::Status::SUCCESS) return BATCH;
+    daqiri::free_all_packets_and_burst_tx(burst);
     return 0;
   }
-  for (int i = 0; i < BATCH; ++i)
-    bench::write_header(daqiri::get_packet_ptr(burst, i), queue.frame);
-  daqiri::set_all_packet_lengths(burst, {static_cast<int>(queue.size)});
-  if (daqiri::send_tx_burst(burst) == daqiri::Status::SUCCESS) return BATCH;
-  daqiri::free_all_packets_and_burst_tx(burst);
-  return 0;
-}
+
+ private:
+  const Queue& queue_;
+  daqiri::BurstParams* burst_{nullptr};
+};
 
 [[noreturn]] void take(Queue& queue, unsigned core, bool sends) {
   bench::pin_to(core);
+  Sender sender(queue);
   std::uint64_t in_flight = 0;
   for (;;) {
-    std::uint32_t sent = 0;
-    if (sends && in_flight + BATCH <= bench::IN_FLIGHT) in_flight += sent = send(queue);
+    const std::uint32_t sent = sends ? sender.send(in_flight) : 0;
+    in_flight += sent;
     daqiri::BurstParams* burst = nullptr;
     if (daqiri::get_rx_burst(&burst, 0, queue.number) != daqiri::Status::SUCCESS && sent == 0)
       daqiri::wait_rx_burst(&burst, 0, queue.number, PAUSE_US);
@@ -138,6 +152,14 @@ std::uint32_t send(const Queue& queue) {
     const std::uint32_t received = consume(queue, burst);
     in_flight -= sends ? received : 0;
   }
+}
+
+/// Sends as far ahead of the thread that takes as that one would.
+[[noreturn]] void send_ahead(Queue& queue, unsigned core) {
+  bench::pin_to(core);
+  Sender sender(queue);
+  for (std::uint64_t sent = 0;;)
+    sent += sender.send(sent - queue.work.packets.load(std::memory_order_relaxed));
 }
 
 }  // namespace
@@ -171,7 +193,11 @@ int main(int argc, char** argv) {
   std::vector<std::thread> threads;
   for (std::uint16_t i = 0; i < count; ++i) {
     Queue& queue = queues.emplace_back(i, size);
-    threads.emplace_back([&, core = cores[count + i]] { take(queue, core, sends); });
+    const unsigned core = cores[count + i];
+    const bool apart = sends && cores[2U * count + i] != core;
+    threads.emplace_back([&queue, core, alone = sends && !apart] { take(queue, core, alone); });
+    if (apart)
+      threads.emplace_back([&queue, from = cores[2U * count + i]] { send_ahead(queue, from); });
   }
   bench::answer_lines([&] { return bench::counters_of(queues); });
   bench::print_line("{}");

@@ -125,37 +125,36 @@ std::uint64_t get_burst_tot_byte(const BurstParams* params) {
 }
 
 void* get_packet_ptr(BurstParams* params, int idx) {
-  const Held burst = Held(__func__, params).packet(idx);
-  return burst ? burst->pkts[0][idx] : nullptr;
+  Held burst(__func__, params);
+  return burst.packet(idx) ? burst->pkts[0][idx] : nullptr;
 }
 
 void* get_segment_packet_ptr(BurstParams* params, int seg, int idx) {
-  const Held burst = Held(__func__, params).segment(seg).packet(idx);
-  return burst ? burst->pkts[seg][idx] : nullptr;
+  Held burst(__func__, params);
+  return burst.segment(seg).packet(idx) ? burst->pkts[seg][idx] : nullptr;
 }
 
 std::uint32_t get_packet_length(const BurstParams* params, int idx) {
-  const Held burst = Held(__func__, params).packet(idx);
-  if (!burst) return 0;
+  Held burst(__func__, params);
+  if (!burst.packet(idx)) return 0;
   std::uint32_t length = 0;
   for (int s = 0, n = burst.num_segments(); s < n; ++s) length += burst->pkt_lens[s][idx];
   return length;
 }
 
 std::uint32_t get_segment_packet_length(const BurstParams* params, int seg, int idx) {
-  const Held burst = Held(__func__, params).segment(seg).packet(idx);
-  return burst ? burst->pkt_lens[seg][idx] : 0;
+  Held burst(__func__, params);
+  return burst.segment(seg).packet(idx) ? burst->pkt_lens[seg][idx] : 0;
 }
 
 FlowId get_packet_flow_id(const BurstParams* params, int idx) {
-  const Held burst = Held(__func__, params).packet(idx);
-  return burst ? burst->flow_ids[idx] : 0;
+  Held burst(__func__, params);
+  return burst.packet(idx) ? burst->flow_ids[idx] : 0;
 }
 
 Status get_packet_rx_timestamp(const BurstParams* params, int idx, std::uint64_t* timestamp_ns) {
-  Held burst = Held(__func__, params)
-                   .require(timestamp_ns != nullptr, Status::NULL_PTR, "timestamp_ns is null")
-                   .packet(idx);
+  Held burst(__func__, params);
+  burst.require(timestamp_ns != nullptr, Status::NULL_PTR, "timestamp_ns is null").packet(idx);
   if (!burst) return burst.status();
   if (burst->transmit) {
     return burst.refuse(Status::INVALID_PARAMETER,

@@ -112,7 +112,7 @@ Status with_session(Call call, Action&& action) noexcept {
 class Held {
  public:
   /// Rejects null, and bursts that were freed.
-  Held(const char* call, const BurstParams* handle) noexcept
+  [[gnu::always_inline]] Held(const char* call, const BurstParams* handle) noexcept
       : call_(call), burst_(static_cast<Burst*>(const_cast<BurstParams*>(handle))) {
     if (burst_ == nullptr) {
       refuse(Status::NULL_PTR, "the burst is null");
@@ -135,7 +135,7 @@ class Held {
   Burst& operator*() const noexcept { return *burst_; }
 
   template <typename... Parts>
-  Status refuse(Status status, const Parts&... parts) noexcept {
+  [[gnu::noinline, gnu::cold]] Status refuse(Status status, const Parts&... parts) noexcept {
     const Call call = about();
     burst_ = nullptr;
     return status_ = fail(status, call, parts...);

@@ -29,17 +29,23 @@ inline constexpr std::uint32_t GRE_SIZE = 4;
 
 /// A packet as consecutive pieces of memory.
 struct Pieces {
-  /// In addition to segments: headers before them, and a separate Ethernet header before these.
-  std::array<iovec, MAX_NUM_SEGS + 2> at{};
+  /// In addition to segments: headers before them, and a separate Ethernet header before these. Not
+  /// initialized beyond `count`: to clear it for each packet takes longer than all else here.
+  std::array<iovec, MAX_NUM_SEGS + 2> at;
   std::size_t count{0};
   std::uint32_t length{0};
 
   /// The segments of a packet.
   static Pieces of(const Burst& burst, std::uint32_t packet) noexcept {
     Pieces pieces;
-    for (int s = 0; s < burst.hdr.hdr.num_segs; ++s)
-      pieces.add(burst.pkts[s][packet], burst.pkt_lens[s][packet]);
+    pieces.set(burst, packet);
     return pieces;
+  }
+  void set(const Burst& burst, std::uint32_t packet) noexcept {
+    count = 0;
+    length = 0;
+    for (int s = 0; s < burst.hdr.hdr.num_segs; ++s)
+      add(burst.pkts[s][packet], burst.pkt_lens[s][packet]);
   }
   void add(void* data, std::uint32_t size) noexcept {
     at[count++] = {data, size};

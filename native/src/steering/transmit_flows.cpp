@@ -46,7 +46,7 @@ TransmitFlows::TransmitFlows(const InterfaceConfig& config) {
 
 int TransmitFlows::transform(const Burst& burst, std::uint32_t packet, std::uint8_t* headers,
                              Pieces& out) const noexcept {
-  out = Pieces::of(burst, packet);
+  out.set(burst, packet);
   return empty() ? 0 : put_in_front(headers, out);
 }
 
