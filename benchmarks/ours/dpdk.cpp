@@ -26,7 +26,6 @@
 namespace {
 
 constexpr int BATCH = 256;
-constexpr std::int64_t PAUSE_US = 1000;
 
 daqiri::MemoryRegionConfig region(const std::string& name, std::uint32_t size) {
   daqiri::MemoryRegionConfig region;
@@ -146,11 +145,13 @@ class Sender {
     const std::uint32_t sent = sends ? sender.send(in_flight) : 0;
     in_flight += sent;
     daqiri::BurstParams* burst = nullptr;
-    if (daqiri::get_rx_burst(&burst, 0, queue.number) != daqiri::Status::SUCCESS && sent == 0)
-      daqiri::wait_rx_burst(&burst, 0, queue.number, PAUSE_US);
-    if (burst == nullptr) continue;
-    const std::uint32_t received = consume(queue, burst);
-    in_flight -= sends ? received : 0;
+    if (daqiri::get_rx_burst(&burst, 0, queue.number) == daqiri::Status::SUCCESS) {
+      const std::uint32_t received = consume(queue, burst);
+      in_flight -= sends ? received : 0;
+    } else if (sent == 0) {
+      // Another program may have the same core.
+      sched_yield();
+    }
   }
 }
 

@@ -4,6 +4,8 @@ target_compile_options(daqiri_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow)
 # GCC 12 finds an impossible overlap in its own std::string (GCC bug 105651).
 target_compile_options(
   daqiri_flags INTERFACE $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>)
+# Functions of a shared library may be inlined in it, as Clang does.
+target_compile_options(daqiri_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-fno-semantic-interposition>)
 if(DAQIRI_WERROR)
   target_compile_options(daqiri_flags INTERFACE -Werror)
 endif()

@@ -21,6 +21,8 @@ function(daqiri_engine)
   add_library(${module} MODULE ${engine_SOURCES} ${CMAKE_CURRENT_BINARY_DIR}/${module}.cpp)
   compile_rooms_together(${module} ${engine_SOURCES})
   target_link_libraries(${module} PRIVATE daqiri_internal ${libraries})
+  # As in the library.
+  target_link_options(${module} PRIVATE -Wl,-Bsymbolic-functions)
   set_target_properties(${module} PROPERTIES PREFIX "" INSTALL_RPATH "$ORIGIN/..")
   if(NOT engine_TEST)
     # Where the library looks, in the build folder and as installed.

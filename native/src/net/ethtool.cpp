@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstring>
+#include <string_view>
 
 namespace daqiri {
 
@@ -33,7 +34,7 @@ class EthtoolBuffer {
 }  // namespace
 
 Ethtool::Ethtool(int socket, const char* interface) noexcept : socket_(socket) {
-  std::strncpy(request_.ifr_name, interface, IFNAMSIZ - 1);
+  std::string_view(interface).copy(request_.ifr_name, IFNAMSIZ - 1);
 }
 
 bool Ethtool::ask(void* data) noexcept {

@@ -35,12 +35,7 @@ struct Pieces {
   std::size_t count{0};
   std::uint32_t length{0};
 
-  /// The segments of a packet.
-  static Pieces of(const Burst& burst, std::uint32_t packet) noexcept {
-    Pieces pieces;
-    pieces.set(burst, packet);
-    return pieces;
-  }
+  /// To the segments of a packet.
   void set(const Burst& burst, std::uint32_t packet) noexcept {
     count = 0;
     length = 0;

@@ -25,7 +25,17 @@ class Batch {
  public:
   static constexpr std::uint32_t MOST = 64;
 
-  /// There is space. `time`: when it was read, CLOCK_REALTIME ns.
+  /// A packet in one buffer. There is space. `time`: when it was read, CLOCK_REALTIME ns.
+  void add(std::uint32_t buffer, void* data, std::uint32_t length, FlowId flow,
+           std::uint64_t time) noexcept {
+    buffers_[0][count_] = buffer;
+    data_[0][count_] = data;
+    lengths_[0][count_] = length;
+    flows_[count_] = flow;
+    times_[count_] = time;
+    ++count_;
+  }
+  /// As before.
   void add(const PlacedPacket& packet, std::size_t segments, std::uint64_t time) noexcept {
     for (std::size_t s = 0; s < segments; ++s) {
       buffers_[s][count_] = packet.buffers[s];

@@ -129,6 +129,7 @@ Receiver::Receiver(const Port& port, RxQueue& first, std::uint16_t device,
                         .stay = stay,
                         .hand_over = own ? nullptr : std::make_unique<HandOver>(*queue)});
   }
+  latest_ = &targets_.front();
 }
 
 HandOver* Receiver::hand_over_to(const RxQueue& queue) const noexcept {
@@ -136,10 +137,11 @@ HandOver* Receiver::hand_over_to(const RxQueue& queue) const noexcept {
   return std::ranges::find_if(targets_, is_its)->hand_over.get();
 }
 
-Receiver::Target& Receiver::target_for(std::uint16_t queue) noexcept {
-  for (Target& target : targets_)
-    if (target.queue.id() == queue) return target;
-  return targets_.front();
+Receiver::Target& Receiver::find_target(std::uint16_t queue) noexcept {
+  const auto found = std::ranges::find_if(
+      targets_, [&](const Target& target) { return target.queue.id() == queue; });
+  latest_ = found == targets_.end() ? &targets_.front() : &*found;
+  return *latest_;
 }
 
 std::uint32_t Receiver::receive() noexcept {
@@ -191,6 +193,21 @@ std::uint32_t Receiver::receive(std::uint16_t queue, std::uint32_t most,
   return seen;
 }
 
+inline bool Receiver::take_in_place(rte_mbuf& packet, const steering::Program& program,
+                                    const steering::Verdict& verdict,
+                                    std::uint64_t time) noexcept {
+  Target& target = target_for(verdict.queue);
+  const std::uint32_t length = packet.pkt_len;
+  if (!target.stay || target.hand_over != nullptr || verdict.transformed || verdict.malformed ||
+      (!verdict.matched && program.isolated()) ||
+      length > target.queue.max_packet_size() || target.queue.discards() || !pool_.holds(packet))
+    return false;
+  run_.add(verdict.position);
+  run_.add_bytes(length);
+  target.batch.add(pool_.number_of(packet), data_of(packet), length, verdict.flow, time);
+  return true;
+}
+
 void Receiver::take(rte_mbuf& packet, const steering::Program& program, std::uint64_t time,
                     std::uint32_t left) noexcept {
   if ((packet.ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) != 0) put_back_tag(packet);
@@ -202,6 +219,8 @@ void Receiver::take(rte_mbuf& packet, const steering::Program& program, std::uin
   const auto* const frame =
       static_cast<const std::uint8_t*>(rte_pktmbuf_read(&packet, 0, captured, room.data()));
   const steering::Verdict& verdict = steering_.classify(frame, captured, whole);
+  // Most packets need no more.
+  if (take_in_place(packet, program, verdict, time)) return;
   Target& target = target_for(verdict.queue);
   RxQueue& queue = target.queue;
   HandOver* const hand_over = target.hand_over.get();

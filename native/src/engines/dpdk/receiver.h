@@ -58,11 +58,19 @@ class Receiver {
     PacketBufferStock stock{};
   };
 
-  [[nodiscard]] Target& target_for(std::uint16_t queue) noexcept;
+  [[nodiscard]] Target& target_for(std::uint16_t queue) noexcept {
+    if (queue == latest_->queue.id()) return *latest_;
+    return find_target(queue);
+  }
+  [[nodiscard]] Target& find_target(std::uint16_t queue) noexcept;
   /// The packet belongs to the target, or is added to those that are freed. `left`: packets that
   /// were read with it, from it on.
   void take(rte_mbuf& packet, const steering::Program& program, std::uint64_t time,
             std::uint32_t left) noexcept;
+  /// Does the same for a packet that stays where it is, of a queue of this poller. Returns false if
+  /// the packet is none.
+  bool take_in_place(rte_mbuf& packet, const steering::Program& program,
+                     const steering::Verdict& verdict, std::uint64_t time) noexcept;
   void lose(Target& target, DropReason reason, std::uint32_t length) noexcept;
   /// Up to about `most` packets of a queue of the device; `empty`: it has no more.
   std::uint32_t receive(std::uint16_t queue, std::uint32_t most, const steering::Program& program,
@@ -77,6 +85,8 @@ class Receiver {
   steering::FlowRun run_;
   /// In the order of the port's queues.
   std::deque<Target> targets_;
+  /// That of the latest packet.
+  Target* latest_{nullptr};
   /// Packets that are freed together: those that were copied, and those that nobody gets.
   std::array<rte_mbuf*, AT_ONCE> done_;
   std::uint32_t num_done_{0};
