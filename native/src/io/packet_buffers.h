@@ -50,23 +50,33 @@ class PacketBufferStock {
   /// Take one buffer of each region. If there are none here, up to `most` are taken from the
   /// regions. Returns false if a region has none.
   bool take(const RxQueue& queue, std::uint32_t most, PacketBuffers& buffers) noexcept {
-    if (count_ == 0) count_ = take_buffers(queue, stock_.data(), 0, std::min(most, MOST));
-    if (count_ == 0) return false;
-    --count_;
+    if (next_ == count_) {
+      next_ = 0;
+      count_ = take_buffers(queue, stock_.data(), 0, std::min(most, MOST));
+      if (count_ == 0) return false;
+    }
     for (std::size_t s = 0; s < static_cast<std::size_t>(queue.num_segments()); ++s)
-      buffers[s] = stock_[s][count_];
+      buffers[s] = stock_[s][next_];
+    ++next_;
     return true;
+  }
+  /// The buffer of the first region that is taken `n` calls after this one; null: not known yet.
+  [[nodiscard]] const void* ahead(const RxQueue& queue, std::uint32_t n) const noexcept {
+    return next_ + n < count_ ? queue.region(0).address(stock_[0][next_ + n]) : nullptr;
   }
   /// Give back those that were not used.
   void give_back(const RxQueue& queue) noexcept {
-    const std::uint32_t rest = std::exchange(count_, 0);
+    const std::uint32_t rest = count_ - next_;
     for (int s = 0; rest > 0 && s < queue.num_segments(); ++s)
-      queue.region(s).give(stock_[static_cast<std::size_t>(s)].data(), rest);
+      queue.region(s).give(&stock_[static_cast<std::size_t>(s)][next_], rest);
+    next_ = count_ = 0;
   }
 
  private:
   static constexpr std::uint32_t MOST = 64;
 
+  /// In the order in which they were taken (see FreeList::take): those from `next_` to `count_`.
+  std::uint32_t next_{0};
   std::uint32_t count_{0};
   std::array<std::array<std::uint32_t, MOST>, MAX_NUM_SEGS> stock_;
 };

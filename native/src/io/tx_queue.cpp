@@ -80,8 +80,11 @@ Status TxQueue::fill(Burst& burst, std::uint32_t num_packets) noexcept {
   }
   for (int s = 0; s < segments; ++s) {
     burst.owners[s] = &region(s);
-    for (std::uint32_t i = 0; i < num_packets; ++i)
+    for (std::uint32_t i = 0; i < num_packets; ++i) {
       burst.pkts[s][i] = region(s).address(burst.buffers[s][i]);
+      // The application writes it next; another core has read it last.
+      __builtin_prefetch(burst.pkts[s][i], 1);
+    }
     std::fill_n(burst.pkt_lens[s], num_packets, 0U);
   }
   std::fill_n(burst.flow_ids, num_packets, FlowId{0});

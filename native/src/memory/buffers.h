@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -148,17 +149,23 @@ class BufferOwner {
 
 /// A LIFO of the numbers 0..count-1; any thread may take and give.
 ///
-/// A tagged stack: the head contains the top number and a tag that every change increments, so that
-/// a compare-exchange never mistakes a recycled top for an unchanged one. `take` and `give` move
-/// whole chains with one compare-exchange.
+/// A tagged stack of blocks: the head contains the first number of the top block and a tag that
+/// every change increments, so that a compare-exchange never mistakes a recycled top for an
+/// unchanged one. `take` and `give` move whole chains of blocks with one compare-exchange. A block
+/// is a cache line, because what one core gives another one takes: a line that another core has
+/// written takes longer to read than to do all else here.
 class FreeList {
  public:
   explicit FreeList(std::uint32_t count)
-      : next_(std::make_unique<std::atomic<std::uint32_t>[]>(count)),
-        head_(count > 0 ? 0 : END),
-        available_(count) {
-    for (std::uint32_t i = 0; i < count; ++i)
-      next_[i].store(i + 1 < count ? i + 1 : END, std::memory_order_relaxed);
+      : blocks_(std::make_unique<Block[]>(count)), available_(count) {
+    // The lowest numbers on top.
+    for (std::uint32_t end = count; end > 0;) {
+      const std::uint32_t begin = (end - 1) / IN_BLOCK * IN_BLOCK;
+      std::array<std::uint32_t, IN_BLOCK> numbers;
+      for (std::uint32_t i = begin; i < end; ++i) numbers[i - begin] = i;
+      push(numbers.data(), end - begin);
+      end = begin;
+    }
   }
 
   /// Take up to `n` numbers. Returns how many were taken.
@@ -166,42 +173,54 @@ class FreeList {
     std::uint64_t head = head_.load(std::memory_order_acquire);
     for (;;) {
       std::uint32_t taken = 0;
+      // Those of the last block that are too many.
+      std::array<std::uint32_t, IN_BLOCK> rest;
+      std::uint32_t left = 0;
       auto top = static_cast<std::uint32_t>(head);
       // Other threads may change the chain; the tag then makes the exchange fail, and the walk is
       // repeated.
       while (taken < n && top != END) {
+        const Block& block = blocks_[top];
+        if (const std::uint32_t ahead = block.ahead.load(std::memory_order_relaxed); ahead != END)
+          __builtin_prefetch(&blocks_[ahead]);
         numbers[taken++] = top;
-        top = next_[top].load(std::memory_order_relaxed);
+        const std::uint32_t count = block.count.load(std::memory_order_relaxed);
+        const std::uint32_t wanted = std::min(count, n - taken);
+        for (std::uint32_t i = 0; i < wanted; ++i)
+          numbers[taken++] = block.others[i].load(std::memory_order_relaxed);
+        for (std::uint32_t i = wanted; i < count; ++i)
+          rest[left++] = block.others[i].load(std::memory_order_relaxed);
+        top = block.next.load(std::memory_order_relaxed);
       }
       if (taken == 0) return 0;
       if (head_.compare_exchange_weak(head, successor(head, top), std::memory_order_acq_rel,
                                       std::memory_order_acquire)) {
         available_.fetch_sub(taken, std::memory_order_relaxed);
+        if (left > 0) push(rest.data(), left);
+        // Of the next call, mostly.
+        if (top != END) __builtin_prefetch(&blocks_[top]);
         return taken;
       }
     }
   }
-  /// Return `n` numbers.
+  /// Return `n` numbers: the next ones that are taken, in this order.
   void give(const std::uint32_t* numbers, std::uint32_t n) noexcept {
     if (n == 0) return;
-    for (std::uint32_t i = 0; i + 1 < n; ++i)
-      next_[numbers[i]].store(numbers[i + 1], std::memory_order_relaxed);
     available_.fetch_add(n, std::memory_order_relaxed);
-    std::uint64_t head = head_.load(std::memory_order_relaxed);
-    do {
-      next_[numbers[n - 1]].store(static_cast<std::uint32_t>(head), std::memory_order_relaxed);
-    } while (!head_.compare_exchange_weak(head, successor(head, numbers[0]),
-                                          std::memory_order_acq_rel, std::memory_order_relaxed));
+    push(numbers, n);
   }
-  /// Take all `count` numbers permanently, or none if one is missing. They still count as free.
+  /// Take all `count` numbers permanently, or none if one is missing. They still count as free. No
+  /// thread takes numbers meanwhile.
   bool take_all(std::uint32_t count) noexcept {
     // A modification, so that threads that return numbers later see what was written before.
     std::uint64_t head = head_.fetch_add(0, std::memory_order_acq_rel);
     for (;;) {
       if (available() < count) return false;
       std::uint32_t found = 0;
-      for (auto top = static_cast<std::uint32_t>(head); top != END && found < count; ++found)
-        top = next_[top].load(std::memory_order_relaxed);
+      for (auto top = static_cast<std::uint32_t>(head); top != END && found < count;) {
+        found += 1 + blocks_[top].count.load(std::memory_order_relaxed);
+        top = blocks_[top].next.load(std::memory_order_relaxed);
+      }
       if (found < count) return false;
       if (head_.compare_exchange_weak(head, successor(head, END), std::memory_order_acq_rel,
                                       std::memory_order_acquire))
@@ -215,13 +234,43 @@ class FreeList {
 
  private:
   static constexpr std::uint32_t END = 0xFFFFFFFFU;
+  static constexpr std::uint32_t IN_BLOCK = 14;
+  /// Has the place of its first number.
+  struct alignas(64) Block {
+    std::atomic<std::uint32_t> next;
+    /// The block after the next one, if it was given with this one.
+    std::atomic<std::uint32_t> ahead;
+    /// Numbers besides the first.
+    std::atomic<std::uint32_t> count;
+    std::array<std::atomic<std::uint32_t>, IN_BLOCK - 1> others;
+  };
+  static_assert(sizeof(Block) == 64);
+
   /// The next head: the tag in the upper half, the top number in the lower half.
   static std::uint64_t successor(std::uint64_t head, std::uint32_t top) noexcept {
     return ((head >> 32U) + 1) << 32U | top;
   }
+  void push(const std::uint32_t* numbers, std::uint32_t n) noexcept {
+    Block* block = nullptr;
+    for (std::uint32_t i = 0; i < n; i += IN_BLOCK) {
+      block = &blocks_[numbers[i]];
+      const std::uint32_t count = std::min(IN_BLOCK, n - i) - 1;
+      block->count.store(count, std::memory_order_relaxed);
+      for (std::uint32_t k = 0; k < count; ++k)
+        block->others[k].store(numbers[i + 1 + k], std::memory_order_relaxed);
+      const auto first_of = [&](std::uint32_t at) { return at < n ? numbers[at] : END; };
+      block->next.store(first_of(i + IN_BLOCK), std::memory_order_relaxed);
+      block->ahead.store(first_of(i + 2 * IN_BLOCK), std::memory_order_relaxed);
+    }
+    std::uint64_t head = head_.load(std::memory_order_relaxed);
+    do {
+      block->next.store(static_cast<std::uint32_t>(head), std::memory_order_relaxed);
+    } while (!head_.compare_exchange_weak(head, successor(head, numbers[0]),
+                                          std::memory_order_acq_rel, std::memory_order_relaxed));
+  }
 
-  std::unique_ptr<std::atomic<std::uint32_t>[]> next_;
-  alignas(64) std::atomic<std::uint64_t> head_;
+  std::unique_ptr<Block[]> blocks_;
+  alignas(64) std::atomic<std::uint64_t> head_{END};
   alignas(64) std::atomic<std::uint32_t> available_;
 };
 

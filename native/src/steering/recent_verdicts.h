@@ -17,21 +17,29 @@ namespace daqiri::steering {
 /// as a packet shortly before. Used by one thread.
 class RecentVerdicts {
  public:
+  /// Call before packets of a program, and again if it may be another one.
+  void use(const Program& program) noexcept {
+    if (program.serial() != serial_) forget(program);
+  }
+  /// The verdict for a frame whose first `captured` bytes are at `frame`; null: it is not known. It
+  /// removes no headers, and is valid until the next `classify`.
+  [[nodiscard]] const Verdict* find(const std::uint8_t* frame,
+                                    std::uint32_t captured) const noexcept {
+    if (captured < fewest_) return nullptr;
+    const Fields fields = Fields::of(frame);
+    const Entry& entry = entries_[fields.place()];
+    return entry.fields == fields ? &entry.verdict : nullptr;
+  }
   /// As Program::classify, for PacketView::of_beginning. The verdict is valid until the next call.
   const Verdict& classify(const Program& program, const std::uint8_t* frame, std::uint32_t captured,
                           std::uint32_t length) noexcept {
-    if (program.serial() != serial_) forget(program);
-    if (remembers_ && captured >= HEADERS_SIZE) {
-      const Fields fields = Fields::of(frame);
-      Entry& entry = entries_[fields.place()];
-      if (entry.fields == fields) return entry.verdict;
-      if (fields.decide(frame)) return remember(program, frame, captured, length, fields, entry);
-    }
-    return other_ = program.classify(PacketView::of_beginning(frame, captured, length));
+    if (const Verdict* const known = find(frame, captured)) return *known;
+    return remember(program, frame, captured, length);
   }
 
  private:
   static constexpr std::size_t ENTRIES = 64;
+  static constexpr std::uint32_t NEVER = std::numeric_limits<std::uint32_t>::max();
 
   /// What rules match of a frame without VLAN tags: EtherType, and of IPv4 and UDP the version,
   /// header size, length, fragment offset, protocol, addresses and ports.
@@ -82,23 +90,15 @@ class RecentVerdicts {
     Verdict verdict{};
   };
 
-  [[gnu::noinline]] const Verdict& remember(const Program& program, const std::uint8_t* frame,
-                                            std::uint32_t captured, std::uint32_t length,
-                                            const Fields& fields, Entry& entry) noexcept {
-    entry.verdict = program.classify(PacketView::of_beginning(frame, captured, length));
-    entry.fields = fields;
-    return entry.verdict;
-  }
-  [[gnu::noinline]] void forget(const Program& program) noexcept {
-    entries_.fill({});
-    serial_ = program.serial();
-    remembers_ = program.matches_headers_only();
-  }
+  const Verdict& remember(const Program& program, const std::uint8_t* frame, std::uint32_t captured,
+                          std::uint32_t length) noexcept;
+  void forget(const Program& program) noexcept;
 
   std::array<Entry, ENTRIES> entries_{};
   Verdict other_{};
   std::uint64_t serial_{0};
-  bool remembers_{false};
+  /// Frames with fewer bytes are not found.
+  std::uint32_t fewest_{NEVER};
 };
 
 }  // namespace daqiri::steering

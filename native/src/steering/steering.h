@@ -50,6 +50,7 @@ class Steering {
       // next.
       passes_.store((passes + 2) | 1U, std::memory_order_seq_cst);
       program_ = steering_.current_.load(std::memory_order_seq_cst);
+      recent_.use(*program_);
       return *program_;
     }
     /// The program of this pass.
@@ -59,6 +60,11 @@ class Steering {
     const Verdict& classify(const std::uint8_t* frame, std::uint32_t captured,
                             std::uint32_t length) noexcept {
       return recent_.classify(*program_, frame, captured, length);
+    }
+    /// Like `classify`, if it was asked for such a frame shortly before; null: it was not.
+    [[nodiscard]] const Verdict* recent(const std::uint8_t* frame,
+                                        std::uint32_t captured) const noexcept {
+      return recent_.find(frame, captured);
     }
     /// End the pass, because the next one may begin much later.
     void rest() noexcept {

@@ -99,13 +99,6 @@ void set_up(rte_mbuf& mbuf, rte_mempool* pool, std::uint32_t number) noexcept {
   mbuf.shinfo = &of.shared;
 }
 
-void set_memory(rte_mbuf& mbuf, void* memory, std::uint16_t bytes) noexcept {
-  mbuf.buf_addr = memory;
-  // The EAL runs with addresses that are the same for cards.
-  rte_mbuf_iova_set(&mbuf, reinterpret_cast<rte_iova_t>(memory));
-  mbuf.buf_len = bytes;
-}
-
 /// `Ops`: its functions are the pool's, with `owner` as their object. Throws Error; `user`: for its
 /// text.
 template <typename Ops>
@@ -156,12 +149,16 @@ PacketPool::Stock::Stock(const PacketPool& pool) noexcept
 
 PacketPool::Stock::~Stock() {
   stock_of_thread = before_;
-  pool_.region_.give(numbers_.data(), count_);
+  pool_.region_.give(numbers_.data() + next_, count_ - next_);
 }
 
 rte_mbuf* PacketPool::Stock::take() noexcept {
-  if (count_ == 0) count_ = pool_.region_.take(numbers_.data(), MOST);
-  return count_ == 0 ? nullptr : pool_.mbufs_.all[numbers_[--count_]];
+  if (next_ == count_) {
+    next_ = 0;
+    count_ = pool_.region_.take(numbers_.data(), MOST);
+    if (count_ == 0) return nullptr;
+  }
+  return pool_.mbufs_.all[numbers_[next_++]];
 }
 
 /// The region's list of free buffers as DPDK calls it.
@@ -274,23 +271,23 @@ rte_mbuf* SendPool::take(std::span<const iovec> pieces, std::uint32_t bytes) noe
   if (next_ - oldest_ + count > mask_ + 1) return nullptr;
   rte_mbuf* first = nullptr;
   for (std::uint32_t i = count; i-- > 0;) {
-    rte_mbuf& mbuf = *mbufs_.all[(next_ + i) & mask_];
-    const auto size = static_cast<std::uint16_t>(pieces[i].iov_len);
-    set_memory(mbuf, pieces[i].iov_base, size);
-    // What another driver may have left.
-    mbuf.data_off = 0;
-    mbuf.ol_flags = RTE_MBUF_F_EXTERNAL;
-    mbuf.data_len = size;
-    mbuf.next = first;
+    const iovec& piece = pieces[i];
+    rte_mbuf& mbuf = make(next_ + i, piece.iov_base, static_cast<std::uint32_t>(piece.iov_len),
+                          first == nullptr);
+    if (first != nullptr) mbuf.next = first;
     first = &mbuf;
-    Word& word = word_of(next_ + i);
-    const std::uint64_t bit = std::uint64_t{1} << (next_ + i) % BITS;
-    word.last = i + 1 == count ? word.last | bit : word.last & ~bit;
   }
   first->nb_segs = static_cast<std::uint16_t>(count);
   first->pkt_len = bytes;
   next_ += count;
   return first;
+}
+
+void SendPool::untake(rte_mbuf& packet) noexcept {
+  next_ -= packet.nb_segs;
+  if (packet.nb_segs == 1) return;
+  packet.nb_segs = 1;
+  for (rte_mbuf* piece = &packet; piece != nullptr;) piece = std::exchange(piece->next, nullptr);
 }
 
 std::uint32_t SendPool::release() noexcept {

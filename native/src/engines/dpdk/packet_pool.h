@@ -33,6 +33,13 @@ using DeviceMemory = std::unique_ptr<std::uint8_t, FreeMemory>;
 [[nodiscard]] DeviceMemory make_device_memory(std::size_t bytes, int socket,
                                               const std::string& user);
 
+inline void set_memory(rte_mbuf& mbuf, void* memory, std::uint16_t bytes) noexcept {
+  mbuf.buf_addr = memory;
+  // The EAL runs with addresses that are the same for cards.
+  rte_mbuf_iova_set(&mbuf, reinterpret_cast<rte_iova_t>(memory));
+  mbuf.buf_len = bytes;
+}
+
 /// Mbufs whose memory is not DPDK's, and the pool to which DPDK gives them back.
 struct PinnedMbufs {
   /// By number.
@@ -72,6 +79,8 @@ class PacketPool {
 
     const PacketPool& pool_;
     Stock* before_;
+    /// In the order in which they were taken (see FreeList::take): those from `next_` to `count_`.
+    std::uint32_t next_{0};
     std::uint32_t count_{0};
     std::array<std::uint32_t, MOST> numbers_;
   };
@@ -124,8 +133,16 @@ class SendPool {
   /// The next packet, of these pieces (at least one, none without bytes), as a chain of mbufs. Null:
   /// there are too few now.
   rte_mbuf* take(std::span<const iovec> pieces, std::uint32_t bytes) noexcept;
+  /// The same for one piece.
+  rte_mbuf* take(void* data, std::uint32_t bytes) noexcept {
+    if (next_ - oldest_ > mask_) return nullptr;
+    rte_mbuf& mbuf = make(next_, data, bytes, true);
+    mbuf.pkt_len = bytes;
+    ++next_;
+    return &mbuf;
+  }
   /// Undo `take` for the latest packet, which no device has.
-  void untake(const rte_mbuf& packet) noexcept { next_ -= packet.nb_segs; }
+  void untake(rte_mbuf& packet) noexcept;
   /// Packets that were freed, up to the first that was not. Each is told once.
   std::uint32_t release() noexcept;
   /// No device has any longer what was taken.
@@ -142,9 +159,28 @@ class SendPool {
     std::uint64_t last{0};
   };
   static constexpr std::uint32_t BITS = 64;
+  /// Mbufs that are prefetched.
+  static constexpr std::uint32_t AHEAD = 8;
 
   [[nodiscard]] Word& word_of(std::uint32_t number) const noexcept {
     return words_[(number & mask_) / BITS];
+  }
+  /// Mbuf `number`, for a piece of a packet. `last`: no more pieces follow. It is the only one of its
+  /// packet, as DPDK leaves those that are freed: `next` has a line of memory of its own, which is
+  /// written only for more pieces.
+  rte_mbuf& make(std::uint32_t number, void* data, std::uint32_t bytes, bool last) noexcept {
+    // Whoever freed it wrote to it.
+    __builtin_prefetch(mbufs_.all[(number + AHEAD) & mask_], 1);
+    rte_mbuf& mbuf = *mbufs_.all[number & mask_];
+    set_memory(mbuf, data, static_cast<std::uint16_t>(bytes));
+    // What another driver may have left.
+    mbuf.data_off = 0;
+    mbuf.ol_flags = RTE_MBUF_F_EXTERNAL;
+    mbuf.data_len = static_cast<std::uint16_t>(bytes);
+    Word& word = word_of(number);
+    const std::uint64_t bit = std::uint64_t{1} << number % BITS;
+    word.last = last ? word.last | bit : word.last & ~bit;
+    return mbuf;
   }
 
   std::uint32_t mask_;

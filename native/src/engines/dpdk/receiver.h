@@ -53,6 +53,8 @@ class Receiver {
     bool stay;
     /// Null: the queue has the poller that reads.
     std::unique_ptr<HandOver> hand_over;
+    /// Packets of fewer bytes may be taken by `take_plain`; 0: none now.
+    std::uint32_t plain_below{0};
     Batch batch{};
     /// For packets that are copied.
     PacketBufferStock stock{};
@@ -67,10 +69,9 @@ class Receiver {
   /// were read with it, from it on.
   void take(rte_mbuf& packet, const steering::Program& program, std::uint64_t time,
             std::uint32_t left) noexcept;
-  /// Does the same for a packet that stays where it is, of a queue of this poller. Returns false if
-  /// the packet is none.
-  bool take_in_place(rte_mbuf& packet, const steering::Program& program,
-                     const steering::Verdict& verdict, std::uint64_t time) noexcept;
+  /// The same for what most packets are: in one buffer, of a recent flow, for a queue of this poller
+  /// whose packets are in one buffer. Returns false if this one is not.
+  bool take_plain(rte_mbuf& packet, bool isolated, std::uint64_t time, std::uint32_t left) noexcept;
   void lose(Target& target, DropReason reason, std::uint32_t length) noexcept;
   /// Up to about `most` packets of a queue of the device; `empty`: it has no more.
   std::uint32_t receive(std::uint16_t queue, std::uint32_t most, const steering::Program& program,

@@ -53,6 +53,13 @@ int Sender::prepare(const Burst& burst, std::uint32_t packet, std::uint32_t numb
     std::memcpy(static_cast<std::uint8_t*>(burst.pkts[0][packet]) + SOURCE_AT, place_.mac.data(),
                 place_.mac.size());
   }
+  if (flows_.empty() && burst.hdr.hdr.num_segs == 1) {
+    const std::uint32_t length = burst.pkt_lens[0][packet];
+    if (length > place_.most_bytes) return EMSGSIZE;
+    if (length == 0) return EINVAL;
+    out = mbufs_.take(burst.pkts[0][packet], length);
+    return out == nullptr ? EAGAIN : 0;
+  }
   Pieces pieces;
   const std::size_t headers = std::size_t{number & (size_ - 1)} * flows_.most_headers();
   if (const int error = flows_.transform(burst, packet, headers_.get() + headers, pieces);
