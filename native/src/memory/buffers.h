@@ -171,7 +171,7 @@ class FreeList {
   /// Take up to `n` numbers. Returns how many were taken.
   std::uint32_t take(std::uint32_t* numbers, std::uint32_t n) noexcept {
     std::uint64_t head = head_.load(std::memory_order_acquire);
-    for (;;) {
+    for (int attempts = 0;;) {
       std::uint32_t taken = 0;
       // Those of the last block that are too many.
       std::array<std::uint32_t, IN_BLOCK> rest;
@@ -191,6 +191,11 @@ class FreeList {
         for (std::uint32_t i = wanted; i < count; ++i)
           rest[left++] = block.others[i].load(std::memory_order_relaxed);
         top = block.next.load(std::memory_order_relaxed);
+      }
+      // Another thread is about to give some, or the rest of a block.
+      if (taken < n && available() > taken && ++attempts < MOST_ATTEMPTS) {
+        head = head_.load(std::memory_order_acquire);
+        continue;
       }
       if (taken == 0) return 0;
       if (head_.compare_exchange_weak(head, successor(head, top), std::memory_order_acq_rel,
@@ -235,6 +240,7 @@ class FreeList {
  private:
   static constexpr std::uint32_t END = 0xFFFFFFFFU;
   static constexpr std::uint32_t IN_BLOCK = 14;
+  static constexpr int MOST_ATTEMPTS = 100;
   /// Has the place of its first number.
   struct alignas(64) Block {
     std::atomic<std::uint32_t> next;

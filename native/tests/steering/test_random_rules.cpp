@@ -6,11 +6,14 @@
 
 #include "frames.h"
 #include "steering/classifier.h"
+#include "steering/recent_verdicts.h"
 
 using namespace daqiri;
 using namespace daqiri::test;
 using steering::PacketView;
 using steering::Program;
+using steering::RecentVerdicts;
+using steering::Verdict;
 
 namespace {
 
@@ -158,8 +161,36 @@ bool matches(const RxConfig& rx, const FlowConfig& flow, const Packet& packet) {
          equal_or_any(ntohl(m.ipv4_src_), f.src) && equal_or_any(ntohl(m.ipv4_dst_), f.dst);
 }
 
+void require_equal(const Verdict& found, const Verdict& wanted) {
+  REQUIRE(found.matched == wanted.matched);
+  REQUIRE(found.queue == wanted.queue);
+  REQUIRE(found.flow == wanted.flow);
+  REQUIRE(found.position == wanted.position);
+  REQUIRE(found.transformed == wanted.transformed);
+  REQUIRE(found.malformed == wanted.malformed);
+  if (found.transformed) REQUIRE(found.remains.length() == wanted.remains.length());
+}
+
+/// Frames of which only a part may be captured, each twice; `recent` has seen other programs.
+void compare_recent(const Program& program, RecentVerdicts& recent, Random& random,
+                    const Packet& packet) {
+  const auto length = static_cast<std::uint32_t>(packet.frame.size());
+  const std::uint32_t captured = random.one_in(2) ? length : random.upto(length + 1);
+  const Verdict wanted =
+      program.classify(PacketView::of_beginning(packet.frame.data(), captured, length));
+  recent.use(program);
+  require_equal(recent.classify(program, packet.frame.data(), captured, length), wanted);
+  require_equal(recent.classify(program, packet.frame.data(), captured, length), wanted);
+  const Verdict* const known = recent.find(packet.frame.data(), captured);
+  if (known != nullptr) require_equal(*known, wanted);
+  const bool plain = packet.udp && !packet.ipv6 && packet.frame[12] == 0x08;
+  if (plain && captured >= 42)
+    REQUIRE((known != nullptr) == program.matches_headers_only());
+}
+
 /// Returns how many packets matched a flow.
 int compare(const InterfaceConfig& interface, Random& random, int packets) {
+  static RecentVerdicts recent;
   const Program program(interface);
   const auto unreachable = steering::find_unreachable(interface.rx_);
   int hits = 0;
@@ -171,6 +202,7 @@ int compare(const InterfaceConfig& interface, Random& random, int packets) {
     });
     const auto found = program.classify(
         PacketView::of_frame(packet.frame.data(), static_cast<std::uint32_t>(packet.frame.size())));
+    compare_recent(program, recent, random, packet);
     REQUIRE(found.matched == (first != flows.end()));
     REQUIRE(found.flow == (found.matched ? first->id_ : 0));
     REQUIRE(found.queue == (found.matched ? first->action_.id_ : 0));
