@@ -226,7 +226,7 @@ def _rx() -> Schema:
     return _map(
         {
             "flow_isolation": _flag("only packets that match a flow are received"),
-            "hardware_timestamps": _flag("receive times of the network card (engine packet)"),
+            "hardware_timestamps": _flag("receive times of the network card"),
             "dynamic_flow_capacity": _integer(
                 0, 8_388_608, "flows added at run time that may exist at once; 0: the most", 0
             ),

@@ -112,7 +112,8 @@ class TxQueueState:
         time.
     launch_times : str
         Mechanism that keeps launch times: ``worker``, or with ``accurate_send`` the queueing
-        discipline and the network interface (``fq on eth0``).
+        discipline and the network interface (``fq on eth0``), or the device of DPDK
+        (``device 0000:05:00.0``).
     """
 
     port: str

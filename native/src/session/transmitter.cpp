@@ -62,6 +62,12 @@ constexpr std::uint64_t wire_ns(std::uint64_t bytes, std::uint32_t mbps, std::ui
   return ns / mbps;
 }
 
+/// The launch lead, if the kernel waits for launch times, which reports packets after that. Where a
+/// device waits, there are buffers to reuse before.
+std::uint64_t kernel_lead(const TransmitTraits& traits) noexcept {
+  return traits.keeps_buffers ? 0 : traits.launch_lead;
+}
+
 void prefetch(const Burst& burst, std::uint32_t packet) noexcept {
   for (int s = 0; s < burst.hdr.hdr.num_segs; ++s) {
     const auto* data = static_cast<const std::byte*>(burst.pkts[s][packet]);
@@ -104,7 +110,7 @@ std::uint32_t Transmitter::turn(const Served& served) const noexcept {
 
 void Transmitter::count_completed(Served& served, bool last) noexcept {
   const TransmitCompletion completion = served.io->completed(*served.queue, last);
-  const std::uint64_t later = served.traits.launch_lead > 0 ? LAUNCHING_NS : COMPLETING_NS;
+  const std::uint64_t later = kernel_lead(served.traits) > 0 ? LAUNCHING_NS : COMPLETING_NS;
   served.ask = completion.more ? now_ + later : NEVER;
   served.queue->count_completed(completion);
 }
@@ -193,7 +199,10 @@ void Transmitter::transmit(Served& served, std::uint32_t run) noexcept {
   served.unconnected = result.unconnected;
   if (served.refused) {
     const bool told = served.traits.ready && !result.device_full;
-    if (!told) served.retry_ns = std::min(2 * served.retry_ns, LONGEST_RETRY_NS);
+    // What waits for its launch time in a full device leaves soon, and so does what follows.
+    const std::uint64_t longest =
+        served.traits.launch_lead > 0 ? FIRST_RETRY_NS : LONGEST_RETRY_NS;
+    if (!told) served.retry_ns = std::min(2 * served.retry_ns, longest);
     served.wait_ns = told ? REFUSED_NS : served.retry_ns;
     served.due = now_ + served.wait_ns;
     return;
@@ -221,7 +230,7 @@ void Transmitter::transmit(Served& served, std::uint32_t run) noexcept {
   queue.count_sent(result.sent, result.bytes);
   if (result.kept > 0) {
     queue.count_kept(result.kept);
-    served.ask = std::min(served.ask, now_ + served.traits.launch_lead);
+    served.ask = std::min(served.ask, now_ + kernel_lead(served.traits));
   }
   queue.count_dropped(DropReason::SEND_ERROR, result.failed);
   if (result.failed > 0 && result.error != served.error) note_error(served, result.error);
@@ -358,7 +367,8 @@ bool Transmitter::rest(std::uint64_t ns) noexcept {
     std::uint64_t& wanted = served.refused ? retry : due;
     wanted = std::min(wanted, served.due);
     // Without launch times, the last call of `completed` waits; senders would go on meanwhile here.
-    if (served.ask != NEVER && served.traits.launch_lead > 0) pause = std::min(pause, LAUNCHING_NS);
+    if (served.ask != NEVER && kernel_lead(served.traits) > 0)
+      pause = std::min(pause, LAUNCHING_NS);
     if (served.refused && !served.unconnected) pause = std::min(pause, served.wait_ns);
   }
   if (drain_ > 0) {

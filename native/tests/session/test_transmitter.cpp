@@ -77,12 +77,18 @@ class NotingWire final : public PortIo {
     return {.kept = count};
   }
   [[nodiscard]] TransmitTraits transmit_traits(const TxQueue&) const noexcept override {
-    return {.overhead_bytes = overhead_bytes, .launch_lead = lead_ns};
+    return {.keeps_buffers = keeps_buffers,
+            .overhead_bytes = overhead_bytes,
+            .launch_lead = lead_ns};
   }
   TransmitCompletion completed(TxQueue&, bool last) noexcept override {
     const std::lock_guard lock(mutex_);
     if (!last && stepped_clock() < kept_until_) return {.more = true};
     TransmitCompletion result = std::exchange(kept_, {});
+    if (keeps_buffers) {
+      result.released = result.sent;
+      return result;
+    }
     // One packet was late, and one that was counted as sent is returned.
     if (result.sent > 1) {
       --result.sent;
@@ -102,6 +108,8 @@ class NotingWire final : public PortIo {
   std::uint64_t call_ns{0};
   std::uint64_t packet_ns{0};
   std::uint32_t overhead_bytes{0};
+  /// A device, which has packets until they have left, and drops none.
+  bool keeps_buffers{false};
   /// Accepts launch times up to this far ahead.
   std::uint64_t lead_ns{0};
 
@@ -342,6 +350,15 @@ TEST_CASE("What the wire keeps until its launch time is held, and counted once",
     REQUIRE(bench.queues[0]->counters().held == 20);
     bench.worker.stop();
     REQUIRE(bench.queues[0]->counters().held == 0);
+  }
+  SECTION("but where a device has their buffers, it is asked for these at once") {
+    bench.wire.keeps_buffers = true;
+    bench.wire.lead_ns = 2 * HOUR;
+    bench.start();
+    bench.submit(0, 20);
+    REQUIRE(bench.queues[0]->wait_idle(LONG));
+    CHECK(bench.queues[0]->counters().sent == 20);
+    CHECK(bench.memory->regions.at("tx")->available() == 8192);
   }
   SECTION("although the clock was set back") {
     bench.start();

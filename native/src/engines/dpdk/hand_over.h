@@ -25,7 +25,7 @@ class Batch {
  public:
   static constexpr std::uint32_t MOST = 64;
 
-  /// A packet in one buffer. There is space. `time`: when it was read, CLOCK_REALTIME ns.
+  /// A packet in one buffer. There is space. `time`: CLOCK_REALTIME ns.
   void add(std::uint32_t buffer, void* data, std::uint32_t length, FlowId flow,
            std::uint64_t time) noexcept {
     buffers_[0][count_] = buffer;
@@ -59,7 +59,7 @@ class Batch {
 
 struct HandedPacket {
   PlacedPacket packet;
-  /// When it was read, CLOCK_REALTIME ns.
+  /// When it was received, CLOCK_REALTIME ns.
   std::uint64_t time;
 };
 

@@ -134,10 +134,13 @@ DpdkPort::DpdkPort(const Port& port, const NetworkConfig& config)
   const Settings settings = settings_for(config);
   for (const memory::MemoryRegion* region : regions_of(port))
     device_->map(*settings.info.device, *region);
+  if (CardClock::stamps(port.config) || CardClock::launches(port.config))
+    clock_ = std::make_unique<CardClock>(port.config, removed_);
   make_queues(settings);
   const bool is_tap = settings.info.driver_name == TAP_DRIVER;
   if (is_tap) rules_->isolate();
   start();
+  if (clock_) clock_->begin(device_->port());
   if (is_tap) take_tap_signals(settings.info.if_index);
   named_losses_.find(device_->port());
   losses_before_ = read_losses();
@@ -194,6 +197,23 @@ DpdkPort::Settings DpdkPort::settings_for(const NetworkConfig& config) const {
   });
   if (in_pieces && (info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0)
     conf.txmode.offloads |= RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+  if (CardClock::stamps(port_.config)) {
+    if ((info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP) == 0) {
+      fail("does not stamp received packets (hardware_timestamps: true)", ENOTSUP,
+           "set it to false, for timestamps in software");
+    }
+    conf.rxmode.offloads |= RTE_ETH_RX_OFFLOAD_TIMESTAMP;
+  }
+  if (CardClock::launches(port_.config)) {
+    if ((info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_SEND_ON_TIMESTAMP) == 0) {
+      fail("does not keep launch times (tx.accurate_send: true)", ENOTSUP,
+           std::string("set it to false, for launch times in software") +
+               (device_->is_card() ? "; a ConnectX needs settings of its firmware, which "
+                                     "`daqiri-ophyd host check` names"
+                                   : ""));
+    }
+    conf.txmode.offloads |= RTE_ETH_TX_OFFLOAD_SEND_ON_TIMESTAMP;
+  }
   const auto tx_queues = static_cast<std::uint16_t>(port_.tx.size());
   if (!port_.rx.empty()) {
     if (info.max_rx_queues == 0)
@@ -265,7 +285,8 @@ void DpdkPort::make_queues(const Settings& settings) {
                               .descriptors = settings.tx_descriptors,
                               .most_bytes = settings.most_bytes,
                               .socket = socket,
-                              .mac = mac_};
+                              .mac = mac_,
+                              .clock = CardClock::launches(port_.config) ? clock_.get() : nullptr};
     senders_.push_back(std::make_unique<Sender>(place, *queue, flows_, removed_));
   }
 }
@@ -273,12 +294,13 @@ void DpdkPort::make_queues(const Settings& settings) {
 void DpdkPort::make_receivers(std::uint16_t queues) {
   const std::vector<RxQueue*> first = first_queues(port_);
   const std::size_t readers = std::min<std::size_t>(first.size(), queues);
+  const CardClock* const clock = CardClock::stamps(port_.config) ? clock_.get() : nullptr;
   for (std::size_t reader = 0; reader < readers; ++reader) {
     std::vector<std::uint16_t> own;
     for (std::size_t queue = reader; queue < queues; queue += readers)
       own.push_back(static_cast<std::uint16_t>(queue));
     receivers_.push_back(std::make_unique<Receiver>(port_, *first[reader], device_->port(),
-                                                    std::move(own), *pool_, removed_));
+                                                    std::move(own), *pool_, clock, removed_));
   }
   for (const auto& queue : port_.rx) {
     Sources& sources = sources_.emplace_back();
@@ -335,6 +357,11 @@ TransmitResult DpdkPort::transmit(TxQueue& queue, Burst& burst, std::uint32_t fi
 
 TransmitCompletion DpdkPort::completed(TxQueue& queue, bool last) noexcept {
   return senders_[position(port_.tx, queue)]->completed(last);
+}
+
+std::string DpdkPort::launch_times(const TxQueue& queue) const {
+  if (!CardClock::launches(port_.config)) return PortIo::launch_times(queue);
+  return "device " + port_.config.address_.substr(0, port_.config.address_.find(','));
 }
 
 LinkState DpdkPort::link_state() const noexcept {
@@ -447,6 +474,7 @@ bool DpdkPort::end_removal() noexcept {
 }
 
 std::uint32_t DpdkPort::close_device() noexcept {
+  if (clock_) clock_->stop();
   losses_ = read_losses();
   // A virtual device may still hold packets that nobody reads.
   std::uint32_t unread = 0;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "engines/dpdk/card_clock.h"
 #include "engines/dpdk/device.h"
 #include "engines/dpdk/flow_rules.h"
 #include "engines/dpdk/kernel_losses.h"
@@ -40,8 +41,10 @@ class DpdkPort final : public PortIo, private Removable {
   [[nodiscard]] TransmitTraits transmit_traits(const TxQueue&) const noexcept override {
     return {.keeps_buffers = true,
             .most_packets = Sender::AT_ONCE,
-            .overhead_bytes = flows_.most_overhead()};
+            .overhead_bytes = flows_.most_overhead(),
+            .launch_lead = CardClock::launches(port_.config) ? CardClock::LEAD_NS : 0};
   }
+  [[nodiscard]] std::string launch_times(const TxQueue& queue) const override;
   [[nodiscard]] std::shared_ptr<const LinkLayer> link_layer() const override {
     return std::make_shared<LinkLayer>();
   }
@@ -104,6 +107,8 @@ class DpdkPort final : public PortIo, private Removable {
   std::unique_ptr<FlowRules> rules_;
   /// The host takes the device away, or has done so. Stays.
   std::atomic<bool> removed_{false};
+  /// Null: times are those of the host. Ended before the device is closed.
+  std::unique_ptr<CardClock> clock_;
   /// Ended before the device is closed by others.
   std::optional<RemovalWatch> watch_;
   NamedLosses named_losses_;

@@ -114,12 +114,13 @@ void copy(const RxQueue& queue, const rte_mbuf& packet, const std::uint8_t* fram
 
 Receiver::Receiver(const Port& port, RxQueue& first, std::uint16_t device,
                    std::vector<std::uint16_t> queues, const PacketPool& pool,
-                   const std::atomic<bool>& removed)
+                   const CardClock* clock, const std::atomic<bool>& removed)
     : first_(first),
       device_(device),
       use_(removed),
       queues_(std::move(queues)),
       pool_(pool),
+      clock_(clock),
       steering_(port.steering),
       run_(port.steering.add_tally()) {
   for (const auto& queue : port.rx) {
@@ -204,7 +205,7 @@ std::uint32_t Receiver::receive(std::uint16_t queue, std::uint32_t most,
     const std::uint32_t count = rte_eth_rx_burst(device_, queue, packets.data(), AT_ONCE);
     empty = count == 0;
     if (empty) break;
-    const std::uint64_t time = realtime_ns();
+    const CardClock::ReceiveTimes times(clock_, realtime_ns());
     for (Target& target : targets_) {
       const bool plain = target.queue.num_segments() == 1 && target.hand_over == nullptr &&
                          !target.queue.discards();
@@ -217,6 +218,7 @@ std::uint32_t Receiver::receive(std::uint16_t queue, std::uint32_t most,
     for (std::uint32_t i = 0; i < count; ++i) {
       if (i + 2 * AHEAD < count) __builtin_prefetch(packets[i + 2 * AHEAD]);
       if (i + AHEAD < count) prefetch(*packets[i + AHEAD]);
+      const std::uint64_t time = times.of(*packets[i]);
       if (!take_plain(*packets[i], isolated, time, count - i))
         take(*packets[i], program, time, count - i);
     }

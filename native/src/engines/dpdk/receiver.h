@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "engines/dpdk/card_clock.h"
 #include "engines/dpdk/hand_over.h"
 #include "engines/dpdk/packet_pool.h"
 #include "engines/dpdk/removal.h"
@@ -22,9 +23,10 @@ namespace daqiri::dpdk {
 class Receiver {
  public:
   /// `first`: the first queue of the poller. `queues`: those of the device. Packets are received
-  /// into the buffers of `pool`. `removed`: see DeviceUse.
+  /// into the buffers of `pool`. `clock`: stamps packets; null: none does. `removed`: see
+  /// DeviceUse.
   Receiver(const Port& port, RxQueue& first, std::uint16_t device,
-           std::vector<std::uint16_t> queues, const PacketPool& pool,
+           std::vector<std::uint16_t> queues, const PacketPool& pool, const CardClock* clock,
            const std::atomic<bool>& removed);
 
   /// The first queue of its poller.
@@ -82,6 +84,7 @@ class Receiver {
   DeviceUse use_;
   std::vector<std::uint16_t> queues_;
   const PacketPool& pool_;
+  const CardClock* clock_;
   steering::Steering::Reader steering_;
   steering::FlowRun run_;
   /// In the order of the port's queues.

@@ -88,6 +88,7 @@ TransmitResult Sender::put(const Burst& burst, std::uint32_t first, std::uint32_
   std::array<rte_mbuf*, AT_ONCE> packets;
   std::array<std::uint32_t, AT_ONCE> lengths;
   count = std::min({count, AT_ONCE, size_ - (next_ - oldest_)});
+  const CardClock::Launches launches(place_.clock);
   std::uint32_t made = 0;
   for (; made < count; ++made) {
     const int error = prepare(burst, first + made, next_ + made, packets[made]);
@@ -100,6 +101,7 @@ TransmitResult Sender::put(const Burst& burst, std::uint32_t first, std::uint32_
       }
       break;
     }
+    launches.put(*packets[made], burst.timestamps[first + made]);
     lengths[made] = packets[made]->pkt_len;
   }
   const std::uint16_t sent = rte_eth_tx_burst(place_.device, place_.queue, packets.data(),

@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "engines/dpdk/card_clock.h"
 #include "engines/dpdk/packet_pool.h"
 #include "engines/dpdk/removal.h"
 #include "io/io_engine.h"
@@ -34,6 +35,8 @@ class Sender {
     std::uint32_t most_bytes;
     int socket;
     std::array<std::uint8_t, 6> mac;
+    /// Of the device that keeps launch times; null: it sends at once.
+    const CardClock* clock;
   };
 
   /// `flows`: those of the port. `removed`: see DeviceUse. Throws Error.
