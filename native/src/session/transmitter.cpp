@@ -200,8 +200,7 @@ void Transmitter::transmit(Served& served, std::uint32_t run) noexcept {
   if (served.refused) {
     const bool told = served.traits.ready && !result.device_full;
     // What waits for its launch time in a full device leaves soon, and so does what follows.
-    const std::uint64_t longest =
-        served.traits.launch_lead > 0 ? FIRST_RETRY_NS : LONGEST_RETRY_NS;
+    const std::uint64_t longest = served.traits.launch_lead > 0 ? FIRST_RETRY_NS : LONGEST_RETRY_NS;
     if (!told) served.retry_ns = std::min(2 * served.retry_ns, longest);
     served.wait_ns = told ? REFUSED_NS : served.retry_ns;
     served.due = now_ + served.wait_ns;

@@ -77,9 +77,8 @@ class NotingWire final : public PortIo {
     return {.kept = count};
   }
   [[nodiscard]] TransmitTraits transmit_traits(const TxQueue&) const noexcept override {
-    return {.keeps_buffers = keeps_buffers,
-            .overhead_bytes = overhead_bytes,
-            .launch_lead = lead_ns};
+    return {
+        .keeps_buffers = keeps_buffers, .overhead_bytes = overhead_bytes, .launch_lead = lead_ns};
   }
   TransmitCompletion completed(TxQueue&, bool last) noexcept override {
     const std::lock_guard lock(mutex_);

@@ -121,7 +121,9 @@ TEST_CASE("after one of the clocks was set, times are right again at once", "[ti
 TEST_CASE("a clock may be set to another rate", "[timing]") {
   ClockFit fit;
   REQUIRE(fit.begin(at(0), at(SECOND)));
-  const auto in_ns = [](std::uint64_t ns) { return ClockFit::Reading{.ticks = ns, .ns = HERE + ns}; };
+  const auto in_ns = [](std::uint64_t ns) {
+    return ClockFit::Reading{.ticks = ns, .ns = HERE + ns};
+  };
   CHECK_FALSE(fit.add(in_ns(2 * SECOND)));
   CHECK_FALSE(fit.add(in_ns(3 * SECOND)));
   CHECK(fit.line().ns_at(4 * SECOND) == HERE + 4 * SECOND);

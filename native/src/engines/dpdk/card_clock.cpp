@@ -25,6 +25,7 @@ constexpr std::uint64_t LONGEST_PAUSE_US = 100'000;
 constexpr std::uint64_t WIDEST_NS = 50'000;
 constexpr int READINGS = 3;
 constexpr int FIRST_TRIES = 1000;
+constexpr unsigned STRANGE_READINGS = 3;
 /// CLOCK_REALTIME was set.
 constexpr std::int64_t SET_NS = 1'000;
 
@@ -33,11 +34,9 @@ constexpr std::int64_t SET_NS = 1'000;
 CardClock::CardClock(const InterfaceConfig& interface, const std::atomic<bool>& removed)
     : interface_(interface), removed_(removed) {
   const bool has_place =
-      (!stamps(interface) ||
-       rte_mbuf_dyn_rx_timestamp_register(&offset_, &received_flag_) == 0) &&
+      (!stamps(interface) || rte_mbuf_dyn_rx_timestamp_register(&offset_, &received_flag_) == 0) &&
       (!launches(interface) || rte_mbuf_dyn_tx_timestamp_register(&offset_, &launch_flag_) == 0);
-  if (!has_place)
-    refuse_clock("cannot give packets times: " + Reports::reason(rte_errno));
+  if (!has_place) refuse_clock("cannot give packets times: " + Reports::reason(rte_errno));
 }
 
 void CardClock::refuse_clock(const std::string& what) const {
@@ -116,7 +115,9 @@ void CardClock::read_again() noexcept {
          "delivers packets without its time (hardware_timestamps): they get the time at which they "
          "are read");
   }
-  if (strange_.load(std::memory_order_relaxed)) {
+  // After a step of CLOCK_REALTIME, until it is noticed, times may look like that.
+  if (strange_.exchange(false, std::memory_order_relaxed) &&
+      ++strange_readings_ >= STRANGE_READINGS) {
     warn(warned_of_strange_,
          "stamps packets with times that are not of its clock (rte_eth_read_clock): they get the "
          "time at which they are read");
@@ -134,8 +135,7 @@ void CardClock::publish() noexcept {
 void CardClock::warn(bool& warned, const char* text) noexcept {
   if (warned) return;
   try {
-    log(LogLevel::WARN, device_of(interface_) + text,
-        {.interface = interface_.name_, .queue = {}});
+    log(LogLevel::WARN, device_of(interface_) + text, {.interface = interface_.name_, .queue = {}});
     warned = true;
   } catch (const std::bad_alloc&) {
     // Next time.

@@ -92,6 +92,8 @@ class CardClock {
   bool warned_of_error_{false};
   bool warned_of_missing_{false};
   bool warned_of_strange_{false};
+  /// Readings before which there were such packets.
+  unsigned strange_readings_{0};
 
   // --- Receivers: packets had no time, or one that cannot be.
   mutable std::atomic<bool> missing_{false};
@@ -142,9 +144,9 @@ class CardClock::Launches {
     const Now now = clock->now();
     line_ = now.line;
     now_ = monotonic_ns() + now.ahead;
-    // The worker waits for the rest. After a step of CLOCK_REALTIME, which is noticed a little
-    // later here, the device must not hold a packet longer.
-    latest_ = now_ + LEAD_NS;
+    // After a step of CLOCK_REALTIME, which is noticed a little later here, the device must not
+    // hold a packet much longer.
+    latest_ = now_ + 2 * LEAD_NS;
   }
   /// `launch`: as in bursts. One in the past is none.
   void put(rte_mbuf& packet, std::uint64_t launch) const noexcept {

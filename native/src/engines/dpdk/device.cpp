@@ -27,8 +27,8 @@ constexpr int MOST_RINGS = 16;
 constexpr const char* VIRTUAL_BUS = "vdev";
 constexpr const char* PCI_BUS = "pci";
 /// Of mlx5: cards before ConnectX-7 keep launch times by a queue that counts its clock, in steps of
-/// 500 ns. With it, a card whose clock has real time (REAL_TIME_CLOCK_ENABLE) tells that clock, with
-/// which it stamps packets; without, another one.
+/// 500 ns. With it, a card whose clock has real time (REAL_TIME_CLOCK_ENABLE) tells that clock,
+/// with which it stamps packets; without, another one.
 constexpr const char* WITH_CLOCK_QUEUE = "tx_pp=500";
 
 /// Held while devices come and go.
@@ -67,8 +67,7 @@ void Device::add(const InterfaceConfig& interface) {
   }
   claim_ = device.claim();
   // A card whose driver has no such queue, or whose firmware does not allow it, is opened without.
-  if (shared_with_kernel_ &&
-      (interface.rx_.hardware_timestamps_ || interface.tx_.accurate_send_) &&
+  if (shared_with_kernel_ && (interface.rx_.hardware_timestamps_ || interface.tx_.accurate_send_) &&
       rte_eal_hotplug_add(bus_, name_.c_str(), WITH_CLOCK_QUEUE) == 0)
     return;
   const int error =

@@ -109,9 +109,9 @@ void find_paced_launches(const InterfaceConfig& interface, std::vector<Error>& f
   for (const TxQueueConfig& queue : interface.tx_.queues_) {
     if (queue.pacing_mbps_ == 0) continue;
     found.emplace_back(Status::NOT_SUPPORTED,
-                       "interface '" + interface.name_ + "': tx.accurate_send is true, and queue '" +
-                           queue.common_.name_ + "' has pacing_mbps " +
-                           std::to_string(queue.pacing_mbps_) +
+                       "interface '" + interface.name_ +
+                           "': tx.accurate_send is true, and queue '" + queue.common_.name_ +
+                           "' has pacing_mbps " + std::to_string(queue.pacing_mbps_) +
                            ", which the worker keeps and the device would undo; set it to 0");
   }
 }

@@ -146,10 +146,7 @@ void asked_for(bool* stamps, bool* launch_times) {
 /// The clock shows `begin` now. `error`: of rte_eth_read_clock.
 void set_clock(double ticks_per_ns, std::uint64_t begin, int error) {
   const std::lock_guard lock(mutex);
-  card = {.ticks_per_ns = ticks_per_ns,
-          .begin = begin,
-          .begin_ns = monotonic_ns(),
-          .error = error};
+  card = {.ticks_per_ns = ticks_per_ns, .begin = begin, .begin_ns = monotonic_ns(), .error = error};
 }
 
 /// Waits for so many readings from now on. Returns whether they came within 20 s.
