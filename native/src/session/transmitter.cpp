@@ -7,6 +7,7 @@
 #include "system/log.h"
 #include "system/thread.h"
 #include "timing/clock.h"
+#include "timing/wire_time.h"
 
 namespace daqiri {
 
@@ -54,13 +55,6 @@ constexpr int TX_DRAIN_PASSES = 100'000;
 constexpr std::uint64_t TX_DRAIN_NS = 1'000'000'000;
 /// It ends after this time even if the wire still accepts packets slowly.
 constexpr std::uint64_t TX_LONGEST_DRAIN_NS = 5'000'000'000;
-
-/// Time for `bytes` at `mbps`, ns; `rest`: remainder of the division, kept between calls.
-constexpr std::uint64_t wire_ns(std::uint64_t bytes, std::uint32_t mbps, std::uint64_t& rest) {
-  const std::uint64_t ns = bytes * 8000U + rest;
-  rest = ns % mbps;
-  return ns / mbps;
-}
 
 /// The launch lead, if the kernel waits for launch times, which reports packets after that. Where a
 /// device waits, there are buffers to reuse before.

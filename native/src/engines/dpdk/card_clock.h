@@ -143,11 +143,16 @@ class CardClock::Launches {
     if (clock == nullptr) return;
     const Now now = clock->now();
     line_ = now.line;
-    now_ = monotonic_ns() + now.ahead;
+    ahead_ = now.ahead;
+    now_ = monotonic_ns() + ahead_;
     // After a step of CLOCK_REALTIME, which is noticed a little later here, the device must not
     // hold a packet much longer.
     latest_ = now_ + 2 * LEAD_NS;
   }
+  /// CLOCK_REALTIME, and how far it is ahead of CLOCK_MONOTONIC; of a device that keeps launch
+  /// times.
+  [[nodiscard]] std::uint64_t now() const noexcept { return now_; }
+  [[nodiscard]] std::uint64_t ahead() const noexcept { return ahead_; }
   /// `launch`: as in bursts. One in the past is none.
   void put(rte_mbuf& packet, std::uint64_t launch) const noexcept {
     if (launch <= now_) return;
@@ -159,6 +164,7 @@ class CardClock::Launches {
  private:
   const CardClock* clock_;
   ClockLine line_;
+  std::uint64_t ahead_{0};
   std::uint64_t now_{~std::uint64_t{0}};
   std::uint64_t latest_{0};
 };

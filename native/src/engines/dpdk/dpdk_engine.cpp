@@ -103,23 +103,9 @@ void find_twice(const NetworkConfig& config, std::vector<Error>& found) {
   }
 }
 
-/// Packets that the worker paces reach a device early, which would send them together.
-void find_paced_launches(const InterfaceConfig& interface, std::vector<Error>& found) {
-  if (!interface.tx_.accurate_send_) return;
-  for (const TxQueueConfig& queue : interface.tx_.queues_) {
-    if (queue.pacing_mbps_ == 0) continue;
-    found.emplace_back(Status::NOT_SUPPORTED,
-                       "interface '" + interface.name_ +
-                           "': tx.accurate_send is true, and queue '" + queue.common_.name_ +
-                           "' has pacing_mbps " + std::to_string(queue.pacing_mbps_) +
-                           ", which the worker keeps and the device would undo; set it to 0");
-  }
-}
-
 void find_rejected(const NetworkConfig& config, std::vector<Error>& found) {
   for (const InterfaceConfig& interface : config.ifs_) {
     if (dpdk::is_virtual(interface)) find_rejected_device(interface, found);
-    find_paced_launches(interface, found);
   }
   find_twice(config, found);
   for (const auto& [name, region] : config.mrs_) {

@@ -39,10 +39,12 @@ class DpdkPort final : public PortIo, private Removable {
                           std::uint32_t count) noexcept override;
   TransmitCompletion completed(TxQueue& queue, bool last) noexcept override;
   [[nodiscard]] TransmitTraits transmit_traits(const TxQueue&) const noexcept override {
+    const bool launches = CardClock::launches(port_.config);
     return {.keeps_buffers = true,
             .most_packets = Sender::AT_ONCE,
+            .paces = launches,
             .overhead_bytes = flows_.most_overhead(),
-            .launch_lead = CardClock::launches(port_.config) ? CardClock::LEAD_NS : 0};
+            .launch_lead = launches ? CardClock::LEAD_NS : 0};
   }
   [[nodiscard]] std::string launch_times(const TxQueue& queue) const override;
   [[nodiscard]] std::shared_ptr<const LinkLayer> link_layer() const override {

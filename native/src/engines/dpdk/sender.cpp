@@ -12,6 +12,7 @@
 
 #include "system/log.h"
 #include "timing/clock.h"
+#include "timing/wire_time.h"
 
 namespace daqiri::dpdk {
 
@@ -34,6 +35,7 @@ Sender::Sender(const Place& place, const TxQueue& queue, const steering::Transmi
       name_("transmit queue '" + queue.config().common_.name_ + "' of interface '" +
             queue.interface_name() + "'"),
       fills_source_mac_(queue.has_offload("tx_eth_src")),
+      pacing_mbps_(place.clock == nullptr ? 0 : queue.config().pacing_mbps_),
       flows_(flows),
       // Packets that wait for the device to free them, besides those that it is sending.
       size_(std::bit_ceil(std::max(2 * place.descriptors, FEWEST_SLOTS))),
@@ -83,14 +85,29 @@ TransmitResult Sender::send(const Burst& burst, std::uint32_t first, std::uint32
   return result;
 }
 
+std::optional<std::uint64_t> Sender::paced(std::uint64_t launch, const Pace& pace,
+                                           const CardClock::Launches& launches) noexcept {
+  const std::uint64_t next = pace.next == 0 ? 0 : pace.next + launches.ahead();
+  if (next > launches.now() + CardClock::LEAD_NS) return std::nullopt;
+  return std::max({launch, next, launches.now()});
+}
+
 TransmitResult Sender::put(const Burst& burst, std::uint32_t first, std::uint32_t count) noexcept {
   TransmitResult result;
   std::array<rte_mbuf*, AT_ONCE> packets;
   std::array<std::uint32_t, AT_ONCE> lengths;
+  std::array<Pace, AT_ONCE> paces;
   count = std::min({count, AT_ONCE, size_ - (next_ - oldest_)});
   const CardClock::Launches launches(place_.clock);
   std::uint32_t made = 0;
   for (; made < count; ++made) {
+    std::uint64_t launch = burst.timestamps[first + made];
+    Pace pace = made == 0 ? pace_ : paces[made - 1];
+    if (pacing_mbps_ != 0) {
+      const auto time = paced(launch, pace, launches);
+      if (!time) break;
+      launch = *time;
+    }
     const int error = prepare(burst, first + made, next_ + made, packets[made]);
     if (error != 0) {
       // First send the packets before it.
@@ -101,13 +118,18 @@ TransmitResult Sender::put(const Burst& burst, std::uint32_t first, std::uint32_
       }
       break;
     }
-    launches.put(*packets[made], burst.timestamps[first + made]);
+    launches.put(*packets[made], launch);
     lengths[made] = packets[made]->pkt_len;
+    if (pacing_mbps_ != 0) {
+      pace.next = launch - launches.ahead() + wire_ns(lengths[made], pacing_mbps_, pace.rest);
+      paces[made] = pace;
+    }
   }
   const std::uint16_t sent = rte_eth_tx_burst(place_.device, place_.queue, packets.data(),
                                               static_cast<std::uint16_t>(made));
   for (std::uint16_t i = 0; i < sent; ++i) accepted_bytes_ += lengths[i];
   for (std::uint32_t i = made; i > sent; --i) mbufs_.untake(*packets[i - 1]);
+  if (pacing_mbps_ != 0 && sent > 0) pace_ = paces[sent - 1U];
   next_ += sent;
   accepted_ += sent;
   result.kept = sent;

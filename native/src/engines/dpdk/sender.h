@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "engines/dpdk/card_clock.h"
@@ -55,6 +56,18 @@ class Sender {
   void note_closed() noexcept { closed_.store(true, std::memory_order_release); }
 
  private:
+  /// When the next packet of a paced queue may leave.
+  struct Pace {
+    /// CLOCK_MONOTONIC, ns.
+    std::uint64_t next{0};
+    /// See wire_ns.
+    std::uint64_t rest{0};
+  };
+
+  /// The time of a packet that is sent after those with `pace`; none: the device would hold it for
+  /// long, so it has to wait here.
+  [[nodiscard]] static std::optional<std::uint64_t> paced(
+      std::uint64_t launch, const Pace& pace, const CardClock::Launches& launches) noexcept;
   /// Give packets to the device, which is there.
   TransmitResult put(const Burst& burst, std::uint32_t first, std::uint32_t count) noexcept;
   /// Make packet `number` of all from a packet of the burst. Returns errno; not 0: it can never be
@@ -72,6 +85,9 @@ class Sender {
   std::string name_;
   /// Offload tx_eth_src: set the port's address as the source of packets.
   bool fills_source_mac_;
+  /// What the device keeps within, by launch times; 0: it does not.
+  std::uint32_t pacing_mbps_;
+  Pace pace_;
   const steering::TransmitFlows& flows_;
   /// Whether the device can be asked to release what it has read.
   bool tells_on_request_{false};

@@ -23,6 +23,7 @@ namespace {
 
 constexpr const char* STAMPED = "a device of DPDK stamps packets";
 constexpr const char* LAUNCHED = "a device of DPDK is given launch times";
+constexpr const char* PACED = "a device of DPDK paces";
 constexpr const char* REFUSED = "a device of DPDK has no times";
 
 /// 156.25 MHz, 80 ppm too fast.
@@ -186,6 +187,39 @@ TEST_CASE(LAUNCHED, "[.]") {
   finish(*session);
 }
 
+TEST_CASE(PACED, "[.]") {
+  const Card card;
+  card.offer(true, true);
+  card.set_clock(TICKS_PER_NS, BEGIN, 0);
+  NetworkConfig config = config_of(false, true);
+  // A packet of 1000 bytes takes 80 us.
+  config.ifs_[0].tx_.queues_[0].pacing_mbps_ = 100;
+  const auto session = Session::open(config);
+  REQUIRE(card.wait_for_readings(10));
+  TxQueue& tx = session->tx_queue(0, 0);
+  constexpr unsigned COUNT = 1000;
+  REQUIRE(send_frames(tx, 5000, 0, COUNT, 0, 0, 1000));
+  REQUIRE(tx.wait_idle(PATIENCE_NS));
+  constexpr double GAP = 80'000 * TICKS_PER_NS;
+  unsigned timed = 0;
+  std::uint64_t before = 0;
+  for (unsigned i = 0; i < COUNT; ++i) {
+    std::uint64_t ticks = 0;
+    REQUIRE(card.launch_of(i, &ticks));
+    // The first one, and those that came too late for their time, leave at once.
+    timed += ticks == 0 ? 0 : 1;
+    // The rate of the clock gets known better meanwhile.
+    if (before != 0 && ticks != 0)
+      CHECK(std::abs(static_cast<double>(ticks - before) / GAP - 1) < 0.01);
+    before = ticks;
+  }
+  // In each millisecond, twelve follow the one that leaves at once.
+  CHECK(timed > COUNT / 2);
+  CHECK(receive_numbers(session->rx_queue(0, 0), COUNT).size() == COUNT);
+  CHECK(tx.counters().sent == COUNT);
+  finish(*session);
+}
+
 TEST_CASE(REFUSED, "[.]") {
   const Card card;
   card.set_clock(TICKS_PER_NS, BEGIN, 0);
@@ -213,11 +247,6 @@ TEST_CASE(REFUSED, "[.]") {
         device +
             "has a clock that stands still; set hardware_timestamps and tx.accurate_send to "
             "false, for timestamps and launch times in software");
-  NetworkConfig paced = config_of(false, true);
-  paced.ifs_[0].tx_.queues_[0].pacing_mbps_ = 100;
-  CHECK(no_times(paced) ==
-        "interface 'port0': tx.accurate_send is true, and queue 'tx0' has pacing_mbps 100, which "
-        "the worker keeps and the device would undo; set it to 0");
   // Without them, nothing is asked of the device.
   const auto session = Session::open(config_of(false, false));
   CHECK(card.asked() == std::pair{false, false});
@@ -233,6 +262,11 @@ TEST_CASE("receive times are those of the device", "[engines][dpdk]") {
 TEST_CASE("the device keeps launch times", "[engines][dpdk]") {
   if (lacks_dpdk()) return;
   CHECK(run_in_other_process(LAUNCHED) == 0);
+}
+
+TEST_CASE("the device paces by launch times", "[engines][dpdk]") {
+  if (lacks_dpdk()) return;
+  CHECK(run_in_other_process(PACED) == 0);
 }
 
 TEST_CASE("a device without times or without a clock is refused", "[engines][dpdk]") {
