@@ -84,6 +84,7 @@ std::uint16_t note_and_send(void* queue, rte_mbuf** packets, std::uint16_t count
   const std::lock_guard lock(mutex);
   const std::uint64_t timed = flag(RTE_MBUF_DYNFLAG_TX_TIMESTAMP_NAME);
   std::vector<std::uint64_t> times;
+  times.reserve(count);
   for (std::uint16_t i = 0; i < count; ++i)
     times.push_back((packets[i]->ol_flags & timed) != 0 ? time_of(*packets[i]) : 0);
   // Whoever receives them owns them.

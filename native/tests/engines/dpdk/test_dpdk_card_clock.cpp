@@ -178,7 +178,7 @@ TEST_CASE(LAUNCHED, "[.]") {
     if (ticks == 0) continue;
     ++kept;
     const auto off = static_cast<std::int64_t>(ticks - card.time_at(launch));
-    CHECK(std::abs(static_cast<double>(off)) / TICKS_PER_NS < NEAR_NS / 10);
+    CHECK(std::abs(static_cast<double>(off)) / TICKS_PER_NS < 100'000);
   }
   CHECK(kept == 5);
   CHECK(receive_numbers(session->rx_queue(0, 0), sent).size() == sent);
