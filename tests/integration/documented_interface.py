@@ -581,8 +581,8 @@ KEYS_OTHERWISE = {
     f"{RX}.queues[].split_boundary": "is read from the file; default: the size of the first buffer",
     f"{RX}.flows[].match.udp_dst": "a range is matched; DAQIRI treats a range as any port",
     f"{RX}.flows[].match.flex_item_id": "`mask` may be omitted: all bits",
-    f"{TX}.accurate_send": "for UDP clients whose network interface has the qdisc fq or etf; with "
-    "false, software keeps launch times",
+    f"{TX}.accurate_send": "for UDP clients whose network interface has the qdisc fq or etf, and "
+    "cards of engine dpdk that keep them; with false, software keeps launch times",
     f"{TX}.queues[].cpu_core": "also `any`: the thread is not pinned",
     f"{TX}.queues[].pacing_mbps": "works in software, without a network card",
 }

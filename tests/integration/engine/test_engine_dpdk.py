@@ -13,6 +13,7 @@ from daqiri_ophyd.engine import (
     Burst,
     Engine,
     InvalidParameterError,
+    NotSupportedError,
     PcapFile,
     RxQueue,
     check_config,
@@ -115,6 +116,24 @@ def test_what_cannot_be_opened_is_named(dpdk: Build) -> None:
         Engine.open(config)
     config["interfaces"][0]["address"] = "eth0"
     assert "or a virtual device such as net_tap0" in str(check_config(config).errors[0])
+
+
+def test_times_that_a_device_does_not_have_are_refused(dpdk: Build) -> None:
+    config = dpdk()
+    (port,) = config["interfaces"]
+    port["address"] = "net_ring0"
+    for side, key, what in (
+        ("rx", "hardware_timestamps", "does not stamp received packets"),
+        ("tx", "accurate_send", "does not keep launch times"),
+    ):
+        port[side][key] = True
+        # What a card has is known when it is open.
+        assert check_config(config).ok
+        with pytest.raises(NotSupportedError, match=f"device 'net_ring0' {what}"):
+            Engine.open(config)
+        del port[side][key]
+    with Engine.open(config) as engine:
+        assert engine.snapshot().tx[0].launch_times == "worker"
 
 
 def test_a_check_finds_devices_that_the_engine_never_opens(dpdk: Build) -> None:

@@ -147,6 +147,8 @@ TEST_CASE(STAMPED, "[.]") {
     }));
   }
   finish(*session);
+  // At any moment between readings.
+  for (int i = 0; i < 20; ++i) finish(*Session::open(config));
 }
 
 TEST_CASE(LAUNCHED, "[.]") {
