@@ -16,6 +16,7 @@ from run_documents import Documents, new_run_engine
 
 from daqiri_ophyd.catalog import Catalog
 from daqiri_ophyd.devices import Daq, make_daq
+from daqiri_ophyd.engine import capabilities
 
 keep_what_catalogs_share()
 collect_cycles_seldom()
@@ -34,6 +35,13 @@ def made_catalog(tmp_path: Path, empty_catalog: Path) -> None:
     """The catalogs of the commands."""
     for folder in ("daqiri-demo", "daqiri-data"):
         shutil.copytree(empty_catalog, tmp_path / folder / "catalog")
+
+
+@pytest.fixture(scope="session")
+def has_dpdk() -> None:
+    """Skip the test if this build has no engine ``dpdk``."""
+    if (state := capabilities()["dpdk"]) != "available":
+        pytest.skip(f"{state} (built where libdpdk is found: libdpdk-dev)")
 
 
 @contextlib.contextmanager

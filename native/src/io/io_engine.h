@@ -14,6 +14,7 @@
 #include "io/tx_queue.h"
 #include "memory/region.h"
 #include "metrics/counters.h"
+#include "net/interface_link.h"
 #include "net/link_layer.h"
 #include "steering/flow_table.h"
 #include "steering/steering.h"
@@ -47,6 +48,8 @@ struct TransmitCompletion {
   std::uint64_t bytes{0};
   /// Packets dropped because they were late for their launch times.
   std::uint32_t missed{0};
+  /// Packets that will never leave.
+  std::uint32_t failed{0};
   /// Those of the dropped packets that were reported in `sent` before.
   std::uint32_t recalled{0};
   std::uint64_t recalled_bytes{0};
@@ -87,16 +90,6 @@ struct ReceiveTraits {
   bool gathered{false};
   /// One thread at a time receives for all queues of the port that have no thread.
   bool together{false};
-};
-
-/// State of a port's network interface, as reported by the kernel.
-struct LinkState {
-  /// "up", "down" (switched off, or no carrier), "removed", "none" (the port has no interface).
-  const char* state{"none"};
-  /// Mb/s; 0: unknown.
-  std::uint32_t speed{0};
-  /// Bytes; 0: unknown.
-  std::uint32_t mtu{0};
 };
 
 /// A port whose packets have receivers that may be absent or slow: streams, and memory of this

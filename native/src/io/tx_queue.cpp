@@ -254,7 +254,9 @@ void TxQueue::count_completed(const TransmitCompletion& completion) noexcept {
   tally_.sent_bytes += completion.bytes;
   tally_.sent_bytes -= completion.recalled_bytes;
   tally_.dropped[DropReason::MISSED_LAUNCH] += completion.missed;
-  completed_ = completed_ || completion.sent + completion.missed + completion.released > 0;
+  tally_.dropped[DropReason::SEND_ERROR] += completion.failed;
+  completed_ = completed_ ||
+               completion.sent + completion.missed + completion.failed + completion.released > 0;
   // Bursts are released in the order in which they were sent; the current one may still have
   // packets to send.
   for (std::uint32_t left = completion.released; left > 0;) {

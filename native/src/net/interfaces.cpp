@@ -2,11 +2,15 @@
 
 #include <linux/if_link.h>
 #include <net/if.h>
+#include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <string_view>
 #include <system_error>
 
+#include "daqiri/error.h"
+#include "net/ethtool.h"
 #include "net/netlink.h"
 #include "system/file.h"
 
@@ -62,6 +66,24 @@ TapState TapState::of(const std::string& interface) {
                      error.code().value());
   }
   return state;
+}
+
+void refuse_merging(const InterfaceConfig& config, const std::string& interface) {
+  // GRO of the kernel merges datagrams for these even where no program asks for it (since 5.12).
+  constexpr std::string_view MERGING[] = {"rx-udp-gro-forwarding", "rx-gro-list"};
+  const File question(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  std::string names;
+  std::string off;
+  for (const std::string& name : Ethtool(question.fd(), interface.c_str()).features()) {
+    if (std::ranges::find(MERGING, name) == std::ranges::end(MERGING)) continue;
+    names += (names.empty() ? "" : ", ") + name;
+    off += " " + name + " off";
+  }
+  if (names.empty()) return;
+  throw Error(Status::NOT_SUPPORTED, "interface '" + config.name_ + "': '" + interface +
+                                         "' merges datagrams into frames of up to 64 KiB (" +
+                                         names + "), which are not what arrived; run `ethtool -K " +
+                                         interface + off + "`");
 }
 
 }  // namespace daqiri

@@ -4,10 +4,16 @@
 #include <cstdint>
 #include <string>
 
+#include "daqiri/config.h"
+
 namespace daqiri {
 
 /// Names of all that the calling thread's network namespace has, for messages: "lo, eth0".
 [[nodiscard]] std::string interfaces_of_this_host();
+
+/// Throws Error NOT_SUPPORTED if the interface merges datagrams: frames would arrive that nobody
+/// has sent, of up to 64 KiB.
+void refuse_merging(const InterfaceConfig& config, const std::string& interface);
 
 /// What the kernel tells of a tap (IFLA_TUN_ of linux/if_link.h).
 struct TapState {

@@ -70,7 +70,8 @@ class Program {
   [[nodiscard]] bool empty() const noexcept { return rules_.empty(); }
   /// Whether it matches the payloads of packets: `PacketView::bytes` has up to MOST_FLEX_BYTES.
   [[nodiscard]] bool reads_payloads() const noexcept { return reads_payloads_; }
-  /// Whether the verdict depends only on Ethernet, VLAN tags, IP and UDP headers, or those of eCPRI.
+  /// Whether the verdict depends only on Ethernet, VLAN tags, IP and UDP headers, or those of
+  /// eCPRI.
   [[nodiscard]] bool matches_headers_only() const noexcept {
     return !reads_payloads_ && tunnels_.empty();
   }

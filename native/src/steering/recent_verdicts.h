@@ -64,7 +64,8 @@ class RecentVerdicts {
       return fields;
     }
     [[nodiscard]] std::size_t place() const noexcept {
-      // Streams differ in few bits of addresses and ports. The constant is that of the golden ratio.
+      // Streams differ in few bits of addresses and ports. The constant is that of the golden
+      // ratio.
       const std::uint64_t all = (third ^ second >> 48U ^ std::uint64_t{last} << 20U);
       return all * 0x9E37'79B9'7F4A'7C15U >> (64 - std::countr_zero(ENTRIES));
     }

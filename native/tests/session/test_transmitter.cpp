@@ -334,12 +334,13 @@ TEST_CASE("What the wire keeps until its launch time is held, and counted once",
     TxQueue& queue = *bench.queues[0];
     queue.count_completed({.sent = 10, .bytes = 1000});
     queue.count_completed(
-        {.sent = 1, .bytes = 100, .missed = 4, .recalled = 4, .recalled_bytes = 400});
+        {.sent = 1, .bytes = 100, .missed = 4, .failed = 3, .recalled = 4, .recalled_bytes = 400});
     queue.end_pass();
     const TxSnapshot counters = queue.counters();
     CHECK(counters.sent == 7);
     CHECK(counters.sent_bytes == 700);
     CHECK(counters.dropped[static_cast<std::size_t>(DropReason::MISSED_LAUNCH)] == 4);
+    CHECK(counters.dropped[static_cast<std::size_t>(DropReason::SEND_ERROR)] == 3);
   }
   SECTION("until the worker stops") {
     bench.wire.lead_ns = 2 * HOUR;

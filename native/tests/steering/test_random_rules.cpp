@@ -184,8 +184,7 @@ void compare_recent(const Program& program, RecentVerdicts& recent, Random& rand
   const Verdict* const known = recent.find(packet.frame.data(), captured);
   if (known != nullptr) require_equal(*known, wanted);
   const bool plain = packet.udp && !packet.ipv6 && packet.frame[12] == 0x08;
-  if (plain && captured >= 42)
-    REQUIRE((known != nullptr) == program.matches_headers_only());
+  if (plain && captured >= 42) REQUIRE((known != nullptr) == program.matches_headers_only());
 }
 
 /// Returns how many packets matched a flow.

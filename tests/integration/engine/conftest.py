@@ -25,7 +25,6 @@ from daqiri_ophyd.engine import (
     RxCounters,
     RxQueue,
     TxCounters,
-    capabilities,
     ethernet,
 )
 
@@ -114,13 +113,6 @@ def loopback(request: pytest.FixtureRequest) -> Callable[..., Config]:
     if getattr(request, "param", "loopback") == "dpdk":
         return request.getfixturevalue("dpdk")
     return loopback_config
-
-
-@pytest.fixture
-def has_dpdk() -> None:
-    """Skip the test if this build has no engine ``dpdk``."""
-    if (state := capabilities()["dpdk"]) != "available":
-        pytest.skip(f"{state} (built where libdpdk is found: libdpdk-dev)")
 
 
 @pytest.fixture(scope="session")

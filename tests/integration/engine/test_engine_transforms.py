@@ -4,11 +4,9 @@ import contextlib
 import csv
 import io
 import random
-import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from live_captures import captured_live
 from packet_bytes import put_on_the_wire
 from scapy.layers.inet import IP, TCP, UDP, IPOption_Router_Alert
 from scapy.layers.inet6 import IPv6
@@ -397,31 +396,15 @@ def test_tshark_agrees_with_what_is_sent(
     tunnel: str | None,
     tags: int,
 ) -> None:
-    if shutil.which("tshark") is None:
-        pytest.skip("needs tshark")
-    file = tmp_path / "seen.pcapng"
+    file = tmp_path / "seen.pcap"
     # The last that is pushed is the outermost.
     pushed = [{**PUSH, "vlan_id": 42 + number} for number in range(tags)]
     actions = [*([encap(tunnel)] if tunnel else []), *pushed]
     config = push_frames(packet(), *actions) if actions else packet()
     sizes = [18, 500, 1400]
-    command = ["tshark", "-n", "-i", "far", "-c", str(len(sizes)), "-w", str(file)]
-    with cable.call(Engine.open, config) as engine:
-        started = partial(subprocess.Popen, command, stderr=subprocess.PIPE, text=True)
-        with cable.call(started) as tshark:
-            try:
-                # Reported before it happens.
-                while "Capturing" not in tshark.stderr.readline():
-                    assert tshark.poll() is None
-                end = time.monotonic() + UNTIL
-                while not file.exists() or file.stat().st_size == 0:
-                    assert time.monotonic() < end
-                    time.sleep(0.02)
-                for size in sizes:
-                    engine.ports[1].tx[0].send(made_frames(1, size, dst_port=54321))
-                assert tshark.wait(UNTIL) == 0
-            finally:
-                tshark.kill()
+    with cable.call(Engine.open, config) as engine, captured_live(cable, "far", 3, file):
+        for size in sizes:
+            engine.ports[1].tx[0].send(made_frames(1, size, dst_port=54321))
     seen = read_by_tshark(file)
     assert len(seen) == len(sizes)
     for size, fields in zip(sizes, seen, strict=True):

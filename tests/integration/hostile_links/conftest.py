@@ -194,13 +194,21 @@ def unwanted() -> bytes:
 
 
 @pytest.fixture
-def receiver(link: Link) -> Callable[..., Config]:
-    """A configuration of a port ``receiver`` at ``far``: ``af_packet``, ``af_xdp`` or ``udp``."""
+def receiver(link: Link, request: pytest.FixtureRequest) -> Callable[..., Config]:
+    """A configuration of a port ``receiver`` at ``far``, by its path.
+
+    ``af_packet``, ``af_xdp``, ``udp``, and ``dpdk``: a ``net_af_packet``.
+    """
+    # Its rings of frames of 2 KiB are locked in memory, which is 8 MiB for users who are not root.
+    frames = 1024 if in_user_namespace() else 4096
+    addresses = {"dpdk": f"net_af_packet0,iface=far,framecnt={frames}"}
 
     def build(path: str, local: str = "10.9.0.1", **queue: Any) -> Config:
+        if path == "dpdk":
+            request.getfixturevalue("has_dpdk")
         port: Config = {
             "name": "receiver",
-            "address": "far" if path != "udp" else local,
+            "address": local if path == "udp" else addresses.get(path, "far"),
             "rx": {
                 "queues": [
                     {
@@ -219,7 +227,8 @@ def receiver(link: Link) -> Callable[..., Config]:
             address = f"udp://{local}:{PORT}"
             port["socket_config"] = {"mode": "server", "local_addr": address}
         else:
-            port["rx"]["receive_path"] = path
+            if path != "dpdk":
+                port["rx"]["receive_path"] = path
             port["rx"]["flows"] = [
                 {
                     "name": "data",
@@ -229,7 +238,7 @@ def receiver(link: Link) -> Callable[..., Config]:
                 }
             ]
         regions = [{"name": "rx_buffers", "kind": "host", "num_bufs": 65536, "buf_size": 2048}]
-        return {
+        config = {
             "version": 1,
             "master_core": 0,
             "stream_type": "socket" if path == "udp" else "raw",
@@ -237,5 +246,6 @@ def receiver(link: Link) -> Callable[..., Config]:
             "memory_regions": regions,
             "interfaces": [port],
         }
+        return config | ({"engine": "dpdk"} if path == "dpdk" else {})
 
     return build

@@ -30,7 +30,7 @@ NEIGHBOUR = "02:00:00:00:00:02"
 
 
 def sender(path: str, address: str, buf_size: int = 2048, batch: int = 64) -> Config:
-    """A configuration of a port that sends: frames (``packet``) or datagrams (``udp``)."""
+    """A configuration of a port that sends frames (``packet``, ``dpdk``) or datagrams (``udp``)."""
     queue = {
         "name": "tx0",
         "id": 0,
@@ -42,7 +42,7 @@ def sender(path: str, address: str, buf_size: int = 2048, batch: int = 64) -> Co
     if path == "udp":
         port["socket_config"] = {"mode": "client", "remote_addr": f"udp://10.9.0.2:{PORT}"}
     region = {"name": "buffers", "kind": "host", "num_bufs": 4096, "buf_size": buf_size}
-    return {
+    config: Config = {
         "version": 1,
         "master_core": 0,
         "stream_type": "socket" if path == "udp" else "raw",
@@ -50,6 +50,25 @@ def sender(path: str, address: str, buf_size: int = 2048, batch: int = 64) -> Co
         "memory_regions": [region],
         "interfaces": [port],
     }
+    if path == "dpdk":
+        config["engine"] = "dpdk"
+        port["address"] = f"net_af_packet0,iface={address}"
+    return config
+
+
+@pytest.fixture(params=["packet", "dpdk"])
+def raw(request: pytest.FixtureRequest) -> str:
+    """An engine that sends frames on an interface of the kernel."""
+    if request.param == "dpdk":
+        request.getfixturevalue("has_dpdk")
+    return str(request.param)
+
+
+@pytest.fixture(params=["packet", "dpdk", "udp"])
+def path(request: pytest.FixtureRequest) -> str:
+    if request.param == "dpdk":
+        request.getfixturevalue("has_dpdk")
+    return str(request.param)
 
 
 def numbered(count: int, size: int) -> np.ndarray:
@@ -184,8 +203,8 @@ def send_all(network: Network, config: Config, packets: np.ndarray) -> Any:
         return queue.counters()
 
 
-def test_a_full_device_takes_each_frame_of_engine_packet_later(network: Network, tap: Taken):
-    counters = send_all(network, sender("packet", "tap0"), packets_of("packet", COUNT, SIZE))
+def test_a_full_device_takes_each_frame_later(network: Network, tap: Taken, raw: str):
+    counters = send_all(network, sender(raw, "tap0"), packets_of(raw, COUNT, SIZE))
     assert (counters.sent, any(counters.dropped.values())) == (COUNT, False)
     wait_for(lambda: len(tap.numbers) >= COUNT)
     assert tap.numbers == list(range(COUNT))
@@ -214,15 +233,44 @@ DISCIPLINES = {
 }
 
 
+# Frames of engine packet go around disciplines, as those of DPDK's driver unless told otherwise.
+THROUGH_DISCIPLINE = "near,qdisc_bypass=0"
+
+
+@pytest.mark.parametrize("path", ["udp", "dpdk"])
 @pytest.mark.parametrize("discipline", DISCIPLINES)
-def test_a_full_queueing_discipline_takes_each_datagram_later(
-    network: Network, far: Taken, discipline: str
+def test_a_full_queueing_discipline_takes_each_packet_later(
+    network: Network,
+    far: Taken,
+    discipline: str,
+    path: str,
+    request: pytest.FixtureRequest,
 ):
+    if path == "dpdk":
+        request.getfixturevalue("has_dpdk")
     for command in DISCIPLINES[discipline]:
         network.run(f"tc {command}")
-    counters = send_all(network, sender("udp", "10.9.0.1"), packets_of("udp", COUNT, 1000))
+    address = "10.9.0.1" if path == "udp" else THROUGH_DISCIPLINE
+    counters = send_all(network, sender(path, address), packets_of(path, COUNT, 1000))
     assert (counters.sent, any(counters.dropped.values())) == (COUNT, False)
     arrive_once(network, far, COUNT)
+
+
+def test_frames_that_a_discipline_never_takes_are_counted_at_the_end(
+    network: Network, far: Taken, has_dpdk: None
+):
+    """They wait in the ring of a device of DPDK's, which keeps their order."""
+    network.run("tc qdisc replace dev near root tbf rate 400mbit burst 1000 limit 100kb")
+    with network.call(Engine.open, sender("dpdk", THROUGH_DISCIPLINE)) as engine:
+        queue = engine.ports[0].tx[0]
+        queue.send(packets_of("dpdk", 20, SIZE))
+        assert queue.wait_sent(60)
+        queue.send(packets_of("dpdk", 20, 1400))
+        assert not queue.wait_sent(0.2)
+        assert queue.counters().held == 20
+    counters = queue.counters()
+    assert (counters.sent, counters.dropped["send_error"], counters.held) == (20, 20, 0)
+    arrive_once(network, far, 20)
 
 
 def test_a_server_sends_single_datagrams_where_a_discipline_would_cut_messages(
@@ -294,13 +342,12 @@ def test_datagrams_that_a_discipline_never_takes_are_counted(network: Network, f
     arrive_once(network, far, 20)
 
 
-@pytest.mark.parametrize("path", ["packet", "udp"])
 def test_a_link_that_is_switched_off_counts_what_it_did_not_send(
     network: Network, far: Taken, path: str
 ):
     """Packets are sent, then the sender's own end is down, then it is up again."""
     packets = packets_of(path, 3000, SIZE)
-    address = "near" if path == "packet" else "10.9.0.1"
+    address = "10.9.0.1" if path == "udp" else "near"
     with network.call(Engine.open, sender(path, address)) as engine:
         queue = engine.ports[0].tx[0]
         queue.send(packets[:1000])
@@ -318,13 +365,12 @@ def test_a_link_that_is_switched_off_counts_what_it_did_not_send(
     assert far.numbers == [*range(1000), *range(2000, 3000)]
 
 
-@pytest.mark.parametrize("path", ["packet", "udp"])
 def test_packets_that_a_smaller_mtu_does_not_let_out_are_counted(
     network: Network, far: Taken, path: str
 ):
     """UDP datagrams are cut into fragments; frames are refused."""
     packets = packets_of(path, 2000, 1400)
-    address = "near" if path == "packet" else "10.9.0.1"
+    address = "10.9.0.1" if path == "udp" else "near"
     with network.call(Engine.open, sender(path, address)) as engine:
         queue = engine.ports[0].tx[0]
         queue.send(packets[:1000])
@@ -333,15 +379,17 @@ def test_packets_that_a_smaller_mtu_does_not_let_out_are_counted(
         queue.send(packets[1000:])
         assert queue.wait_sent(60)
         counters = queue.counters()
-    arrived = 1000 if path == "packet" else 2000
+    arrived = 2000 if path == "udp" else 1000
     assert (counters.sent, counters.dropped["send_error"]) == (arrived, 2000 - arrived)
     wait_for(lambda: len(far.numbers) >= arrived)
     assert sorted(set(far.numbers)) == list(range(arrived))
 
 
-def test_an_interface_that_is_removed_counts_what_it_did_not_send(network: Network, far: Taken):
-    packets = packets_of("packet", 2000, SIZE)
-    with network.call(Engine.open, sender("packet", "near")) as engine:
+def test_an_interface_that_is_removed_counts_what_it_did_not_send(
+    network: Network, far: Taken, raw: str
+):
+    packets = packets_of(raw, 2000, SIZE)
+    with network.call(Engine.open, sender(raw, "near")) as engine:
         queue = engine.ports[0].tx[0]
         queue.send(packets[:1000])
         assert queue.wait_sent(60)
@@ -352,3 +400,19 @@ def test_an_interface_that_is_removed_counts_what_it_did_not_send(network: Netwo
         counters = queue.counters()
     assert (counters.sent, counters.dropped["send_error"]) == (1000, 1000)
     assert far.numbers == list(range(1000))
+
+
+def test_the_longest_frames_are_those_of_the_mtu_and_a_tag(network: Network, far: Taken, raw: str):
+    """Frames of the MTU, and one byte more; the same with an 802.1Q tag, four bytes longer."""
+    frames = [packets_of(raw, 1, 1500 + more - 28)[0].tobytes() for more in (0, 1)]
+    frames += [frame[:12] + b"\x81\x00\x00\x05" + frame[12:] for frame in frames]
+    assert [len(frame) for frame in frames] == [1514, 1515, 1518, 1519]
+    with network.call(Engine.open, sender(raw, "near")) as engine:
+        queue = engine.ports[0].tx[0]
+        queue.send(frames)
+        assert queue.wait_sent(60)
+        counters = queue.counters()
+    assert (counters.sent, counters.dropped["send_error"]) == (2, 2)
+    assert counters.sent_bytes == 1514 + 1518
+    # The kernel takes the tag out before it gives the frame to packet sockets.
+    wait_for(lambda: far.numbers == [0, 0])

@@ -83,3 +83,33 @@ def test_buffers_have_space_for_two_tags_or_opening_warns(
     else:
         assert truncated == 1
         assert "packets of 1521 bytes, and frames of 'tap0' have up to 1522" in warned[0]
+
+
+def test_a_device_of_dpdk_cuts_no_frame(networks: Callable[[], Any], has_dpdk: None) -> None:
+    """Its driver delivers the beginnings of frames that are longer than its ring's, once the MTU
+    was raised: the engine counts them. Of the outer tag, it does not tell the type."""
+    network = networks()
+    device = network.call(make_tap)
+    config = configuration(2048, "af_packet")
+    config["engine"] = "dpdk"
+    (port,) = config["interfaces"]
+    port["address"] = "net_af_packet0,iface=tap0"
+    del port["rx"]["receive_path"]
+    try:
+        network.run("ip link set tap0 up")
+        with network.call(Engine.open, config) as engine:
+            queue = engine.ports[0].rx[0]
+            assert os.write(device, FRAME) == len(FRAME)
+            burst = queue.receive(30.0)
+            assert burst is not None
+            with burst:
+                [view] = burst
+                assert view.tobytes() == ADDRESSES + b"\x81\x00" + FRAME[14:]
+            network.run("ip link set tap0 mtu 9000")
+            for size in (1981, 1982, 1983, 9014):
+                assert os.write(device, ADDRESSES + bytes(size - 12)) == size
+            wait_for(lambda: queue.counters().received == 5)
+            counters = queue.counters()
+    finally:
+        os.close(device)
+    assert (counters.dropped["truncated"], counters.dropped_total) == (3, 3)

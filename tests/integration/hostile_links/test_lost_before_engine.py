@@ -10,6 +10,8 @@ from waiting import eventually
 
 from daqiri_ophyd.engine import Engine, Port, PortCounters, ethernet
 
+from .conftest import send_fast
+
 pytestmark = pytest.mark.root
 Config = dict[str, Any]
 NOTHING = PortCounters(0, 0, 0, 0, 0)
@@ -22,7 +24,7 @@ def opened(link: Any, config: Config) -> Iterator[Port]:
         yield engine.ports[0]
 
 
-@pytest.mark.parametrize("path", ["af_packet", "udp"])
+@pytest.mark.parametrize("path", ["af_packet", "dpdk", "udp"])
 def test_what_a_full_backlog_drops_is_counted(
     link: Any, receiver: Callable[..., Config], datagram: Callable[..., bytes], path: str
 ) -> None:
@@ -53,7 +55,7 @@ def test_what_a_full_backlog_drops_is_counted(
     assert port.counters() == lost
 
 
-@pytest.mark.parametrize("path", ["af_packet", "af_xdp", "auto", "udp"])
+@pytest.mark.parametrize("path", ["af_packet", "dpdk", "af_xdp", "auto", "udp"])
 def test_frames_that_no_program_wants_are_no_loss(
     link: Any,
     receiver: Callable[..., Config],
@@ -75,7 +77,7 @@ def test_frames_that_no_program_wants_are_no_loss(
             assert engine.snapshot().rx[0].receive_path.startswith("af_xdp")
         before = link.counts()
         assert link.flood(unwanted, 100) == 100
-        taken = path == "af_packet"
+        taken = path in ("af_packet", "dpdk")
         assert eventually(lambda: link.counts()["received"] - before["received"] == 100)
         assert eventually(lambda: port.rx[0].counters().received == (100 if taken else 0))
         dropped = 0 if taken else 100
@@ -86,7 +88,7 @@ def test_frames_that_no_program_wants_are_no_loss(
     assert unwanted_only(port.counters(), dropped)
 
 
-@pytest.mark.parametrize("path", ["af_packet", "udp"])
+@pytest.mark.parametrize("path", ["af_packet", "dpdk", "udp"])
 def test_an_interface_that_is_removed_and_made_anew(
     link: Any, receiver: Callable[..., Config], unwanted: bytes, unwanted_only: Any, path: str
 ) -> None:
@@ -185,13 +187,13 @@ def test_every_view_of_an_engine_has_the_counters(
         assert unwanted_only(engine.ports[0].counters(), 100)
 
 
-@pytest.mark.parametrize("path", ["af_packet", "udp"])
+@pytest.mark.parametrize("path", ["af_packet", "dpdk", "udp"])
 def test_damaged_frames_are_errors(
     networks: Callable[[], Any], receiver: Callable[..., Config], path: str
 ) -> None:
     """A VXLAN device counts frames whose congestion marks contradict each other (RFC 6040)."""
     network = networks()
-    network.run("ip link add far type vxlan id 5 dstport 4789 local 127.0.0.1 dev lo")
+    network.run("ip link add far mtu 1500 type vxlan id 5 dstport 4789 local 127.0.0.1 dev lo")
     network.run("ip address add 10.9.0.1/24 dev far")
     network.run("ip link set far up")
     inner = ethernet.udp_frames(
@@ -214,3 +216,14 @@ def test_damaged_frames_are_errors(
         expected = PortCounters(30, 0, 0, 30, 0)
         assert eventually(lambda: port.counters() == expected), port.counters()
         assert port.rx[0].counters().received == 0
+
+
+@pytest.mark.parametrize("path", ["af_packet", "dpdk", "udp"])
+def test_frames_that_this_host_sends_do_not_arrive(
+    link: Any, receiver: Callable[..., Config], datagram: Callable[..., bytes], path: str
+) -> None:
+    with opened(link, receiver(path)) as port:
+        link.call(send_fast, datagram(), 100, "far")
+        link.flood(datagram(), 10)
+        assert eventually(lambda: port.rx[0].counters().received == 10)
+        assert port.counters() == NOTHING

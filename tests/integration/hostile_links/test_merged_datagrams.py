@@ -20,22 +20,36 @@ def receiver(path: str) -> Config:
         "batch_size": 1,
         "memory_regions": ["buffers"],
     }
-    port = {"name": "port0", "address": "near", "rx": {"receive_path": path, "queues": [queue]}}
+    port: Config = {"name": "port0", "address": "near", "rx": {"queues": [queue]}}
+    if path == "dpdk":
+        port["address"] = "net_af_packet0,iface=near,framesz=16384,blocksz=65536,framecnt=64"
+    else:
+        port["rx"]["receive_path"] = path
     return {
         "version": 1,
         "master_core": 0,
         "stream_type": "raw",
-        "engine": "packet",
+        "engine": "dpdk" if path == "dpdk" else "packet",
         "memory_regions": [
-            {"name": "buffers", "kind": "host", "affinity": 0, "num_bufs": 64, "buf_size": 16384}
+            {"name": "buffers", "kind": "host", "affinity": 0, "num_bufs": 256, "buf_size": 16384}
         ],
         "interfaces": [port],
     }
 
 
+@pytest.fixture(params=["af_packet", "dpdk"])
+def merged(request: pytest.FixtureRequest) -> Config:
+    """A receiver behind the part of the kernel that merges."""
+    if request.param == "dpdk":
+        request.getfixturevalue("has_dpdk")
+    return receiver(request.param)
+
+
 @pytest.mark.parametrize("offload", ["rx-udp-gro-forwarding", "rx-gro-list"])
-def test_an_interface_that_merges_datagrams_is_refused(cable: Network, offload: str):
-    config = receiver("af_packet")
+def test_an_interface_that_merges_datagrams_is_refused(
+    cable: Network, merged: Config, offload: str
+):
+    config = merged
     cable.call(Engine.open, config).close()
     cable.run(f"ethtool -K near {offload} on")
     with pytest.raises(NotSupportedError, match=f"'near' merges.*ethtool -K near {offload} off`"):
@@ -50,8 +64,8 @@ def test_af_xdp_receives_frames_before_they_could_be_merged(cable: Network):
     cable.call(Engine.open, receiver("af_xdp")).close()
 
 
-def test_the_host_check_reports_it(cable: Network):
+def test_the_host_check_reports_it(cable: Network, merged: Config):
     cable.run("ethtool -K near rx-gro-list on")
-    needs = Needs.of(receiver("af_packet"))
+    needs = Needs.of(merged)
     [reason] = cable.call(needs.rejected_here)
     assert "ethtool -K near rx-gro-list off" in reason

@@ -83,8 +83,12 @@ void Device::add(const InterfaceConfig& interface) {
   const std::string what = "cannot be opened: " + Reports::reason(error);
   if (!is_card) {
     refuse(interface, what,
-           "accepted are the arguments of DPDK's virtual devices, such as net_tap0,iface=dtap0 or "
-           "net_af_packet0,iface=eth0");
+           std::string("accepted are the arguments of DPDK's virtual devices, such as "
+                       "net_tap0,iface=dtap0 or net_af_packet0,iface=eth0") +
+               (device.is(AF_PACKET_DRIVER)
+                    ? "; its rings (2 x qpairs x framecnt x framesz bytes) are locked memory, of "
+                      "which a user who is not root has little (ulimit -l)"
+                    : ""));
   }
   if (const std::string taken = card.why_taken(); !taken.empty() && !has_group_of(card))
     throw Error(Status::NOT_SUPPORTED, device_of(interface) + taken);

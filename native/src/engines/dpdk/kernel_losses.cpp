@@ -1,44 +1,16 @@
 #include "engines/dpdk/kernel_losses.h"
 
-#include <linux/if_packet.h>
-#include <sys/socket.h>
-
 #include <exception>
 #include <map>
 #include <system_error>
 
 #include "engines/dpdk/traits.h"
-#include "engines/dpdk/virtual_device.h"
 #include "system/file.h"
 #include "system/log.h"
 
 namespace daqiri::dpdk {
 
 namespace {
-
-template <typename Value>
-bool ask(int socket, int level, int option, Value& value) noexcept {
-  socklen_t bytes = sizeof value;
-  return getsockopt(socket, level, option, &value, &bytes) == 0;
-}
-
-/// Packet sockets of this process that are bound to an interface, in the driver's group.
-std::vector<int> sockets_on(unsigned interface) {
-  std::vector<int> found;
-  for (const int socket : open_descriptors()) {
-    int domain = 0;
-    int fanout = 0;
-    sockaddr_ll address{};
-    socklen_t bytes = sizeof address;
-    if (ask(socket, SOL_SOCKET, SO_DOMAIN, domain) && domain == AF_PACKET &&
-        getsockname(socket, reinterpret_cast<sockaddr*>(&address), &bytes) == 0 &&
-        address.sll_ifindex == static_cast<int>(interface) &&
-        ask(socket, SOL_PACKET, PACKET_FANOUT, fanout) &&
-        (static_cast<unsigned>(fanout) & UINT16_MAX) == packet_group(interface))
-      found.push_back(socket);
-  }
-  return found;
-}
 
 /// What found no place in the queues of a tap since it was made; 0: not known.
 std::uint64_t dropped_for(LinkReader& reader, int tap) noexcept try {
@@ -51,11 +23,12 @@ std::uint64_t dropped_for(LinkReader& reader, int tap) noexcept try {
 
 }  // namespace
 
-void KernelLosses::begin(const std::string& port, std::string_view driver, unsigned interface) {
+void KernelLosses::begin(const std::string& port, std::string_view driver, unsigned interface,
+                         const PacketSockets& sockets) {
   if (driver == AF_PACKET_DRIVER) {
     link_.emplace(port, LinkStatistics::Traffic::EVERY_FRAME,
                   [=](const File&) { return static_cast<int>(interface); });
-    sockets_ = sockets_on(interface);
+    sockets_ = &sockets;
     static_cast<void>(read());
     dropped_by_sockets_ = 0;
   } else if (driver == TAP_DRIVER) {
@@ -75,11 +48,7 @@ void KernelLosses::begin(const std::string& port, std::string_view driver, unsig
 PortSnapshot KernelLosses::read() noexcept {
   PortSnapshot lost;
   if (link_) lost = link_->losses(0);
-  for (const int socket : sockets_) {
-    // The kernel counts from zero after each call.
-    tpacket_stats counts{};
-    if (ask(socket, SOL_PACKET, PACKET_STATISTICS, counts)) dropped_by_sockets_ += counts.tp_drops;
-  }
+  if (sockets_ != nullptr) dropped_by_sockets_ += sockets_->dropped();
   std::uint64_t dropped = dropped_by_sockets_;
   // Of a tap that is gone, nothing is known.
   if (const std::uint64_t now = reader_ ? dropped_for(*reader_, tap_) : 0; now > dropped_before_)

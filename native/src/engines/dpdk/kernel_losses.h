@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
+#include "engines/dpdk/packet_sockets.h"
 #include "metrics/counters.h"
 #include "net/link_counters.h"
 #include "net/link_statistics.h"
@@ -17,15 +17,16 @@ namespace daqiri::dpdk {
 class KernelLosses {
  public:
   /// Begin to count, for a device that has started, in the network namespace of the calling thread.
-  /// `port`: for the log. `interface`: of the kernel; 0: none.
-  void begin(const std::string& port, std::string_view driver, unsigned interface);
+  /// `port`: for the log. `interface`: of the kernel; 0: none. `sockets`: of the device.
+  void begin(const std::string& port, std::string_view driver, unsigned interface,
+             const PacketSockets& sockets);
   /// Since `begin`.
   [[nodiscard]] PortSnapshot read() noexcept;
 
  private:
-  /// Of a net_af_packet: losses of its network interface, and its sockets, which are the driver's.
+  /// Of a net_af_packet: losses of its network interface, and its sockets.
   std::optional<LinkStatistics> link_;
-  std::vector<int> sockets_;
+  const PacketSockets* sockets_{nullptr};
   std::uint64_t dropped_by_sockets_{0};
   /// Of a net_tap.
   std::optional<LinkReader> reader_;

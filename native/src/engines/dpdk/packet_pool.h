@@ -101,8 +101,8 @@ class PacketPool {
   /// Number of the buffer of an mbuf of the pool. From its address: a number beside the mbuf would
   /// be one more line of memory to read.
   [[nodiscard]] std::uint32_t number_of(const rte_mbuf& packet) const noexcept {
-    const auto offset = static_cast<std::uint64_t>(static_cast<const std::byte*>(packet.buf_addr) -
-                                                   first_);
+    const auto offset =
+        static_cast<std::uint64_t>(static_cast<const std::byte*>(packet.buf_addr) - first_);
     return static_cast<std::uint32_t>(Product{offset} * inverse_stride_ >> 64U);
   }
 
@@ -130,8 +130,8 @@ class SendPool {
   SendPool& operator=(const SendPool&) = delete;
   ~SendPool();
 
-  /// The next packet, of these pieces (at least one, none without bytes), as a chain of mbufs. Null:
-  /// there are too few now.
+  /// The next packet, of these pieces (at least one, none without bytes), as a chain of mbufs.
+  /// Null: there are too few now.
   rte_mbuf* take(std::span<const iovec> pieces, std::uint32_t bytes) noexcept;
   /// The same for one piece.
   rte_mbuf* take(void* data, std::uint32_t bytes) noexcept {
@@ -165,9 +165,9 @@ class SendPool {
   [[nodiscard]] Word& word_of(std::uint32_t number) const noexcept {
     return words_[(number & mask_) / BITS];
   }
-  /// Mbuf `number`, for a piece of a packet. `last`: no more pieces follow. It is the only one of its
-  /// packet, as DPDK leaves those that are freed: `next` has a line of memory of its own, which is
-  /// written only for more pieces.
+  /// Mbuf `number`, for a piece of a packet. `last`: no more pieces follow. It is the only one of
+  /// its packet, as DPDK leaves those that are freed: `next` has a line of memory of its own, which
+  /// is written only for more pieces.
   rte_mbuf& make(std::uint32_t number, void* data, std::uint32_t bytes, bool last) noexcept {
     // Whoever freed it wrote to it.
     __builtin_prefetch(mbufs_.all[(number + AHEAD) & mask_], 1);

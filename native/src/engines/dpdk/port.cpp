@@ -2,10 +2,7 @@
 
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
-#include <net/if.h>
 #include <rte_ethdev.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <bit>
@@ -24,7 +21,6 @@
 #include "net/headers.h"
 #include "steering/frame_sizes.h"
 #include "steering/toeplitz.h"
-#include "system/file.h"
 #include "system/log.h"
 #include "timing/clock.h"
 
@@ -94,9 +90,9 @@ std::array<std::uint8_t, UINT8_MAX>& rss_key() {
 /// Bytes before a frame in the ring of a packet socket: the kernel's header, and alignment.
 constexpr std::uint32_t KERNEL_BYTES = TPACKET_ALIGN(TPACKET2_HDRLEN + 16) - ETH_HLEN;
 
-/// Longest frame that a net_af_packet with these arguments receives whole: of longer ones, the
-/// driver delivers the beginning.
-std::uint32_t longest_frame(const std::string& device) {
+/// Bytes that a net_af_packet with these arguments receives of a frame: of longer ones, the driver
+/// delivers the beginning, as if it were all.
+std::uint32_t space_for_frames(const std::string& device) {
   constexpr std::string_view KEY = "framesz=";
   constexpr std::uint32_t DEFAULT = 2048;
   const std::size_t at = device.find(KEY);
@@ -107,22 +103,14 @@ std::uint32_t longest_frame(const std::string& device) {
   return bytes - std::min(bytes, KERNEL_BYTES);
 }
 
-/// MTU of a network interface of the kernel; 0: not known.
-std::uint32_t mtu_of(unsigned interface) {
-  ifreq request{};
-  const File socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (if_indextoname(interface, request.ifr_name) == nullptr ||
-      ioctl(socket.fd(), SIOCGIFMTU, &request) != 0)
-    return 0;
-  return static_cast<std::uint32_t>(request.ifr_mtu);
-}
-
 }  // namespace
 
 struct DpdkPort::Settings {
   rte_eth_dev_info info{};
   rte_eth_conf conf;
+  /// Longest packet to send, and the length at which received ones are cut.
   std::uint32_t most_bytes{0};
+  std::uint32_t cut_at{UINT32_MAX};
   std::uint16_t rx_queues{0};
   std::uint16_t rx_descriptors{0};
   std::uint16_t tx_descriptors{0};
@@ -144,13 +132,14 @@ DpdkPort::DpdkPort(const Port& port, const NetworkConfig& config)
   if (is_tap) take_tap_signals(settings.info.if_index);
   named_losses_.find(device_->port());
   losses_before_ = read_losses();
-  kernel_losses_.begin(port.config.name_, settings.info.driver_name, settings.info.if_index);
+  kernel_losses_.begin(port.config.name_, settings.info.driver_name, settings.info.if_index,
+                       sockets_);
   // A device that is removed now is given back after that.
   const std::lock_guard lock(mutex_);
   watch_.emplace(device_->name(), device_->port(), static_cast<Removable&>(*this));
 }
 
-DpdkPort::Settings DpdkPort::settings_for(const NetworkConfig& config) const {
+DpdkPort::Settings DpdkPort::settings_for(const NetworkConfig& config) {
   Settings settings;
   rte_eth_dev_info& info = settings.info;
   if (const int error = rte_eth_dev_info_get(device_->port(), &info); error != 0)
@@ -174,23 +163,10 @@ DpdkPort::Settings DpdkPort::settings_for(const NetworkConfig& config) const {
   settings.most_bytes = std::min<std::uint32_t>(conf.rxmode.mtu + header_and_tags, UINT16_MAX);
   // It tells the length of ordinary frames, and passes on any.
   if (info.driver_name == MEMIF_DRIVER) settings.most_bytes = UINT16_MAX;
-  if (info.driver_name == AF_PACKET_DRIVER) {
-    // The kernel takes tags out of frames, and the driver cannot put them back in memory of others.
-    conf.rxmode.offloads |= info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_VLAN_STRIP;
-    const std::uint32_t longest = mtu_of(info.if_index) + RTE_ETHER_HDR_LEN;
-    // The kernel refuses longer ones, which the driver counts as sent.
-    settings.most_bytes = longest + RTE_VLAN_HLEN;
-    const std::uint32_t space = longest_frame(port_.config.address_);
-    // Frames are whole numbers of pages, or parts of one.
-    const std::uint32_t better = std::bit_ceil(longest + KERNEL_BYTES);
-    if (longest > space) {
-      fail("has space for frames of " + std::to_string(space) +
-               " bytes, and its network interface sends and receives up to " +
-               std::to_string(longest),
-           ENOTSUP,
-           "add framesz=" + std::to_string(better) + ",blocksz=" + std::to_string(4 * better) +
-               " to the address, with buffers as long (buf_size), or lower the MTU");
-    }
+  if (info.driver_name == AF_PACKET_DRIVER || info.driver_name == TAP_DRIVER) {
+    const InterfaceLink& link =
+        interface_.emplace(static_cast<int>(info.if_index), port_.config.address_);
+    if (info.driver_name == AF_PACKET_DRIVER) prepare_packet_sockets(link.flags().mtu, settings);
   }
   const bool in_pieces = !flows_.empty() || std::ranges::any_of(port_.tx, [](const auto& queue) {
     return queue->num_segments() > 1;
@@ -251,6 +227,28 @@ DpdkPort::Settings DpdkPort::settings_for(const NetworkConfig& config) const {
   return settings;
 }
 
+void DpdkPort::prepare_packet_sockets(std::uint32_t mtu, Settings& settings) {
+  const rte_eth_dev_info& info = settings.info;
+  // The kernel takes tags out of frames, and the driver cannot put them back in memory of others.
+  settings.conf.rxmode.offloads |= info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_VLAN_STRIP;
+  // The kernel refuses longer ones, which the driver counts as sent. Of two tags, it takes one out.
+  const std::uint32_t longest = mtu + RTE_ETHER_HDR_LEN + RTE_VLAN_HLEN;
+  settings.most_bytes = longest;
+  // One that is as long as the space may have been longer.
+  settings.cut_at = space_for_frames(port_.config.address_);
+  if (longest >= settings.cut_at) {
+    // Frames are whole numbers of pages, or parts of one.
+    const std::uint32_t better = std::bit_ceil(longest + 1 + KERNEL_BYTES);
+    fail("has space for frames of " + std::to_string(settings.cut_at - 1) +
+             " bytes, and its network interface receives up to " + std::to_string(longest),
+         ENOTSUP,
+         "add framesz=" + std::to_string(better) + ",blocksz=" + std::to_string(4 * better) +
+             " to the address, with buffers as long (buf_size), or lower the MTU");
+  }
+  sockets_ = PacketSockets(info.if_index);
+  sockets_.leave_out_sent();
+}
+
 void DpdkPort::make_queues(const Settings& settings) {
   const std::uint16_t device = device_->port();
   const int socket = rte_eth_dev_socket_id(device);
@@ -264,7 +262,7 @@ void DpdkPort::make_queues(const Settings& settings) {
   }
   if (!port_.rx.empty()) {
     pool_ = std::make_unique<PacketPool>(region_of(port_), socket);
-    make_receivers(settings.rx_queues);
+    make_receivers(settings.rx_queues, settings.cut_at);
   }
   for (std::uint16_t number = 0; number < settings.rx_queues; ++number) {
     const int error =
@@ -275,6 +273,7 @@ void DpdkPort::make_queues(const Settings& settings) {
            "give memory region '" + pool_->region().config().name_ +
                "' more (num_bufs) or longer buffers (buf_size)");
   }
+  const bool is_packet_socket = settings.info.driver_name == AF_PACKET_DRIVER;
   for (const auto& queue : port_.tx) {
     const auto number = static_cast<std::uint16_t>(senders_.size());
     const int error = rte_eth_tx_queue_setup(device, number, settings.tx_descriptors,
@@ -286,12 +285,14 @@ void DpdkPort::make_queues(const Settings& settings) {
                               .most_bytes = settings.most_bytes,
                               .socket = socket,
                               .mac = mac_,
-                              .clock = CardClock::launches(port_.config) ? clock_.get() : nullptr};
+                              .clock = CardClock::launches(port_.config) ? clock_.get() : nullptr,
+                              .link = interface_ ? &*interface_ : nullptr,
+                              .sockets = is_packet_socket ? &sockets_ : nullptr};
     senders_.push_back(std::make_unique<Sender>(place, *queue, flows_, removed_));
   }
 }
 
-void DpdkPort::make_receivers(std::uint16_t queues) {
+void DpdkPort::make_receivers(std::uint16_t queues, std::uint32_t cut_at) {
   const std::vector<RxQueue*> first = first_queues(port_);
   const std::size_t readers = std::min<std::size_t>(first.size(), queues);
   const CardClock* const clock = CardClock::stamps(port_.config) ? clock_.get() : nullptr;
@@ -299,8 +300,8 @@ void DpdkPort::make_receivers(std::uint16_t queues) {
     std::vector<std::uint16_t> own;
     for (std::size_t queue = reader; queue < queues; queue += readers)
       own.push_back(static_cast<std::uint16_t>(queue));
-    receivers_.push_back(std::make_unique<Receiver>(port_, *first[reader], device_->port(),
-                                                    std::move(own), *pool_, clock, removed_));
+    receivers_.push_back(std::make_unique<Receiver>(
+        port_, *first[reader], device_->port(), std::move(own), *pool_, clock, removed_, cut_at));
   }
   for (const auto& queue : port_.rx) {
     Sources& sources = sources_.emplace_back();
@@ -370,6 +371,8 @@ LinkState DpdkPort::link_state() const noexcept {
   if (device_ == nullptr || !owns_eal()) return {};
   const std::uint16_t device = device_->port();
   if (rte_eth_dev_is_removed(device) == 1) return {.state = "removed"};
+  // Their drivers do not follow it.
+  if (interface_) return interface_->state();
   LinkState state;
   rte_eth_link link{};
   if (rte_eth_link_get_nowait(device, &link) != 0) return state;

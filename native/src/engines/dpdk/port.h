@@ -16,10 +16,12 @@
 #include "engines/dpdk/kernel_losses.h"
 #include "engines/dpdk/named_losses.h"
 #include "engines/dpdk/packet_pool.h"
+#include "engines/dpdk/packet_sockets.h"
 #include "engines/dpdk/receiver.h"
 #include "engines/dpdk/removal.h"
 #include "engines/dpdk/sender.h"
 #include "io/io_engine.h"
+#include "net/interface_link.h"
 #include "steering/transmit_flows.h"
 
 namespace daqiri::dpdk {
@@ -73,9 +75,12 @@ class DpdkPort final : public PortIo, private Removable {
   };
 
   /// What the device can do, of what the configuration wants.
-  [[nodiscard]] Settings settings_for(const NetworkConfig& config) const;
+  [[nodiscard]] Settings settings_for(const NetworkConfig& config);
+  /// Of a net_af_packet, to the settings: frames as long as the interface's, and what its driver
+  /// leaves out.
+  void prepare_packet_sockets(std::uint32_t mtu, Settings& settings);
   void make_queues(const Settings& settings);
-  void make_receivers(std::uint16_t queues);
+  void make_receivers(std::uint16_t queues, std::uint32_t cut_at);
   void start();
   /// The queues of the device that the cores of the flow's queues read.
   [[nodiscard]] std::vector<std::uint16_t> device_queues(const FlowConfig& flow) const;
@@ -90,6 +95,9 @@ class DpdkPort final : public PortIo, private Removable {
   const Port& port_;
   steering::TransmitFlows flows_;
   std::array<std::uint8_t, 6> mac_{};
+  /// Of a net_af_packet or a net_tap: the device as the kernel knows it.
+  std::optional<InterfaceLink> interface_;
+  PacketSockets sockets_;
   /// Null: there are no receive queues.
   std::unique_ptr<PacketPool> pool_;
   /// One for each core of the receive queues, as far as the device has queues.

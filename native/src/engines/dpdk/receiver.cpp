@@ -111,16 +111,16 @@ void copy(const RxQueue& queue, const rte_mbuf& packet, const std::uint8_t* fram
 
 }  // namespace
 
-
 Receiver::Receiver(const Port& port, RxQueue& first, std::uint16_t device,
                    std::vector<std::uint16_t> queues, const PacketPool& pool,
-                   const CardClock* clock, const std::atomic<bool>& removed)
+                   const CardClock* clock, const std::atomic<bool>& removed, std::uint32_t cut_at)
     : first_(first),
       device_(device),
       use_(removed),
       queues_(std::move(queues)),
       pool_(pool),
       clock_(clock),
+      cut_at_(cut_at),
       steering_(port.steering),
       run_(port.steering.add_tally()) {
   for (const auto& queue : port.rx) {
@@ -168,8 +168,8 @@ std::uint32_t Receiver::receive() noexcept {
 }
 
 [[gnu::always_inline]] inline bool Receiver::take_plain(rte_mbuf& packet, bool isolated,
-                                                       std::uint64_t time,
-                                                       std::uint32_t left) noexcept {
+                                                        std::uint64_t time,
+                                                        std::uint32_t left) noexcept {
   if ((packet.ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) != 0 || packet.nb_segs != 1) return false;
   std::uint8_t* const frame = data_of(packet);
   const std::uint32_t length = packet.pkt_len;
@@ -209,7 +209,7 @@ std::uint32_t Receiver::receive(std::uint16_t queue, std::uint32_t most,
     for (Target& target : targets_) {
       const bool plain = target.queue.num_segments() == 1 && target.hand_over == nullptr &&
                          !target.queue.discards();
-      target.plain_below = plain ? target.queue.max_packet_size() + 1 : 0;
+      target.plain_below = plain ? std::min(target.queue.max_packet_size() + 1, cut_at_) : 0;
     }
     const bool isolated = program.isolated();
     // The address of the data is in the mbuf, which may be in another core's cache, too.
@@ -233,8 +233,9 @@ std::uint32_t Receiver::receive(std::uint16_t queue, std::uint32_t most,
   return seen;
 }
 
-[[gnu::noinline]] void Receiver::take(rte_mbuf& packet, const steering::Program& program, std::uint64_t time,
-                    std::uint32_t left) noexcept {
+[[gnu::noinline]] void Receiver::take(rte_mbuf& packet, const steering::Program& program,
+                                      std::uint64_t time, std::uint32_t left) noexcept {
+  const bool cut = packet.pkt_len >= cut_at_;
   if ((packet.ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) != 0) put_back_tag(packet);
   const std::uint32_t whole = packet.pkt_len;
   // Of a packet in pieces, headers may be in any of them.
@@ -255,7 +256,7 @@ std::uint32_t Receiver::receive(std::uint16_t queue, std::uint32_t most,
   const bool stays = target.stay && pool_.holds(packet);
   if (!verdict.matched && program.isolated()) {
     lose(target, DropReason::FILTERED, length);
-  } else if (length > queue.max_packet_size()) {
+  } else if (cut || length > queue.max_packet_size()) {
     lose(target, DropReason::TRUNCATED, length);
   } else if (verdict.malformed) {
     lose(target, DropReason::MALFORMED, length);

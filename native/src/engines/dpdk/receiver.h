@@ -24,10 +24,10 @@ class Receiver {
  public:
   /// `first`: the first queue of the poller. `queues`: those of the device. Packets are received
   /// into the buffers of `pool`. `clock`: stamps packets; null: none does. `removed`: see
-  /// DeviceUse.
+  /// DeviceUse. `cut_at`: the device may have cut packets of this length.
   Receiver(const Port& port, RxQueue& first, std::uint16_t device,
            std::vector<std::uint16_t> queues, const PacketPool& pool, const CardClock* clock,
-           const std::atomic<bool>& removed);
+           const std::atomic<bool>& removed, std::uint32_t cut_at);
 
   /// The first queue of its poller.
   [[nodiscard]] const RxQueue& first() const noexcept { return first_; }
@@ -71,8 +71,8 @@ class Receiver {
   /// were read with it, from it on.
   void take(rte_mbuf& packet, const steering::Program& program, std::uint64_t time,
             std::uint32_t left) noexcept;
-  /// The same for what most packets are: in one buffer, of a recent flow, for a queue of this poller
-  /// whose packets are in one buffer. Returns false if this one is not.
+  /// The same for what most packets are: in one buffer, of a recent flow, for a queue of this
+  /// poller whose packets are in one buffer. Returns false if this one is not.
   bool take_plain(rte_mbuf& packet, bool isolated, std::uint64_t time, std::uint32_t left) noexcept;
   void lose(Target& target, DropReason reason, std::uint32_t length) noexcept;
   /// Up to about `most` packets of a queue of the device; `empty`: it has no more.
@@ -85,6 +85,7 @@ class Receiver {
   std::vector<std::uint16_t> queues_;
   const PacketPool& pool_;
   const CardClock* clock_;
+  std::uint32_t cut_at_;
   steering::Steering::Reader steering_;
   steering::FlowRun run_;
   /// In the order of the port's queues.

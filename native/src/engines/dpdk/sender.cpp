@@ -1,5 +1,6 @@
 #include "engines/dpdk/sender.h"
 
+#include <net/if.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
 
@@ -10,6 +11,7 @@
 #include <ctime>
 #include <utility>
 
+#include "net/headers.h"
 #include "system/log.h"
 #include "timing/clock.h"
 #include "timing/wire_time.h"
@@ -25,6 +27,14 @@ constexpr std::uint32_t FEWEST_SLOTS = 2048;
 constexpr std::uint64_t LAST_NS = 1'000'000'000;
 constexpr std::uint64_t LAST_UNTOLD_NS = 100'000'000;
 constexpr timespec PAUSE{0, 50'000};
+
+/// Whether the kernel lets a frame be four bytes longer.
+bool has_tag(const Pieces& pieces) noexcept {
+  const iovec& first = pieces.at[0];
+  return first.iov_len >= ETHERNET_SIZE &&
+         load_be16(static_cast<const std::uint8_t*>(first.iov_base) + ADDRESSES_SIZE) ==
+             RTE_ETHER_TYPE_VLAN;
+}
 
 }  // namespace
 
@@ -42,8 +52,9 @@ Sender::Sender(const Place& place, const TxQueue& queue, const steering::Transmi
       mbufs_(size_ * std::bit_ceil(static_cast<std::uint32_t>(queue.num_segments()) +
                                    (flows.empty() ? 0U : 2U)),
              place.socket, name_),
-      headers_(make_device_memory(std::size_t{size_} * flows.most_headers(), place.socket, name_)) {
-}
+      headers_(make_device_memory(std::size_t{size_} * flows.most_headers(), place.socket, name_)),
+      most_bytes_(place.most_bytes),
+      most_untagged_(place.most_bytes) {}
 
 void Sender::start() noexcept {
   tells_on_request_ = rte_eth_tx_done_cleanup(place_.device, place_.queue, 0) != -ENOTSUP;
@@ -55,11 +66,9 @@ int Sender::prepare(const Burst& burst, std::uint32_t packet, std::uint32_t numb
     std::memcpy(static_cast<std::uint8_t*>(burst.pkts[0][packet]) + SOURCE_AT, place_.mac.data(),
                 place_.mac.size());
   }
-  if (flows_.empty() && burst.hdr.hdr.num_segs == 1) {
-    const std::uint32_t length = burst.pkt_lens[0][packet];
-    if (length > place_.most_bytes) return EMSGSIZE;
-    if (length == 0) return EINVAL;
-    out = mbufs_.take(burst.pkts[0][packet], length);
+  const std::uint32_t first = burst.pkt_lens[0][packet];
+  if (flows_.empty() && burst.hdr.hdr.num_segs == 1 && first > 0 && first <= most_untagged_) {
+    out = mbufs_.take(burst.pkts[0][packet], first);
     return out == nullptr ? EAGAIN : 0;
   }
   Pieces pieces;
@@ -67,7 +76,8 @@ int Sender::prepare(const Burst& burst, std::uint32_t packet, std::uint32_t numb
   if (const int error = flows_.transform(burst, packet, headers_.get() + headers, pieces);
       error != 0)
     return error;
-  if (pieces.length > place_.most_bytes) return EMSGSIZE;
+  if (pieces.length > most_untagged_ && (pieces.length > most_bytes_ || !has_tag(pieces)))
+    return EMSGSIZE;
   // Segments may have no bytes; a packet must have some.
   const auto end = std::remove_if(pieces.at.begin(), pieces.at.begin() + pieces.count,
                                   [](const iovec& piece) { return piece.iov_len == 0; });
@@ -77,10 +87,26 @@ int Sender::prepare(const Burst& burst, std::uint32_t packet, std::uint32_t numb
   return out == nullptr ? EAGAIN : 0;
 }
 
+int Sender::check_link() noexcept {
+  if (place_.link == nullptr) return 0;
+  const LinkFlags now = place_.link->flags();
+  if (now.flags < 0) return ENODEV;
+  if ((now.flags & IFF_UP) == 0) return ENETDOWN;
+  if (place_.sockets == nullptr) return 0;
+  // Without a carrier, the kernel throws away what is sent. A tap has one a while after it is up.
+  if ((now.flags & IFF_RUNNING) == 0) return ENETDOWN;
+  // And it throws away what is longer than the MTU at that time.
+  most_bytes_ = std::min(place_.most_bytes, now.mtu + ETHERNET_SIZE + VLAN_TAG_SIZE);
+  most_untagged_ = most_bytes_ - VLAN_TAG_SIZE;
+  return 0;
+}
+
 TransmitResult Sender::send(const Burst& burst, std::uint32_t first, std::uint32_t count) noexcept {
   // Without a device, no packet can be sent.
   if (!use_.begin()) return {.failed = count, .error = ENODEV};
-  const TransmitResult result = put(burst, first, count);
+  const int error = check_link();
+  const TransmitResult result =
+      error == 0 ? put(burst, first, count) : TransmitResult{.failed = count, .error = error};
   use_.end();
   return result;
 }
@@ -132,14 +158,16 @@ TransmitResult Sender::put(const Burst& burst, std::uint32_t first, std::uint32_
   if (pacing_mbps_ != 0 && sent > 0) pace_ = paces[sent - 1U];
   next_ += sent;
   accepted_ += sent;
+  if (place_.sockets != nullptr && accepted_ > 0) stuck_ = !place_.sockets->push();
   result.kept = sent;
   result.device_full = sent == 0;
   return result;
 }
 
 void Sender::ask() noexcept {
-  if (!tells_on_request_ || !use_.begin()) return;
-  rte_eth_tx_done_cleanup(place_.device, place_.queue, 0);
+  if ((!tells_on_request_ && !stuck_) || !use_.begin()) return;
+  if (tells_on_request_) rte_eth_tx_done_cleanup(place_.device, place_.queue, 0);
+  if (stuck_) stuck_ = !place_.sockets->push();
   use_.end();
 }
 
@@ -154,11 +182,11 @@ std::uint32_t Sender::release() noexcept {
 }
 
 TransmitCompletion Sender::completed(bool last) noexcept {
-  if (oldest_ != next_) ask();
+  if (oldest_ != next_ || stuck_) ask();
   TransmitCompletion completion;
   completion.released = release();
   const std::uint64_t end = monotonic_ns() + (tells_on_request_ ? LAST_NS : LAST_UNTOLD_NS);
-  while (last && oldest_ != next_ && monotonic_ns() < end) {
+  while (last && (oldest_ != next_ || stuck_) && monotonic_ns() < end) {
     nanosleep(&PAUSE, nullptr);
     ask();
     completion.released += release();
@@ -171,10 +199,18 @@ TransmitCompletion Sender::completed(bool last) noexcept {
     mbufs_.release_all();
     completion.released += next_ - std::exchange(oldest_, next_);
   }
+  // What the kernel has not taken by now ends with the device, or has with its interface.
+  if (stuck_ && (last || place_.link->flags().flags < 0)) {
+    completion.failed = std::exchange(accepted_, 0);
+    accepted_bytes_ = 0;
+    stuck_ = false;
+  }
   // The device sends what it has accepted; what it does not tell is when.
-  completion.sent = std::exchange(accepted_, 0);
-  completion.bytes = std::exchange(accepted_bytes_, 0);
-  completion.more = oldest_ != next_;
+  if (!stuck_) {
+    completion.sent = std::exchange(accepted_, 0);
+    completion.bytes = std::exchange(accepted_bytes_, 0);
+  }
+  completion.more = oldest_ != next_ || stuck_;
   return completion;
 }
 

@@ -12,8 +12,10 @@
 
 #include "engines/dpdk/card_clock.h"
 #include "engines/dpdk/packet_pool.h"
+#include "engines/dpdk/packet_sockets.h"
 #include "engines/dpdk/removal.h"
 #include "io/io_engine.h"
+#include "net/interface_link.h"
 #include "net/transforms.h"
 #include "steering/transmit_flows.h"
 
@@ -38,6 +40,10 @@ class Sender {
     std::array<std::uint8_t, 6> mac;
     /// Of the device that keeps launch times; null: it sends at once.
     const CardClock* clock;
+    /// Of a device that is a network interface of the kernel; else null.
+    const InterfaceLink* link;
+    /// Of a net_af_packet; else null.
+    const PacketSockets* sockets;
   };
 
   /// `flows`: those of the port. `removed`: see DeviceUse. Throws Error.
@@ -70,11 +76,14 @@ class Sender {
       std::uint64_t launch, const Pace& pace, const CardClock::Launches& launches) noexcept;
   /// Give packets to the device, which is there.
   TransmitResult put(const Burst& burst, std::uint32_t first, std::uint32_t count) noexcept;
+  /// Returns the errno with which every packet would be lost now, or 0. The drivers of interfaces
+  /// of the kernel accept packets that it refuses.
+  int check_link() noexcept;
   /// Make packet `number` of all from a packet of the burst. Returns errno; not 0: it can never be
   /// sent; EAGAIN: not now.
   int prepare(const Burst& burst, std::uint32_t packet, std::uint32_t number,
               rte_mbuf*& out) noexcept;
-  /// Have the device release what it has read.
+  /// Have the device send what it has accepted, and release what it has read.
   void ask() noexcept;
   /// Release packets that were read, up to the first that was not. Returns their number.
   std::uint32_t release() noexcept;
@@ -94,14 +103,20 @@ class Sender {
   /// Packets that the device may have at once, or has read and not freed: a power of two.
   std::uint32_t size_;
   SendPool mbufs_;
-  /// By number, modulo size: headers that flows put before the packet, in memory that the device can read.
+  /// By number, modulo size: headers that flows put before the packet, in memory that the device
+  /// can read.
   DeviceMemory headers_;
   /// Numbers of the next packet, and of the oldest that is not released.
   std::uint32_t next_{0};
   std::uint32_t oldest_{0};
-  /// Accepted by the device since `completed`.
+  /// Accepted by the device, and not reported by `completed`.
   std::uint32_t accepted_{0};
   std::uint64_t accepted_bytes_{0};
+  /// The kernel has not taken all of them from the driver.
+  bool stuck_{false};
+  /// Longest packet; without an 802.1Q tag.
+  std::uint32_t most_bytes_;
+  std::uint32_t most_untagged_;
 };
 
 }  // namespace daqiri::dpdk

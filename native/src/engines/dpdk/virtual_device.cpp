@@ -153,7 +153,10 @@ void VirtualDevice::require_interface() const {
   const auto given = argument("iface");
   // Refused whatever the host is.
   if (!given || given->empty()) return;
-  if (if_nametoindex(given->c_str()) != 0) return;
+  if (if_nametoindex(given->c_str()) != 0) {
+    if (!interface_.rx_.queues_.empty()) refuse_merging(interface_, *given);
+    return;
+  }
   refuse(interface_, "has iface=" + *given + ", and this host has no such network interface",
          "give one of " + interfaces_of_this_host() + " (`ip -brief link` shows their state)");
 }

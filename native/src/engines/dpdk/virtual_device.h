@@ -39,7 +39,8 @@ class VirtualDevice {
   /// Value of an argument; nullopt: not given.
   [[nodiscard]] std::optional<std::string> argument(std::string_view key) const;
 
-  /// Throws Error if the device belongs to a network interface that the kernel does not have.
+  /// Throws Error if the device belongs to a network interface that the kernel does not have, or
+  /// whose frames are not those that arrived.
   void require_interface() const;
   /// Throws Error if the kernel lacks what the driver needs, or if packets would be shared with
   /// another device. The file is kept as long as the device exists: it keeps others from that.

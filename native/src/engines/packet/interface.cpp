@@ -14,7 +14,6 @@
 #include <string_view>
 #include <system_error>
 
-#include "net/ethtool.h"
 #include "net/interfaces.h"
 #include "system/privileges.h"
 
@@ -90,24 +89,6 @@ NetworkInterface NetworkInterface::of(const InterfaceConfig& config) {
   }
   std::copy_n(request.ifr_hwaddr.sa_data, found.mac.size(), found.mac.begin());
   return found;
-}
-
-void refuse_merging(const InterfaceConfig& config, const NetworkInterface& interface) {
-  // GRO of the kernel merges datagrams for these even where no program asks for it (since 5.12).
-  constexpr std::string_view MERGING[] = {"rx-udp-gro-forwarding", "rx-gro-list"};
-  const File question(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  std::string names;
-  std::string off;
-  for (const std::string& name : Ethtool(question.fd(), interface.name.c_str()).features()) {
-    if (std::ranges::find(MERGING, name) == std::ranges::end(MERGING)) continue;
-    names += (names.empty() ? "" : ", ") + name;
-    off += " " + name + " off";
-  }
-  if (names.empty()) return;
-  throw Error(Status::NOT_SUPPORTED, "interface '" + config.name_ + "': '" + interface.name +
-                                         "' merges datagrams into frames of up to 64 KiB (" +
-                                         names + "), which are not what arrived; run `ethtool -K " +
-                                         interface.name + off + "`");
 }
 
 Error packet_error(const NetworkInterface& interface, const std::string& what, int error) {

@@ -31,10 +31,6 @@ struct NetworkInterface {
   static NetworkInterface of(const InterfaceConfig& config);
 };
 
-/// Throws Error NOT_SUPPORTED if the interface merges datagrams: frames would arrive that nobody
-/// has sent, of up to 64 KiB.
-void refuse_merging(const InterfaceConfig& config, const NetworkInterface& interface);
-
 /// Status and text for an errno of a packet socket; the text names the interface, the failed action
 /// and the remedy.
 Error packet_error(const NetworkInterface& interface, const std::string& what, int error);

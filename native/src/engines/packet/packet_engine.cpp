@@ -8,7 +8,6 @@
 
 #include "engine/registry.h"
 #include "engines/packet/interface.h"
-#include "engines/packet/interface_link.h"
 #include "engines/packet/receive_ring.h"
 #include "engines/packet/receiver.h"
 #include "engines/packet/rejected.h"
@@ -25,7 +24,6 @@ namespace daqiri {
 namespace {
 
 using packet::HandOver;
-using packet::InterfaceLink;
 using packet::NetworkInterface;
 using packet::Receiver;
 using packet::Sender;
@@ -36,7 +34,7 @@ class PacketPort final : public PortIo {
   PacketPort(const Port& port, const NetworkConfig& config)
       : port_(port),
         interface_(NetworkInterface::of(port.config)),
-        link_(interface_),
+        link_(interface_.index, interface_.name),
         flows_(port.config) {
     warn(config);
     if (!port.rx.empty()) open_receivers();

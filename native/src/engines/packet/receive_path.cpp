@@ -9,6 +9,7 @@
 #include "engines/packet/receive_ring.h"
 #include "engines/packet/xdp_filter.h"
 #include "engines/packet/xdp_ring.h"
+#include "net/interfaces.h"
 #include "steering/distribution.h"
 #include "system/log.h"
 #include "system/thread.h"
@@ -168,7 +169,7 @@ std::vector<std::shared_ptr<FrameRing>> open_receive_path(const Port& port,
       }
     }
   }
-  refuse_merging(port.config, interface);
+  refuse_merging(port.config, interface.name);
   auto rings = open_rings(port, interface, readers, patience_ms);
   tell(port, LogLevel::INFO,
        "frames of '" + interface.name + "' are received by af_packet" + in_threads(rings.size()) +

@@ -6,6 +6,7 @@
 #include "engines/packet/card_timestamps.h"
 #include "engines/packet/interface.h"
 #include "engines/packet/packet_filter.h"
+#include "net/interfaces.h"
 
 namespace daqiri::packet {
 
@@ -94,7 +95,7 @@ void find_rejected_here(const NetworkConfig& config, std::vector<Error>& found) 
       }
     };
     if (interface.rx_.receive_path_ == ReceivePath::PACKET)
-      try_to([&] { refuse_merging(interface, *network); });
+      try_to([&] { refuse_merging(interface, network->name); });
     if (interface.rx_.hardware_timestamps_ && !wants_xdp(interface))
       try_to([&] { CardTimestamps::require(interface, *network); });
     if (socket.is_open() && !interface.rx_.filter_.empty())

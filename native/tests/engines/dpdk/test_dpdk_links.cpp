@@ -105,9 +105,8 @@ TEST_CASE("a device exchanges packets with the kernel", "[engines][dpdk]") {
     use_dpdk(config, {"net_af_packet0,iface=far"});
     CHECK_THROWS_WITH(
         Session::open(config),
-        Catch::Contains(
-            "has space for frames of 1982 bytes, and its network "
-            "interface sends and receives up to 9014; add framesz=16384,blocksz=65536"));
+        Catch::Contains("has space for frames of 1981 bytes, and its network "
+                        "interface receives up to 9018; add framesz=16384,blocksz=65536"));
     use_dpdk(config, {"net_af_packet0,iface=far,framesz=16384,blocksz=65536"});
     const auto session = Session::open(config);
     const Kernel kernel("near");

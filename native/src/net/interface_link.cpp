@@ -1,4 +1,4 @@
-#include "engines/packet/interface_link.h"
+#include "net/interface_link.h"
 
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <new>
 
-namespace daqiri::packet {
+namespace daqiri {
 
 namespace {
 
@@ -35,28 +35,38 @@ std::uint32_t speed_of(int fd, ifreq& request) noexcept {
   return link.speed == UNKNOWN ? 0 : link.speed;
 }
 
+/// `request` has the current name afterwards.
+LinkFlags flags_of(int fd, int index, ifreq& request) noexcept {
+  request.ifr_ifindex = index;
+  // The name may have changed.
+  if (ioctl(fd, SIOCGIFNAME, &request) != 0 || ioctl(fd, SIOCGIFFLAGS, &request) != 0) return {};
+  LinkFlags found{.flags = static_cast<unsigned short>(request.ifr_flags)};
+  if (ioctl(fd, SIOCGIFMTU, &request) == 0) found.mtu = static_cast<std::uint32_t>(request.ifr_mtu);
+  return found;
+}
+
 }  // namespace
 
-InterfaceLink::InterfaceLink(const NetworkInterface& interface)
-    : interface_(interface),
+InterfaceLink::InterfaceLink(int index, const std::string& name)
+    : index_(index),
       socket_(
           File::private_to_process([] { return socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0); })) {
-  if (!socket_.is_open()) throw packet_error(interface, "read the state of the link", errno);
+  if (!socket_.is_open()) throw file_error("cannot read the state of the link", name, errno);
 }
 
 LinkState InterfaceLink::state() const noexcept {
   ifreq request{};
-  request.ifr_ifindex = interface_.index;
-  // Look up the current name, which may have changed.
-  if (ioctl(socket_.fd(), SIOCGIFNAME, &request) != 0 ||
-      ioctl(socket_.fd(), SIOCGIFFLAGS, &request) != 0)
-    return {.state = "removed"};
+  const LinkFlags found = flags_of(socket_.fd(), index_, request);
+  if (found.flags < 0) return {.state = "removed"};
   constexpr int UP = IFF_UP | IFF_RUNNING;
-  LinkState link{.state = (request.ifr_flags & UP) == UP ? "up" : "down"};
-  if (ioctl(socket_.fd(), SIOCGIFMTU, &request) == 0)
-    link.mtu = static_cast<std::uint32_t>(request.ifr_mtu);
-  link.speed = speed_of(socket_.fd(), request);
-  return link;
+  return {.state = (found.flags & UP) == UP ? "up" : "down",
+          .speed = speed_of(socket_.fd(), request),
+          .mtu = found.mtu};
 }
 
-}  // namespace daqiri::packet
+LinkFlags InterfaceLink::flags() const noexcept {
+  ifreq request{};
+  return flags_of(socket_.fd(), index_, request);
+}
+
+}  // namespace daqiri
