@@ -157,7 +157,15 @@ class BufferOwner {
 class FreeList {
  public:
   explicit FreeList(std::uint32_t count)
-      : blocks_(std::make_unique<Block[]>(count)), available_(count) {
+      : memory_(std::make_unique<std::byte[]>((std::size_t{count} + 1) * sizeof(Block))),
+        available_(count) {
+    // Aligned here: of memory that glibc (before 2.38) aligns, the next list of this size often
+    // finds no place, and the heap grows.
+    void* aligned = memory_.get();
+    std::size_t space = (std::size_t{count} + 1) * sizeof(Block);
+    blocks_ = static_cast<Block*>(
+        std::align(alignof(Block), std::size_t{count} * sizeof(Block), aligned, space));
+    std::uninitialized_default_construct_n(blocks_, count);
     // The lowest numbers on top.
     for (std::uint32_t end = count; end > 0;) {
       const std::uint32_t begin = (end - 1) / IN_BLOCK * IN_BLOCK;
@@ -275,7 +283,8 @@ class FreeList {
                                           std::memory_order_acq_rel, std::memory_order_relaxed));
   }
 
-  std::unique_ptr<Block[]> blocks_;
+  std::unique_ptr<std::byte[]> memory_;
+  Block* blocks_;
   alignas(64) std::atomic<std::uint64_t> head_{END};
   alignas(64) std::atomic<std::uint32_t> available_;
 };
