@@ -4,10 +4,10 @@
 //
 // usage: ours_dpdk receive|exchange DEVICE SIZE QUEUES CORES; answers each line with its counters
 //
-// exchange: the program sends, too, to a device that receives what it sends; the queues to send have
-// no threads of the engine (poll_mode: direct). CORES: with commas, those of the pollers, then those
-// of the threads that receive bursts, then those of the threads that send; where two are the same,
-// one thread does both.
+// exchange: the program sends, too, to a device that receives what it sends; the queues to send
+// have no threads of the engine (poll_mode: direct). CORES: with commas, those of the pollers, then
+// those of the threads that receive bursts, then those of the threads that send; where two are the
+// same, one thread does both.
 
 #include <daqiri/daqiri.h>
 
@@ -114,10 +114,11 @@ class Sender {
  public:
   explicit Sender(const Queue& queue) : queue_(queue) {}
 
-  /// `in_flight`: packets that were sent and not received yet. Returns the number of packets; 0: too
-  /// many are in flight, or no burst or buffer is free.
+  /// `in_flight`: packets that were sent and not received yet. Returns the number of packets; 0:
+  /// too many are in flight, or no burst or buffer is free.
   std::uint32_t send(std::uint64_t in_flight) {
-    if (burst_ == nullptr && (burst_ = daqiri::create_tx_burst_params()) == nullptr) return 0;
+    if (burst_ == nullptr) burst_ = daqiri::create_tx_burst_params();
+    if (burst_ == nullptr) return 0;
     daqiri::set_header(burst_, 0, queue_.number, BATCH, 1);
     // Sends, too, what the device had no place for.
     if (!daqiri::is_tx_burst_available(burst_) || in_flight + BATCH > bench::IN_FLIGHT ||

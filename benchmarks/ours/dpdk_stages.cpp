@@ -164,8 +164,8 @@ class Bench {
       for (std::uint32_t i = 0; i < count; ++i) {
         if (i + AHEAD < count) prefetch(*packets[i + AHEAD]);
         const std::uint32_t length = packets[i]->pkt_len;
-        const steering::Verdict& verdict = reader_.classify(
-            rte_pktmbuf_mtod(packets[i], const std::uint8_t*), length, length);
+        const steering::Verdict& verdict =
+            reader_.classify(rte_pktmbuf_mtod(packets[i], const std::uint8_t*), length, length);
         flows[i] = verdict.flow;
         run_.add(verdict.position);
         run_.add_bytes(length);

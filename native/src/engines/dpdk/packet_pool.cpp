@@ -152,13 +152,10 @@ PacketPool::Stock::~Stock() {
   pool_.region_.give(numbers_.data() + next_, count_ - next_);
 }
 
-rte_mbuf* PacketPool::Stock::take() noexcept {
-  if (next_ == count_) {
-    next_ = 0;
-    count_ = pool_.region_.take(numbers_.data(), MOST);
-    if (count_ == 0) return nullptr;
-  }
-  return pool_.mbufs_.all[numbers_[next_++]];
+bool PacketPool::Stock::refill() noexcept {
+  next_ = 0;
+  count_ = pool_.region_.take(numbers_.data(), MOST);
+  return count_ > 0;
 }
 
 /// The region's list of free buffers as DPDK calls it.
@@ -177,14 +174,30 @@ struct RegionOps {
     return 0;
   }
   static int dequeue(rte_mempool* mempool, void** mbufs, unsigned n) noexcept {
+    PacketPool::Stock* const stock = stock_of_thread;
+    if (n == 1 && stock != nullptr && &stock->pool_ == mempool->pool_config) {
+      mbufs[0] = stock->take();
+      if (mbufs[0] != nullptr) return 0;
+      stock->pool_.region_.note_shortage();
+      return -ENOBUFS;
+    }
+    return dequeue_many(mempool, mbufs, n);
+  }
+  static unsigned count(const rte_mempool* mempool) noexcept {
+    return of(mempool).region_.available();
+  }
+
+  static constexpr const char* NAME = "daqiri_region";
+
+ private:
+  static constexpr unsigned AT_ONCE = 64;
+  static PacketPool& of(const rte_mempool* mempool) noexcept {
+    return *static_cast<PacketPool*>(mempool->pool_config);
+  }
+  [[gnu::noinline]] static int dequeue_many(rte_mempool* mempool, void** mbufs,
+                                            unsigned n) noexcept {
     const PacketPool& pool = of(mempool);
     if (pool.mbufs_.all.empty()) return -ENOBUFS;
-    if (n == 1 && stock_of_thread != nullptr && &stock_of_thread->pool_ == &pool) {
-      rte_mbuf* const taken = stock_of_thread->take();
-      mbufs[0] = taken;
-      if (taken == nullptr) pool.region_.note_shortage();
-      return taken == nullptr ? -ENOBUFS : 0;
-    }
     std::array<std::uint32_t, AT_ONCE> numbers;
     for (unsigned done = 0; done < n;) {
       const unsigned part = std::min(n - done, AT_ONCE);
@@ -200,17 +213,6 @@ struct RegionOps {
       done += part;
     }
     return 0;
-  }
-  static unsigned count(const rte_mempool* mempool) noexcept {
-    return of(mempool).region_.available();
-  }
-
-  static constexpr const char* NAME = "daqiri_region";
-
- private:
-  static constexpr unsigned AT_ONCE = 64;
-  static PacketPool& of(const rte_mempool* mempool) noexcept {
-    return *static_cast<PacketPool*>(mempool->pool_config);
   }
 };
 
@@ -269,13 +271,14 @@ SendPool::~SendPool() { mbufs_.all.clear(); }
 rte_mbuf* SendPool::take(std::span<const iovec> pieces, std::uint32_t bytes) noexcept {
   const auto count = static_cast<std::uint32_t>(pieces.size());
   if (next_ - oldest_ + count > mask_ + 1) return nullptr;
-  rte_mbuf* first = nullptr;
-  for (std::uint32_t i = count; i-- > 0;) {
-    const iovec& piece = pieces[i];
-    rte_mbuf& mbuf = make(next_ + i, piece.iov_base, static_cast<std::uint32_t>(piece.iov_len),
-                          first == nullptr);
-    if (first != nullptr) mbuf.next = first;
-    first = &mbuf;
+  const auto make_piece = [&](std::uint32_t i) {
+    return &make(next_ + i, pieces[i].iov_base, static_cast<std::uint32_t>(pieces[i].iov_len),
+                 i + 1 == count);
+  };
+  rte_mbuf* first = make_piece(count - 1);
+  for (std::uint32_t i = count - 1; i-- > 0;) {
+    rte_mbuf* const piece = make_piece(i);
+    piece->next = std::exchange(first, piece);
   }
   first->nb_segs = static_cast<std::uint16_t>(count);
   first->pkt_len = bytes;

@@ -73,7 +73,10 @@ class PacketPool {
    private:
     friend struct RegionOps;
     /// Null: there is none.
-    rte_mbuf* take() noexcept;
+    rte_mbuf* take() noexcept {
+      return next_ < count_ || refill() ? pool_.mbufs_.all[numbers_[next_++]] : nullptr;
+    }
+    [[gnu::noinline]] bool refill() noexcept;
 
     static constexpr std::uint32_t MOST = 64;
 
