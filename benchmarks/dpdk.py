@@ -16,9 +16,7 @@ and copies each packet to a buffer of the receiver: *with copies*, the bare loop
 
 *Queues*: `net_ring` with several queues, each with cores of its own. *Stages*: cycles of the
 time stamp counter per packet, measured around each stage of the engine by a program that calls the
-same functions on one core. *Reception*: frames through a pair of virtual Ethernet devices, the rate
-without loss, of the engines `packet` and `dpdk` on one core each. `net_af_xdp` is not among them:
-its driver receives only into memory of DPDK's own.
+same functions on one core.
 """
 
 from __future__ import annotations
@@ -33,6 +31,11 @@ from functools import partial
 
 from programs import Program, built, cores, in_own_network, once
 from runner import Comparison, Contender, Measurement, MissingError, Want, arguments
+
+ABOUT_RECEPTION = """\
+Frames through a pair of virtual Ethernet devices: the rate without loss of the engines `dpdk`, over
+`net_af_packet`, and `packet`, on one core each. `net_af_xdp` is not among them: its driver receives
+only into memory of DPDK's own."""
 
 SIZES = (64, 1500, 8192)
 QUEUES = (1, 2, 4, 7)
@@ -198,6 +201,25 @@ def compare_reception(comparison: Comparison, size: int) -> None:
         )
 
 
+def compare_devices(args: argparse.Namespace) -> None:
+    """Compare all parts but reception."""
+    comparison = Comparison("dpdk", "Engine dpdk over virtual devices", __doc__, args)
+    for size in args.sizes:
+        if "null" in args.parts:
+            compare_null(comparison, size)
+        if "memif" in args.parts:
+            compare_memif(comparison, size)
+        if "ring" in args.parts:
+            compare_ring(comparison, f"net_ring, {size} B", size, 1)
+        if "stages" in args.parts:
+            compare_stages(comparison, size)
+        for queues in args.queues if "queues" in args.parts else ():
+            if 2 * queues <= len(os.sched_getaffinity(0)):
+                name = f"net_ring, {size} B, queues: {queues}"
+                compare_ring(comparison, name, size, queues)
+    comparison.finish()
+
+
 def main() -> None:
     """Compare all parts."""
     parser = argparse.ArgumentParser()
@@ -217,23 +239,14 @@ def main() -> None:
             args.parts = [part for part in args.parts if part != "reception"]
         else:
             in_own_network("dpdk")
-    comparison = Comparison("dpdk", "Engine dpdk over virtual devices", __doc__, args)
-    for size in args.sizes:
-        if "null" in args.parts:
-            compare_null(comparison, size)
-        if "memif" in args.parts:
-            compare_memif(comparison, size)
-        if "ring" in args.parts:
-            compare_ring(comparison, f"net_ring, {size} B", size, 1)
-        if "stages" in args.parts:
-            compare_stages(comparison, size)
-        for queues in args.queues if "queues" in args.parts else ():
-            if 2 * queues <= len(os.sched_getaffinity(0)):
-                name = f"net_ring, {size} B, queues: {queues}"
-                compare_ring(comparison, name, size, queues)
-        if "reception" in args.parts:
+    if set(args.parts) != {"reception"}:
+        compare_devices(args)
+    if "reception" in args.parts:
+        title = "Engine dpdk over virtual Ethernet devices"
+        comparison = Comparison("dpdk_reception", title, ABOUT_RECEPTION, args)
+        for size in args.sizes:
             compare_reception(comparison, size)
-    comparison.finish()
+        comparison.finish()
 
 
 if __name__ == "__main__":
