@@ -1,6 +1,8 @@
 /// Packet buffers by number: their owner, and the list of free buffers.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -8,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -156,16 +159,8 @@ class BufferOwner {
 /// written takes longer to read than to do all else here.
 class FreeList {
  public:
-  explicit FreeList(std::uint32_t count)
-      : memory_(std::make_unique<std::byte[]>((std::size_t{count} + 1) * sizeof(Block))),
-        available_(count) {
-    // Aligned here: of memory that glibc (before 2.38) aligns, the next list of this size often
-    // finds no place, and the heap grows.
-    void* aligned = memory_.get();
-    std::size_t space = (std::size_t{count} + 1) * sizeof(Block);
-    blocks_ = static_cast<Block*>(
-        std::align(alignof(Block), std::size_t{count} * sizeof(Block), aligned, space));
-    std::uninitialized_default_construct_n(blocks_, count);
+  explicit FreeList(std::uint32_t count) : blocks_(map(count)), available_(count) {
+    std::uninitialized_default_construct_n(blocks_.get(), count);
     // The lowest numbers on top.
     for (std::uint32_t end = count; end > 0;) {
       const std::uint32_t begin = (end - 1) / IN_BLOCK * IN_BLOCK;
@@ -283,8 +278,21 @@ class FreeList {
                                           std::memory_order_acq_rel, std::memory_order_relaxed));
   }
 
-  std::unique_ptr<std::byte[]> memory_;
-  Block* blocks_;
+  struct Unmap {
+    std::size_t bytes;
+    void operator()(Block* blocks) const noexcept { munmap(blocks, bytes); }
+  };
+  using Blocks = std::unique_ptr<Block[], Unmap>;
+  /// From the kernel: sessions come and go, and the heap would grow by holes of this size.
+  static Blocks map(std::uint32_t count) {
+    const std::size_t bytes = (std::size_t{count} + 1) * sizeof(Block);
+    void* const begin =
+        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (begin == MAP_FAILED) throw std::bad_alloc();
+    return {static_cast<Block*>(begin), Unmap{bytes}};
+  }
+
+  Blocks blocks_;
   alignas(64) std::atomic<std::uint64_t> head_{END};
   alignas(64) std::atomic<std::uint32_t> available_;
 };

@@ -24,6 +24,7 @@ def opened(link: Any, config: Config) -> Iterator[Port]:
         yield engine.ports[0]
 
 
+@pytest.mark.fills_backlog
 @pytest.mark.parametrize("path", ["af_packet", "dpdk", "udp"])
 def test_what_a_full_backlog_drops_is_counted(
     link: Any, receiver: Callable[..., Config], datagram: Callable[..., bytes], path: str
@@ -154,6 +155,7 @@ def test_a_client_counts_the_interface_of_its_route(
         assert unwanted_only(opened_port.counters(), 100)
 
 
+@pytest.mark.fills_backlog
 def test_tcp_loses_nothing(
     link: Any, receiver: Callable[..., Config], datagram: Callable[..., bytes]
 ) -> None:

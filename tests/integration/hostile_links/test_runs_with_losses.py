@@ -20,7 +20,7 @@ from daqiri_ophyd.cli._capture_files import summarize
 from daqiri_ophyd.devices import PacketLossError, make_daq
 from daqiri_ophyd.documents import read_sidecar
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.fills_backlog]
 Config = dict[str, Any]
 COUNT = 20_000
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "troubleshoot.md"
