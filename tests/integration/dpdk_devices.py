@@ -80,8 +80,7 @@ def reflected_cable(network: Network) -> str:
 
 
 def _reflect(network: Network, interface: str) -> None:
-    path = Path(f"/proc/sys/net/ipv6/conf/{interface}/disable_ipv6")
-    network.call(path.write_text, "1")
+    network.without_ipv6(interface)
     _need(network, f"tc qdisc add dev {interface} clsact", "the queueing discipline clsact")
     # Every frame, also those too short for other classifiers.
     every = ["bpf", "bytecode", "1,6 0 0 4294967295"]

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import socket
+import struct
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -70,6 +71,18 @@ class Network:
             self.run(f"ip link set {link} up")
         wait_for(lambda: all(self._carries(link) for link in links))
 
+    def without_ipv6(self, *links: str) -> None:
+        """Let the kernel send nothing of its own on links."""
+        for link in links:
+            self.call(Path(f"/proc/sys/net/ipv6/conf/{link}/disable_ipv6").write_text, "1")
+
+    def add_tap(self, name: str) -> None:
+        """Make a tap for programs to come, with several queues, on which the kernel is silent."""
+        if not Path("/dev/net/tun").exists():
+            lacks("/dev/net/tun", "modprobe tun")
+        self.run(f"ip tuntap add {name} mode tap multi_queue")
+        self.without_ipv6(name)
+
     def _carries(self, link: str) -> bool:
         shown = partial(subprocess.run, check=True, capture_output=True, text=True)
         said = self.call(shown, ["ip", "-o", "link", "show", link]).stdout
@@ -90,6 +103,13 @@ def enlarge_buffer(of: socket.socket, option: int) -> None:
         of.setsockopt(socket.SOL_SOCKET, force[option], 256 << 20)
     except PermissionError:  # root of a user namespace only
         of.setsockopt(socket.SOL_SOCKET, option, 256 << 20)
+
+
+def packet_statistics(wire: socket.socket) -> tuple[int, int]:
+    """Frames that a packet socket has seen since the last call, and those it had no space for."""
+    sol_packet, statistics = 263, 6
+    seen, dropped = struct.unpack("II", wire.getsockopt(sol_packet, statistics, 8))
+    return seen, dropped
 
 
 @pytest.fixture
@@ -115,8 +135,7 @@ def card(networks: Callable[[], Network]) -> Callable[..., Network]:
         network = networks()
         shape = f"mtu {mtu} numtxqueues {queues} numrxqueues {queues}"
         network.run(f"ip link add near {shape} type veth peer name far {shape}")
-        for end in ("near", "far"):
-            network.call(Path(f"/proc/sys/net/ipv6/conf/{end}/disable_ipv6").write_text, "1")
+        network.without_ipv6("near", "far")
         network.up("near", "far")
         return network
 

@@ -1,8 +1,6 @@
 /// Packet buffers by number: their owner, and the list of free buffers.
 #pragma once
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -10,13 +8,13 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <new>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "daqiri/cuda_types.h"
 #include "system/doorbell.h"
+#include "system/pages.h"
 
 namespace daqiri::memory {
 
@@ -159,7 +157,8 @@ class BufferOwner {
 /// written takes longer to read than to do all else here.
 class FreeList {
  public:
-  explicit FreeList(std::uint32_t count) : blocks_(map(count)), available_(count) {
+  explicit FreeList(std::uint32_t count)
+      : blocks_(map_pages<Block>((std::size_t{count} + 1) * sizeof(Block))), available_(count) {
     std::uninitialized_default_construct_n(blocks_.get(), count);
     // The lowest numbers on top.
     for (std::uint32_t end = count; end > 0;) {
@@ -278,21 +277,8 @@ class FreeList {
                                           std::memory_order_acq_rel, std::memory_order_relaxed));
   }
 
-  struct Unmap {
-    std::size_t bytes;
-    void operator()(Block* blocks) const noexcept { munmap(blocks, bytes); }
-  };
-  using Blocks = std::unique_ptr<Block[], Unmap>;
   /// From the kernel: sessions come and go, and the heap would grow by holes of this size.
-  static Blocks map(std::uint32_t count) {
-    const std::size_t bytes = (std::size_t{count} + 1) * sizeof(Block);
-    void* const begin =
-        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (begin == MAP_FAILED) throw std::bad_alloc();
-    return {static_cast<Block*>(begin), Unmap{bytes}};
-  }
-
-  Blocks blocks_;
+  Pages<Block> blocks_;
   alignas(64) std::atomic<std::uint64_t> head_{END};
   alignas(64) std::atomic<std::uint32_t> available_;
 };

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "system/mapped_file.h"
+#include "system/pages.h"
 
 namespace daqiri {
 
@@ -154,14 +155,16 @@ class PageArray {
     if (n * sizeof(T) <= before) return;
     const std::size_t size =
         (std::max(n * sizeof(T), 2 * before) + GRANULE - 1) / GRANULE * GRANULE;
-    void* const moved = before == 0 ? mmap(nullptr, size, PROT_READ | PROT_WRITE,
-                                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-                                    : mremap(data_.get(), before, size, MREMAP_MAYMOVE);
-    if (moved == MAP_FAILED) throw std::bad_alloc();
-    static_cast<void>(data_.release());
-    data_ = Pages(static_cast<T*>(moved), Unmap{size});
+    if (before == 0) {
+      data_ = map_pages<T>(size);
+    } else {
+      void* const moved = mremap(data_.get(), before, size, MREMAP_MAYMOVE);
+      if (moved == MAP_FAILED) throw std::bad_alloc();
+      static_cast<void>(data_.release());
+      data_ = Pages<T>(static_cast<T*>(moved), UnmapPages{size});
+    }
     // One page fault per 2 MiB instead of per 4 KiB, if the system allows it.
-    if (size >= HUGE_PAGE) madvise(moved, size, MADV_HUGEPAGE);
+    if (size >= HUGE_PAGE) madvise(data_.get(), size, MADV_HUGEPAGE);
   }
   /// The caller sets elements up to `n`, in the reserved space.
   void set_size(std::size_t n) noexcept { size_ = n; }
@@ -177,13 +180,8 @@ class PageArray {
   /// In bytes; whole pages, for any element size.
   static constexpr std::size_t GRANULE = std::size_t{32} * 1024;
   static constexpr std::size_t HUGE_PAGE = std::size_t{2} << 20U;
-  struct Unmap {
-    std::size_t size{0};
-    void operator()(T* data) const noexcept { munmap(data, size); }
-  };
-  using Pages = std::unique_ptr<T[], Unmap>;
 
-  Pages data_;
+  Pages<T> data_;
   std::size_t size_{0};
 };
 

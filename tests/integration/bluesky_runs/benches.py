@@ -324,8 +324,7 @@ def cabled() -> Iterator[Network]:
     network = Network()
     try:
         network.run("ip link add near mtu 9000 type veth peer name far mtu 9000")
-        for end in ("near", "far"):
-            network.call(Path(f"/proc/sys/net/ipv6/conf/{end}/disable_ipv6").write_text, "1")
+        network.without_ipv6("near", "far")
         network.up("near", "far")
         yield network
     finally:

@@ -401,10 +401,7 @@ def with_frames() -> Callable[..., Config]:
     def build(config: Config, **keys: Any) -> Config:
         config["memory_regions"].append(region("frames", 512, 16384))
         rx = config["interfaces"][0]["rx"]
-        rx.setdefault(
-            "flows",
-            [data_flow()],
-        )
+        rx.setdefault("flows", [data_flow()])
         rx["reorder_configs"] = [
             {
                 "name": "images",

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from dpdk_devices import on_device
 from live_captures import captured_live
-from networks import Network, lacks
+from networks import Network
 from packet_bytes import put_on_the_wire
 
 from daqiri_ophyd.engine import Engine, PcapFile, ethernet
@@ -66,14 +66,6 @@ def frames_of_all_kinds() -> list[bytes]:
     return frames
 
 
-def tap_of(network: Network) -> None:
-    if not Path("/dev/net/tun").exists():
-        lacks("/dev/net/tun", "modprobe tun")
-    network.run("ip tuntap add dtap0 mode tap multi_queue")
-    network.call(Path("/proc/sys/net/ipv6/conf/dtap0/disable_ipv6").write_text, "1")
-    network.run("ip link set dtap0 up txqueuelen 10000")
-
-
 @pytest.mark.parametrize("device", ["net_af_packet", "net_tap"])
 def test_a_recording_has_what_tshark_sees(
     card: Callable[..., Network], has_dpdk: None, tmp_path: Path, device: str
@@ -81,7 +73,8 @@ def test_a_recording_has_what_tshark_sees(
     network = card(mtu=MTU)
     sender, interface, address = "near", "far", "net_af_packet0,iface=far,framecnt=1024"
     if device == "net_tap":
-        tap_of(network)
+        network.add_tap("dtap0")
+        network.run("ip link set dtap0 up txqueuelen 10000")
         sender, interface, address = "dtap0", "dtap0", "net_tap0,iface=dtap0"
     sent = frames_of_all_kinds()
     config: dict[str, Any] = on_device(loopback_config(), address)

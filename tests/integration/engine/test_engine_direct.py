@@ -316,8 +316,7 @@ def test_what_the_kernel_drops_before_a_device_is_counted(
     dpdk: Build, card: Callable[..., Any], made_frames: Frames, device: str
 ) -> None:
     network = card(mtu=1500)
-    network.run("ip tuntap add tap mode tap multi_queue")
-    network.call(Path("/proc/sys/net/ipv6/conf/tap/disable_ipv6").write_text, "1")
+    network.add_tap("tap")
     network.run("ip link set tap txqueuelen 256 up")
     config = make_direct(dpdk())
     config["interfaces"][0]["address"] = device

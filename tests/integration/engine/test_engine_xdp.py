@@ -176,8 +176,7 @@ def test_queues_of_the_network_card(
     network = networks()
     queues = "numtxqueues 4 numrxqueues 4"
     network.run(f"ip link add near mtu 9000 {queues} type veth peer name far mtu 9000 {queues}")
-    for end in ("near", "far"):
-        network.call(Path(f"/proc/sys/net/ipv6/conf/{end}/disable_ipv6").write_text, "1")
+    network.without_ipv6("near", "far")
     network.up("near", "far")
     config = packet()
     with network.call(Engine.open, config) as engine:

@@ -227,8 +227,7 @@ def test_two_loopback_ports() -> None:
 def test_a_thousand_images_of_eight_ports_on_two_network_interfaces(cable: Network) -> None:
     # Modules 0 to 3 are on the first link, 4 to 7 on the second, each with a port of its own.
     cable.run("ip link add near2 type veth peer name far2")
-    for end in ("near2", "far2"):
-        cable.call(Path(f"/proc/sys/net/ipv6/conf/{end}/disable_ipv6").write_text, "1")
+    cable.without_ipv6("near2", "far2")
     cable.up("near2", "far2")
     of_link = MODULES // 2
     interfaces = [module(link, address=("far", "far2")[link]) for link in range(2)]

@@ -170,8 +170,7 @@ def test_packets_go_to_the_receiving_port_only(
     cable.run("ip link add third mtu 9000 type veth peer name socket mtu 9000")
     for end in ("plug", "socket"):
         cable.run(f"ip link set {end} master br0")
-    for name in ("br0", "side", "plug", "third", "socket"):
-        cable.call(Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6").write_text, "1")
+    cable.without_ipv6("br0", "side", "plug", "third", "socket")
     cable.run("ip link set near master br0")
     cable.up("near", "br0", "side", "plug", "third", "socket")
     # The switch learns where the receiver is, as from a port that says something.
@@ -421,8 +420,7 @@ def test_a_switch_without_jumbo_frames_fails_by_size(
 ) -> None:
     cable.run("ip link add br0 type bridge")
     cable.run("ip link add side mtu 9000 type veth peer name plug mtu 1500")
-    for name in ("br0", "side", "plug"):
-        cable.call(Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6").write_text, "1")
+    cable.without_ipv6("br0", "side", "plug")
     for end in ("plug", "near"):
         cable.run(f"ip link set {end} master br0")
     cable.up("br0", "side", "plug")

@@ -73,8 +73,7 @@ class Link:
     def make(self, queues: int = 1) -> None:
         shape = f"numtxqueues {queues} numrxqueues {queues}"
         self.network.run(f"ip link add near {shape} type veth peer name far {shape}")
-        for end in ("near", "far"):
-            self.call(Path(f"/proc/sys/net/ipv6/conf/{end}/disable_ipv6").write_text, "1")
+        self.network.without_ipv6("near", "far")
         self.network.run("ip address add 10.9.0.1/24 dev far")
         self.network.up("near", "far")
 

@@ -13,12 +13,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from networks import Network, enlarge_buffer
+from networks import Network, enlarge_buffer, packet_statistics
 from waiting import wait_for
 
 from daqiri_ophyd.engine import Engine, ethernet
@@ -163,7 +162,7 @@ def far(network: Network) -> Iterator[Taken]:
     """The end of a veth pair whose other end is ``near``, to which datagrams come one by one."""
     network.run("ip link add near type veth peer name far")
     network.run("ethtool -K near tx-udp-segmentation off")
-    network.call(Path("/proc/sys/net/ipv6/conf/far/disable_ipv6").write_text, "1")
+    network.without_ipv6("far")
     network.run("ip link set far up")
     _prepare(network, "near")
     network.up("far")
@@ -171,17 +170,15 @@ def far(network: Network) -> Iterator[Taken]:
     enlarge_buffer(wire, socket.SO_RCVBUF)
     wire.setblocking(False)
     wire.bind(("far", 3))
-    # Counted since the last time; without root, its buffer is small.
-    sol_packet, packet_statistics = 263, 6
-    statistics = partial(wire.getsockopt, sol_packet, packet_statistics, 8)
-    taken = Taken(partial(wire.recv, 65536), 0, lambda: struct.unpack("II", statistics())[1])
+    # Without root, its buffer is small.
+    taken = Taken(partial(wire.recv, 65536), 0, lambda: packet_statistics(wire)[1])
     yield taken
     taken.end()
     wire.close()
 
 
 def _prepare(network: Network, device: str) -> None:
-    network.call(Path(f"/proc/sys/net/ipv6/conf/{device}/disable_ipv6").write_text, "1")
+    network.without_ipv6(device)
     network.run(f"ip address add 10.9.0.1/24 dev {device}")
     network.up(device)
     network.run(f"ip neighbour add 10.9.0.2 lladdr {NEIGHBOUR} dev {device}")

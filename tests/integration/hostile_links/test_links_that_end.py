@@ -2,14 +2,12 @@
 
 import contextlib
 import socket
-import struct
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from networks import Network
+from networks import Network, packet_statistics
 from waiting import wait_for
 
 from daqiri_ophyd.engine import Engine, Port, ethernet
@@ -18,7 +16,6 @@ pytestmark = [pytest.mark.root, pytest.mark.usefixtures("has_dpdk")]
 Config = dict[str, Any]
 BURST = 64
 ETH_P_ALL = 3
-PACKET_STATISTICS = 6
 # Address of the device, the interface that ends, and the one at which its frames arrive.
 DEVICES = {
     "net_af_packet": ("net_af_packet0,iface=near", "near", "far"),
@@ -95,11 +92,6 @@ def packet_socket(interface: str) -> socket.socket:
     return made
 
 
-def arrivals(wire: socket.socket) -> int:
-    """Frames of others that a socket has seen since the last call, received or not."""
-    return struct.unpack("II", wire.getsockopt(263, PACKET_STATISTICS, 8))[0]
-
-
 def consume(port: Port) -> None:
     if (burst := port.rx[0].receive(0.01)) is not None:
         burst.release()
@@ -114,8 +106,7 @@ def device(request: pytest.FixtureRequest) -> tuple[str, str, str]:
 def network(card: Callable[..., Network], device: tuple[str, str, str]) -> Network:
     made = card(mtu=1500)
     if device[1] == "dtap0":
-        made.run("ip tuntap add dtap0 mode tap multi_queue")
-        made.call(Path("/proc/sys/net/ipv6/conf/dtap0/disable_ipv6").write_text, "1")
+        made.add_tap("dtap0")
         made.run("ip link set dtap0 up")
     return made
 
@@ -144,7 +135,7 @@ def test_an_interface_ends_while_packets_cross_it(
             assert counters.held == 0
             assert counters.submitted == counters.sent + counters.dropped_total
             assert counters.dropped_total == counters.dropped["send_error"]
-            arrived = arrivals(wire)
+            arrived, _ = packet_statistics(wire)
             if end == "down":
                 assert arrived == counters.sent
             assert tx.send(FRAMES) == BURST
@@ -155,7 +146,7 @@ def test_an_interface_ends_while_packets_cross_it(
                     counters.sent + BURST,
                     counters.dropped_total,
                 )
-                assert arrivals(wire) == BURST
+                assert packet_statistics(wire)[0] == BURST
                 before = rx.counters().received
                 # The first call would fail: the interface was down.
                 wire.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
