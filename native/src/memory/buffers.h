@@ -262,7 +262,7 @@ class FreeList {
     Block* block = nullptr;
     for (std::uint32_t i = 0; i < n; i += IN_BLOCK) {
       block = &blocks_[numbers[i]];
-      const std::uint32_t count = std::min(IN_BLOCK, n - i) - 1;
+      const std::uint32_t count = (n - i < IN_BLOCK ? n - i : IN_BLOCK) - 1;
       block->count.store(count, std::memory_order_relaxed);
       for (std::uint32_t k = 0; k < count; ++k)
         block->others[k].store(numbers[i + 1 + k], std::memory_order_relaxed);

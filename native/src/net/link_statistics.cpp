@@ -17,7 +17,16 @@ std::uint64_t increase(std::uint64_t before, std::uint64_t now) noexcept {
 
 }  // namespace
 
-void LossTally::add(const std::map<int, LinkCounters>& now, std::uint64_t backlog_drops) noexcept {
+std::uint64_t LossTally::Explained::of(std::uint64_t dropped, std::uint64_t now) noexcept {
+  const std::uint64_t fresh = increase(before_, now);
+  const std::uint64_t found = std::min(dropped, fresh + early_);
+  early_ = std::min(fresh, fresh + early_ - found);
+  before_ = now;
+  return found;
+}
+
+void LossTally::add(const std::map<int, LinkCounters>& now, std::uint64_t backlog_drops,
+                    std::uint64_t unknown_protocols) noexcept {
   std::uint64_t dropped = 0;
   for (const auto& [index, counters] : now) {
     const auto known = before_.find(index);
@@ -37,13 +46,10 @@ void LossTally::add(const std::map<int, LinkCounters>& now, std::uint64_t backlo
     dropped += increase(card - by_kernel, increase(before.dropped, counters.dropped));
   }
   for (const auto& [index, counters] : now) before_.insert_or_assign(index, counters);
-  // The kernel counts a drop of the backlog in softnet_stat first, then at the interface.
-  const std::uint64_t fresh = increase(backlog_before_, backlog_drops);
-  const std::uint64_t backlog = std::min(dropped, fresh + backlog_early_);
-  backlog_early_ = std::min(fresh, fresh + backlog_early_ - backlog);
-  backlog_before_ = backlog_drops;
+  const std::uint64_t backlog = by_backlog_.of(dropped, backlog_drops);
   losses_.lost_backlog += backlog;
-  losses_.lost_dropped += dropped - backlog;
+  dropped -= backlog;
+  losses_.lost_dropped += dropped - by_protocol_.of(dropped, unknown_protocols);
 }
 
 LinkStatistics::LinkStatistics(const std::string& port, Traffic traffic,
@@ -51,6 +57,8 @@ LinkStatistics::LinkStatistics(const std::string& port, Traffic traffic,
     : traffic_(traffic), find_interface_(std::move(find_interface)) {
   try {
     reader_ = std::make_unique<LinkReader>();
+    if (traffic == Traffic::EVERY_FRAME)
+      unknown_protocols_.emplace(find_interface_(reader_->netlink()));
     // First: what the backlog drops between the two readings must not be missing in this one.
     tally_.add({}, backlog_drops(*reader_));
     read(*reader_);
@@ -70,7 +78,8 @@ void LinkStatistics::read(LinkReader& reader) {
   std::map<int, LinkCounters> found;
   if (index >= 0) found = reader.read(index);
   for (auto& [each, counters] : found) reader.read_driver(each, counters);
-  tally_.add(found, backlog_drops(reader));
+  const std::uint64_t backlog = backlog_drops(reader);
+  tally_.add(found, backlog, unknown_protocols_ ? unknown_protocols_->count() : 0);
   read_at_ = monotonic_ns();
 }
 
@@ -104,6 +113,7 @@ void LinkStatistics::stop() noexcept {
   static_cast<void>(losses(0));
   const std::lock_guard lock(mutex_);
   reader_.reset();
+  unknown_protocols_.reset();
 }
 
 }  // namespace daqiri

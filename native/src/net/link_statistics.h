@@ -6,28 +6,42 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "metrics/counters.h"
 #include "net/link_counters.h"
+#include "net/unknown_protocols.h"
 
 namespace daqiri {
 
 /// Adds up the increases of counters, by reason; no frame is counted twice.
 class LossTally {
  public:
-  /// Counters of interfaces by index, and `LinkReader::backlog_drops` read after them. An interface
-  /// is counted from the first call that has it. A counter that has become smaller was reset, and
-  /// counts from there.
-  void add(const std::map<int, LinkCounters>& now, std::uint64_t backlog_drops) noexcept;
+  /// Counters of interfaces by index; `LinkReader::backlog_drops` and `UnknownProtocols::count`
+  /// read after them. An interface is counted from the first call that has it. A counter that has
+  /// become smaller was reset, and counts from there.
+  void add(const std::map<int, LinkCounters>& now, std::uint64_t backlog_drops,
+           std::uint64_t unknown_protocols = 0) noexcept;
   /// Without `lost_before_engine`.
   [[nodiscard]] const PortSnapshot& losses() const noexcept { return losses_; }
 
  private:
+  /// Drops of interfaces that another counter explains, which the kernel increases first.
+  class Explained {
+   public:
+    /// So many of `dropped`, with the other counter `now`.
+    std::uint64_t of(std::uint64_t dropped, std::uint64_t now) noexcept;
+
+   private:
+    std::uint64_t before_{0};
+    /// Those that no interface's counter had shown yet at the last call.
+    std::uint64_t early_{0};
+  };
+
   std::map<int, LinkCounters> before_;
-  std::uint64_t backlog_before_{0};
-  /// Drops of the backlog that no interface's counter had shown yet at the last call.
-  std::uint64_t backlog_early_{0};
+  Explained by_backlog_;
+  Explained by_protocol_;
   PortSnapshot losses_;
 };
 
@@ -36,7 +50,7 @@ class LinkStatistics {
  public:
   /// What arrives at the port's interfaces, and so which losses are certain.
   enum class Traffic : std::uint8_t {
-    /// A packet socket receives every frame: rx_dropped counts losses only.
+    /// A packet socket receives every frame: rx_dropped counts losses, and `UnknownProtocols`.
     EVERY_FRAME,
     /// rx_dropped also counts frames of protocols that no program receives, such as LLDP and STP.
     SOME_FRAMES,
@@ -73,6 +87,8 @@ class LinkStatistics {
   std::mutex mutex_;  // for the following
   /// Null: nothing more is read.
   std::unique_ptr<LinkReader> reader_;
+  /// With EVERY_FRAME.
+  std::optional<UnknownProtocols> unknown_protocols_;
   LossTally tally_;
   /// CLOCK_MONOTONIC ns.
   std::uint64_t read_at_{0};

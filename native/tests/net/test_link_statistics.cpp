@@ -69,6 +69,30 @@ TEST_CASE("The backlog's drops are part of an interface's, and of others'", "[ne
   }
 }
 
+TEST_CASE("Frames that were received are no loss", "[net][losses]") {
+  LossTally tally;
+  tally.add({{3, {}}}, 0, 0);
+  SECTION("the interface counted them as dropped") {
+    tally.add({{3, {.dropped = 10}}}, 0, 10);
+    REQUIRE(lost(tally) == Lost{});
+  }
+  SECTION("it dropped others as well, and the backlog some") {
+    tally.add({{3, {.dropped = 10}}}, 3, 5);
+    REQUIRE(lost(tally) == Lost{0, 3, 0, 2});
+  }
+  SECTION("one that arrived between the readings is known before it counts as dropped") {
+    tally.add({{3, {.dropped = 9}}}, 0, 10);
+    tally.add({{3, {.dropped = 11}}}, 0, 10);
+    REQUIRE(lost(tally) == Lost{0, 0, 0, 1});
+  }
+  SECTION("those that others wanted explain nothing later") {
+    tally.add({{3, {}}}, 0, 10);
+    tally.add({{3, {}}}, 0, 10);
+    tally.add({{3, {.dropped = 10}}}, 0, 10);
+    REQUIRE(lost(tally) == Lost{0, 0, 0, 10});
+  }
+}
+
 TEST_CASE("No frame is counted twice", "[net][losses]") {
   LossTally tally;
   tally.add({{3, {.driver = 0}}}, 0);

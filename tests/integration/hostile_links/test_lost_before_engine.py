@@ -1,6 +1,7 @@
 """Every frame that arrives is received, dropped by the engine, or lost before it with a reason."""
 
 import socket
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -87,6 +88,28 @@ def test_frames_that_no_program_wants_are_no_loss(
     # After the end, nothing is counted, and nothing is forgotten.
     link.flood(unwanted, 100)
     assert unwanted_only(port.counters(), dropped)
+
+
+@pytest.mark.parametrize("path", ["af_packet", "dpdk"])
+@pytest.mark.parametrize("vlan", [0, 5])
+def test_received_frames_with_a_tag_are_no_loss(
+    link: Any,
+    receiver: Callable[..., Config],
+    unwanted: bytes,
+    unwanted_only: Any,
+    path: str,
+    vlan: int,
+) -> None:
+    """Of a protocol that is unknown to the kernel: it counts them as dropped, tag or priority."""
+    tagged = unwanted[:12] + struct.pack("!HH", 0x8100, 0xE000 | vlan) + unwanted[12:]
+    with opened(link, receiver(path)) as port:
+        before = link.counts()
+        assert link.flood(tagged, 100) == 100
+        assert eventually(lambda: port.rx[0].counters().received == 100)
+        assert eventually(lambda: link.counts()["dropped"] - before["dropped"] == 100)
+        assert unwanted_only(port.counters(), 0)
+        # Neither in the next reading.
+        assert unwanted_only(port.counters(), 0)
 
 
 @pytest.mark.parametrize("path", ["af_packet", "dpdk", "udp"])

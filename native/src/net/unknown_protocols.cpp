@@ -1,0 +1,65 @@
+#include "net/unknown_protocols.h"
+
+#include <arpa/inet.h>
+#include <linux/filter.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <system_error>
+
+namespace daqiri {
+
+namespace {
+
+/// What the kernel knows of a frame besides its bytes.
+constexpr std::uint32_t about_frame(int which) noexcept {
+  return static_cast<std::uint32_t>(SKF_AD_OFF + which);
+}
+
+void require(bool done) {
+  if (!done) throw std::system_error(errno, std::generic_category(), "a packet socket");
+}
+
+}  // namespace
+
+UnknownProtocols::UnknownProtocols(int interface)
+    : socket_(File::private_to_process(
+          [] { return socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); })) {
+  require(socket_.is_open());
+  // Frames without a tag cost two of these instructions.
+  std::array<sock_filter, 8> code{{
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, about_frame(SKF_AD_VLAN_TAG_PRESENT)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 5, 0),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, about_frame(SKF_AD_PROTOCOL)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ETH_P_IP, 3, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ETH_P_IPV6, 2, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ETH_P_ARP, 1, 0),
+      BPF_STMT(BPF_RET | BPF_K, 1),
+      BPF_STMT(BPF_RET | BPF_K, 0),
+  }};
+  const sock_fprog filter{code.size(), code.data()};
+  const int fd = socket_.fd();
+  require(setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter) == 0);
+  constexpr int LEAST = 1;
+  require(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &LEAST, sizeof LEAST) == 0);
+  constexpr int YES = 1;
+  require(setsockopt(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &YES, sizeof YES) == 0);
+  sockaddr_ll address{};
+  address.sll_family = AF_PACKET;
+  address.sll_protocol = htons(ETH_P_ALL);
+  address.sll_ifindex = interface;
+  require(bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+}
+
+std::uint64_t UnknownProtocols::count() noexcept {
+  tpacket_stats fresh{};  // both numbers begin at 0 again with each call
+  socklen_t length = sizeof fresh;
+  if (getsockopt(socket_.fd(), SOL_PACKET, PACKET_STATISTICS, &fresh, &length) == 0)
+    count_ += fresh.tp_packets;
+  return count_;
+}
+
+}  // namespace daqiri

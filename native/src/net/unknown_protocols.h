@@ -1,0 +1,29 @@
+/// Frames that packet sockets receive, and that the kernel counts as dropped all the same.
+#pragma once
+
+#include <cstdint>
+
+#include "system/file.h"
+
+namespace daqiri {
+
+/// Frames with a VLAN tag, of protocols other than IP and ARP, that arrive at an interface.
+///
+/// Once packet sockets have a frame, the kernel removes its tag and looks for the tag's VLAN and
+/// for the protocol; of a frame that nobody else wants it adds one to `rx_dropped` (without a tag
+/// it does not). One thread at a time.
+class UnknownProtocols {
+ public:
+  /// Throws std::system_error.
+  explicit UnknownProtocols(int interface);
+
+  /// Since it was made. The kernel counts a frame here before it counts it as dropped.
+  [[nodiscard]] std::uint64_t count() noexcept;
+
+ private:
+  /// Never read: the kernel also counts the frames that find no space in it.
+  File socket_;
+  std::uint64_t count_{0};
+};
+
+}  // namespace daqiri
