@@ -174,8 +174,11 @@ struct RegionOps {
     return 0;
   }
   static int dequeue(rte_mempool* mempool, void** mbufs, unsigned n) noexcept {
-    PacketPool::Stock* const stock = stock_of_thread;
-    if (n == 1 && stock != nullptr && &stock->pool_ == mempool->pool_config) {
+    PacketPool::Stock* stock = stock_of_thread;
+    // Pieces of a packet are of several pools.
+    while (n == 1 && stock != nullptr && &stock->pool_ != mempool->pool_config)
+      stock = stock->before_;
+    if (n == 1 && stock != nullptr) {
       mbufs[0] = stock->take();
       if (mbufs[0] != nullptr) return 0;
       stock->pool_.region_.note_shortage();

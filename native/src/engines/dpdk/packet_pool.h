@@ -97,9 +97,13 @@ class PacketPool {
 
   [[nodiscard]] rte_mempool* mempool() const noexcept { return mbufs_.mempool.get(); }
   [[nodiscard]] memory::MemoryRegion& region() const noexcept { return region_; }
-  /// Whether the packet is one buffer of the region, and nothing else refers to it.
+  /// Whether an mbuf is a buffer of the region, and nothing else refers to it.
+  [[nodiscard]] bool owns(const rte_mbuf& mbuf) const noexcept {
+    return mbuf.pool == mempool() && rte_mbuf_refcnt_read(&mbuf) == 1;
+  }
+  /// The same for a whole packet.
   [[nodiscard]] bool holds(const rte_mbuf& packet) const noexcept {
-    return packet.pool == mempool() && packet.nb_segs == 1 && rte_mbuf_refcnt_read(&packet) == 1;
+    return packet.nb_segs == 1 && owns(packet);
   }
   /// Number of the buffer of an mbuf of the pool. From its address: a number beside the mbuf would
   /// be one more line of memory to read.

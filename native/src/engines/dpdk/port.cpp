@@ -32,6 +32,30 @@ namespace {
 constexpr std::uint16_t RX_DESCRIPTORS = 8192;
 constexpr std::uint16_t TX_DESCRIPTORS = 1024;
 
+/// Of devices that split packets (RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT): why this one does not for the
+/// port, whose queues have packets in pieces; empty: it does.
+std::string why_not_split(const Port& port, const rte_eth_dev_info& info) {
+  const RxQueue& first = *port.rx.front();
+  for (const auto& queue : port.rx) {
+    bool same = queue->num_segments() == first.num_segments();
+    for (int s = 0; same && s < first.num_segments(); ++s) {
+      same = &queue->region(s) == &first.region(s) &&
+             queue->segment_capacity(s) == first.segment_capacity(s);
+    }
+    if (!same) return "receive queues of the interface differ in memory_regions or split_boundary";
+  }
+  const rte_eth_rxseg_capa& can = info.rx_seg_capa;
+  if ((info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT) == 0 || can.multi_pools == 0)
+    return "the device cannot";
+  if (can.max_nseg < first.num_segments())
+    return "the device splits into at most " + std::to_string(can.max_nseg) + " pieces";
+  // Data of all buffers begin after their headroom.
+  if (can.offset_allowed == 0 ||
+      PacketPool::HEADROOM % (std::size_t{1} << can.offset_align_log2) != 0)
+    return "the device leaves no headroom before pieces";
+  return {};
+}
+
 /// The region that the device receives into: that of the first queue whose packets are whole, or
 /// else the one with the longest buffers. Packets for other regions are copied.
 memory::MemoryRegion& region_of(const Port& port) {
@@ -44,10 +68,20 @@ memory::MemoryRegion& region_of(const Port& port) {
   return first.region(longest);
 }
 
+/// The regions of the pieces of a packet as the device receives them. `splits`: it splits packets.
+std::vector<memory::MemoryRegion*> receive_regions(const Port& port, bool splits) {
+  if (port.rx.empty()) return {};
+  if (!splits) return {&region_of(port)};
+  std::vector<memory::MemoryRegion*> regions;
+  const RxQueue& first = *port.rx.front();
+  for (int s = 0; s < first.num_segments(); ++s) regions.push_back(&first.region(s));
+  return regions;
+}
+
 /// The memory that the device reads and writes.
-std::set<const memory::MemoryRegion*> regions_of(const Port& port) {
-  std::set<const memory::MemoryRegion*> regions;
-  if (!port.rx.empty()) regions.insert(&region_of(port));
+std::set<const memory::MemoryRegion*> regions_of(const Port& port, bool splits) {
+  const auto received = receive_regions(port, splits);
+  std::set<const memory::MemoryRegion*> regions(received.begin(), received.end());
   for (const auto& queue : port.tx)
     for (int s = 0; s < queue->num_segments(); ++s) regions.insert(&queue->region(s));
   return regions;
@@ -65,12 +99,18 @@ std::vector<RxQueue*> first_queues(const Port& port) {
   return first;
 }
 
-/// Most packets that a queue of the device has buffers for: no more than a third of the region's
-/// for all of them.
-std::uint16_t rx_descriptors(const Port& port, std::uint16_t queues) {
+/// Most packets that a queue of the device has buffers for: no more than a third of a region's for
+/// all of them.
+std::uint16_t rx_descriptors(const std::vector<memory::MemoryRegion*>& regions,
+                             std::uint16_t queues) {
   if (queues == 0) return 0;
-  return static_cast<std::uint16_t>(std::bit_floor(
-      std::min<std::uint64_t>(RX_DESCRIPTORS, region_of(port).config().num_bufs_ / 3 / queues)));
+  std::uint64_t fewest = RX_DESCRIPTORS;
+  for (const memory::MemoryRegion* region : regions) {
+    // A region may have several pieces.
+    const auto pieces = static_cast<std::uint64_t>(std::ranges::count(regions, region));
+    fewest = std::min<std::uint64_t>(fewest, region->config().num_bufs_ / 3 / queues / pieces);
+  }
+  return static_cast<std::uint16_t>(std::bit_floor(fewest));
 }
 
 /// What cards spread over their queues; packets of a flow stay in one.
@@ -120,7 +160,7 @@ DpdkPort::DpdkPort(const Port& port, const NetworkConfig& config)
     : port_(port), flows_(port.config), device_(std::make_unique<Device>(port.config)) {
   rules_ = std::make_unique<FlowRules>(device_->port(), port.config);
   const Settings settings = settings_for(config);
-  for (const memory::MemoryRegion* region : regions_of(port))
+  for (const memory::MemoryRegion* region : regions_of(port, splits_))
     device_->map(*settings.info.device, *region);
   if (CardClock::stamps(port.config) || CardClock::launches(port.config))
     clock_ = std::make_unique<CardClock>(port.config, removed_);
@@ -158,7 +198,19 @@ DpdkPort::Settings DpdkPort::settings_for(const NetworkConfig& config) {
   const std::uint32_t least = std::min<std::uint32_t>(info.min_mtu, most);
   const std::uint32_t wanted = steering::mtu_needed(config, port_.config);
   conf.rxmode.mtu = std::clamp(wanted == 0 ? RTE_ETHER_MTU : wanted, least, most);
-  if (!port_.rx.empty() && conf.rxmode.mtu + header_and_tags > region_of(port_).buf_size())
+  if (std::ranges::any_of(port_.rx, [](const auto& queue) { return queue->num_segments() > 1; })) {
+    const std::string why = why_not_split(port_, info);
+    splits_ = why.empty();
+    if (splits_) {
+      conf.rxmode.offloads |= RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT;
+    } else {
+      log(LogLevel::INFO, "interface '" + port_.config.name_ +
+                              "': the engine splits packets into their memory regions: " + why);
+    }
+  }
+  // mlx5 wants it for packets in pieces of any kind.
+  if (splits_ ||
+      (!port_.rx.empty() && conf.rxmode.mtu + header_and_tags > region_of(port_).buf_size()))
     conf.rxmode.offloads |= info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER;
   settings.most_bytes = std::min<std::uint32_t>(conf.rxmode.mtu + header_and_tags, UINT16_MAX);
   // It tells the length of ordinary frames, and passes on any.
@@ -215,7 +267,7 @@ DpdkPort::Settings DpdkPort::settings_for(const NetworkConfig& config) {
   if (info.driver_name != TAP_DRIVER) rules_->isolate();
   const int error = rte_eth_dev_configure(device_->port(), settings.rx_queues, tx_queues, &conf);
   if (error != 0) fail("refuses its settings", error, "use fewer queues or smaller buffers");
-  settings.rx_descriptors = rx_descriptors(port_, settings.rx_queues);
+  settings.rx_descriptors = rx_descriptors(receive_regions(port_, splits_), settings.rx_queues);
   // Some drivers free a packet only when they need its descriptor. Bursts must not run out before.
   const auto bursts = static_cast<std::uint64_t>(config.tx_meta_buffers_);
   settings.tx_descriptors = static_cast<std::uint16_t>(std::bit_floor(std::clamp<std::uint64_t>(
@@ -261,18 +313,12 @@ void DpdkPort::make_queues(const Settings& settings) {
     store_be16(&mac_[4], port_.id);
   }
   if (!port_.rx.empty()) {
-    pool_ = std::make_unique<PacketPool>(region_of(port_), socket);
+    for (memory::MemoryRegion* const region : receive_regions(port_, splits_))
+      pools_.push_back(std::make_unique<PacketPool>(*region, socket));
     make_receivers(settings.rx_queues, settings.cut_at);
   }
-  for (std::uint16_t number = 0; number < settings.rx_queues; ++number) {
-    const int error =
-        rte_eth_rx_queue_setup(device, number, settings.rx_descriptors,
-                               static_cast<unsigned>(socket), nullptr, pool_->mempool());
-    if (error != 0)
-      fail("makes no receive queue", error,
-           "give memory region '" + pool_->region().config().name_ +
-               "' more (num_bufs) or longer buffers (buf_size)");
-  }
+  for (std::uint16_t number = 0; number < settings.rx_queues; ++number)
+    make_rx_queue(number, settings);
   const bool is_packet_socket = settings.info.driver_name == AF_PACKET_DRIVER;
   for (const auto& queue : port_.tx) {
     const auto number = static_cast<std::uint16_t>(senders_.size());
@@ -292,6 +338,33 @@ void DpdkPort::make_queues(const Settings& settings) {
   }
 }
 
+void DpdkPort::make_rx_queue(std::uint16_t number, const Settings& settings) {
+  rte_eth_rxconf conf = settings.info.default_rxconf;
+  std::vector<rte_eth_rxseg> pieces(splits_ ? pools_.size() : 0);
+  for (std::size_t s = 0; s < pieces.size(); ++s) {
+    rte_eth_rxseg_split& piece = pieces[s].split;
+    piece = {};
+    piece.mp = pools_[s]->mempool();
+    piece.length =
+        static_cast<std::uint16_t>(port_.rx.front()->segment_capacity(static_cast<int>(s)));
+    // That of the first piece is added by DPDK.
+    piece.offset = s == 0 ? 0 : PacketPool::HEADROOM;
+  }
+  conf.rx_seg = pieces.data();
+  conf.rx_nseg = static_cast<std::uint16_t>(pieces.size());
+  const int socket = rte_eth_dev_socket_id(device_->port());
+  const int error = rte_eth_rx_queue_setup(device_->port(), number, settings.rx_descriptors,
+                                           static_cast<unsigned>(socket), &conf,
+                                           splits_ ? nullptr : pools_.front()->mempool());
+  if (error == 0) return;
+  std::string regions;
+  for (const auto& pool : pools_)
+    regions.append(regions.empty() ? "'" : "', '").append(pool->region().config().name_);
+  fail("makes no receive queue", error,
+       std::string("give memory region") + (pools_.size() > 1 ? "s " : " ") + regions +
+           "' more (num_bufs) or longer buffers (buf_size)");
+}
+
 void DpdkPort::make_receivers(std::uint16_t queues, std::uint32_t cut_at) {
   const std::vector<RxQueue*> first = first_queues(port_);
   const std::size_t readers = std::min<std::size_t>(first.size(), queues);
@@ -300,8 +373,11 @@ void DpdkPort::make_receivers(std::uint16_t queues, std::uint32_t cut_at) {
     std::vector<std::uint16_t> own;
     for (std::size_t queue = reader; queue < queues; queue += readers)
       own.push_back(static_cast<std::uint16_t>(queue));
-    receivers_.push_back(std::make_unique<Receiver>(
-        port_, *first[reader], device_->port(), std::move(own), *pool_, clock, removed_, cut_at));
+    std::vector<const PacketPool*> pools;
+    for (const auto& pool : pools_) pools.push_back(pool.get());
+    receivers_.push_back(std::make_unique<Receiver>(port_, *first[reader], device_->port(),
+                                                    std::move(own), std::move(pools), clock,
+                                                    removed_, cut_at));
   }
   for (const auto& queue : port_.rx) {
     Sources& sources = sources_.emplace_back();
@@ -494,7 +570,7 @@ void DpdkPort::close() noexcept {
   for (const auto& receiver : receivers_) receiver->discard_rest();
   if (device_ != nullptr) close_device();
   receivers_.clear();
-  pool_.reset();
+  pools_.clear();
 }
 
 }  // namespace daqiri::dpdk

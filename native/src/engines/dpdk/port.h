@@ -57,6 +57,10 @@ class DpdkPort final : public PortIo, private Removable {
   [[nodiscard]] ReceiveTraits receive_traits(const RxQueue&) const noexcept override {
     return {.together = true};
   }
+  [[nodiscard]] std::string receive_path(const RxQueue& queue) const override {
+    if (queue.num_segments() == 1) return {};
+    return splits_ ? "split by the device" : "split by the engine";
+  }
   [[nodiscard]] PortSnapshot losses(std::uint64_t max_age) const noexcept override;
   void install(steering::FlowUpdate& update) override;
   /// Give the device back. Pollers and workers have ended. Idempotent.
@@ -80,6 +84,8 @@ class DpdkPort final : public PortIo, private Removable {
   /// leaves out.
   void prepare_packet_sockets(std::uint32_t mtu, Settings& settings);
   void make_queues(const Settings& settings);
+  /// Queue `number` of the device, which receives into the pools.
+  void make_rx_queue(std::uint16_t number, const Settings& settings);
   void make_receivers(std::uint16_t queues, std::uint32_t cut_at);
   void start();
   /// The queues of the device that the cores of the flow's queues read.
@@ -97,9 +103,12 @@ class DpdkPort final : public PortIo, private Removable {
   std::array<std::uint8_t, 6> mac_{};
   /// Of a net_af_packet or a net_tap: the device as the kernel knows it.
   std::optional<InterfaceLink> interface_;
+  /// Whether the device puts the pieces of a packet into buffers of their regions.
+  bool splits_{false};
   PacketSockets sockets_;
-  /// Null: there are no receive queues.
-  std::unique_ptr<PacketPool> pool_;
+  /// Of each piece of a received packet: one, or as many as the device splits packets into. Empty:
+  /// there are no receive queues.
+  std::vector<std::unique_ptr<PacketPool>> pools_;
   /// One for each core of the receive queues, as far as the device has queues.
   std::vector<std::unique_ptr<Receiver>> receivers_;
   /// In the order of the port's queues.

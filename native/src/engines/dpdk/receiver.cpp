@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
+#include <span>
 #include <utility>
 
 #include "net/headers.h"
@@ -73,12 +75,24 @@ void put_back_tag(rte_mbuf& packet) noexcept {
 }
 
 /// The packet in place, less the headers that the verdict removes.
-void keep(const PacketPool& pool, const rte_mbuf& packet, const steering::Verdict& verdict,
-          PlacedPacket& to) noexcept {
-  std::uint8_t* const data = data_of(packet);
-  to.buffers[0] = pool.number_of(packet);
-  to.data[0] = verdict.transformed ? take_off(data, verdict.remains) : data;
-  to.lengths[0] = verdict.length_of(packet.pkt_len);
+void keep(std::span<const PacketPool* const> pools, rte_mbuf& packet,
+          const steering::Verdict& verdict, PlacedPacket& to) noexcept {
+  if (pools.size() == 1) {
+    std::uint8_t* const data = data_of(packet);
+    to.buffers[0] = pools[0]->number_of(packet);
+    to.data[0] = verdict.transformed ? take_off(data, verdict.remains) : data;
+    to.lengths[0] = verdict.length_of(packet.pkt_len);
+    return;
+  }
+  rte_mbuf* piece = &packet;
+  for (std::size_t s = 0; s < pools.size(); ++s) {
+    to.buffers[s] = pools[s]->number_of(*piece);
+    to.data[s] = data_of(*piece);
+    to.lengths[s] = piece->data_len;
+    // As mbufs are in their pools.
+    piece->nb_segs = 1;
+    piece = std::exchange(piece->next, nullptr);
+  }
 }
 
 /// Copy it to the buffers `to.buffers` of the queue; `frame`: its headers.
@@ -112,19 +126,22 @@ void copy(const RxQueue& queue, const rte_mbuf& packet, const std::uint8_t* fram
 }  // namespace
 
 Receiver::Receiver(const Port& port, RxQueue& first, std::uint16_t device,
-                   std::vector<std::uint16_t> queues, const PacketPool& pool,
+                   std::vector<std::uint16_t> queues, std::vector<const PacketPool*> pools,
                    const CardClock* clock, const std::atomic<bool>& removed, std::uint32_t cut_at)
     : first_(first),
       device_(device),
       use_(removed),
       queues_(std::move(queues)),
-      pool_(pool),
+      pools_(std::move(pools)),
+      pool_(*pools_.front()),
       clock_(clock),
       cut_at_(cut_at),
       steering_(port.steering),
       run_(port.steering.add_tally()) {
   for (const auto& queue : port.rx) {
-    const bool stay = queue->num_segments() == 1 && &queue->region(0) == &pool.region();
+    bool stay = static_cast<std::size_t>(queue->num_segments()) == pools_.size();
+    for (int s = 0; stay && s < queue->num_segments(); ++s)
+      stay = &queue->region(s) == &pools_[static_cast<std::size_t>(s)]->region();
     const bool own = queue->config().common_.cpu_core_ == first.config().common_.cpu_core_;
     targets_.push_back({.queue = *queue,
                         .stay = stay,
@@ -143,6 +160,21 @@ Receiver::Target& Receiver::find_target(std::uint16_t queue) noexcept {
       targets_, [&](const Target& target) { return target.queue.id() == queue; });
   latest_ = found == targets_.end() ? &targets_.front() : &*found;
   return *latest_;
+}
+
+bool Receiver::stays(const Target& target, const rte_mbuf& packet,
+                     const steering::Verdict& verdict) const noexcept {
+  if (!target.stay) return false;
+  if (pools_.size() == 1) return pool_.holds(packet);
+  // Without some of its headers, its pieces are others.
+  if (verdict.transformed || packet.nb_segs != pools_.size()) return false;
+  const rte_mbuf* piece = &packet;
+  for (std::size_t s = 0; s < pools_.size(); ++s, piece = piece->next) {
+    if (!pools_[s]->owns(*piece) ||
+        piece->data_len > target.queue.segment_capacity(static_cast<int>(s)))
+      return false;
+  }
+  return true;
 }
 
 std::uint32_t Receiver::receive() noexcept {
@@ -197,7 +229,8 @@ std::uint32_t Receiver::receive() noexcept {
 
 std::uint32_t Receiver::receive(std::uint16_t queue, std::uint32_t most,
                                 const steering::Program& program, bool& empty) noexcept {
-  const PacketPool::Stock stock(pool_);
+  std::array<std::optional<PacketPool::Stock>, MAX_NUM_SEGS> stocks;
+  for (std::size_t s = 0; s < pools_.size(); ++s) stocks[s].emplace(*pools_[s]);
   std::array<rte_mbuf*, AT_ONCE> packets;
   std::uint32_t seen = 0;
   // Some drivers read fewer at once than there are.
@@ -253,7 +286,7 @@ std::uint32_t Receiver::receive(std::uint16_t queue, std::uint32_t most,
   run_.add_bytes(length);
   // Of those that are not published, the next packet claims the same one again.
   HandedPacket* const handed = hand_over != nullptr ? hand_over->claim() : nullptr;
-  const bool stays = target.stay && pool_.holds(packet);
+  const bool stay = stays(target, packet, verdict);
   if (!verdict.matched && program.isolated()) {
     lose(target, DropReason::FILTERED, length);
   } else if (cut || length > queue.max_packet_size()) {
@@ -267,8 +300,8 @@ std::uint32_t Receiver::receive(std::uint16_t queue, std::uint32_t most,
   } else {
     PlacedPacket here;
     PlacedPacket& placed = handed != nullptr ? handed->packet : here;
-    if (stays) {
-      keep(pool_, packet, verdict, placed);
+    if (stay) {
+      keep(pools_, packet, verdict, placed);
     } else if (target.stock.take(queue, left, placed.buffers)) {
       copy(queue, packet, frame, verdict, placed);
     } else {
@@ -285,7 +318,7 @@ std::uint32_t Receiver::receive(std::uint16_t queue, std::uint32_t most,
     } else {
       target.batch.add(placed, static_cast<std::size_t>(queue.num_segments()), time);
     }
-    if (stays) return;
+    if (stay) return;
   }
   done_[num_done_++] = &packet;
 }

@@ -23,11 +23,12 @@ namespace daqiri::dpdk {
 class Receiver {
  public:
   /// `first`: the first queue of the poller. `queues`: those of the device. Packets are received
-  /// into the buffers of `pool`. `clock`: stamps packets; null: none does. `removed`: see
-  /// DeviceUse. `cut_at`: the device may have cut packets of this length.
+  /// into the buffers of `pools`: of one, or piece by piece into those of each. `clock`: stamps
+  /// packets; null: none does. `removed`: see DeviceUse. `cut_at`: the device may have cut packets
+  /// of this length.
   Receiver(const Port& port, RxQueue& first, std::uint16_t device,
-           std::vector<std::uint16_t> queues, const PacketPool& pool, const CardClock* clock,
-           const std::atomic<bool>& removed, std::uint32_t cut_at);
+           std::vector<std::uint16_t> queues, std::vector<const PacketPool*> pools,
+           const CardClock* clock, const std::atomic<bool>& removed, std::uint32_t cut_at);
 
   /// The first queue of its poller.
   [[nodiscard]] const RxQueue& first() const noexcept { return first_; }
@@ -67,6 +68,9 @@ class Receiver {
     return find_target(queue);
   }
   [[nodiscard]] Target& find_target(std::uint16_t queue) noexcept;
+  /// Whether the packet is in buffers of the target, as its queue wants it.
+  [[nodiscard]] bool stays(const Target& target, const rte_mbuf& packet,
+                           const steering::Verdict& verdict) const noexcept;
   /// The packet belongs to the target, or is added to those that are freed. `left`: packets that
   /// were read with it, from it on.
   void take(rte_mbuf& packet, const steering::Program& program, std::uint64_t time,
@@ -83,6 +87,8 @@ class Receiver {
   std::uint16_t device_;
   DeviceUse use_;
   std::vector<std::uint16_t> queues_;
+  std::vector<const PacketPool*> pools_;
+  /// The first of them.
   const PacketPool& pool_;
   const CardClock* clock_;
   std::uint32_t cut_at_;

@@ -1,0 +1,120 @@
+// Instead of DPDK's own functions: a device puts the pieces of packets into buffers of several
+// pools, as cards do.
+#include <dlfcn.h>
+#include <rte_ethdev.h>
+#include <rte_mbuf.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <vector>
+
+namespace {
+
+/// 0 pieces: it does not split packets.
+rte_eth_rxseg_capa offered{};
+/// Of each queue, as it was set up; by what its driver calls it.
+std::map<std::uint16_t, std::vector<rte_eth_rxseg_split>> set_up;
+std::map<void*, std::vector<rte_eth_rxseg_split>> queues;
+/// Packets that found no buffers.
+std::atomic<unsigned> missed{0};
+/// Of the latest packet: where its pieces are.
+std::array<std::atomic<const void*>, 4> latest{};
+eth_rx_burst_t receive_burst{nullptr};
+
+template <typename Function>
+Function* of_dpdk(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+}
+
+/// A packet in as many pieces as it needs; null: there are no buffers.
+rte_mbuf* split(const std::vector<rte_eth_rxseg_split>& pieces, const rte_mbuf& packet) {
+  rte_mbuf* first = nullptr;
+  rte_mbuf** end = &first;
+  std::uint32_t done = 0;
+  for (std::size_t s = 0; s < pieces.size() && done < packet.pkt_len; ++s) {
+    rte_mbuf* const piece = rte_pktmbuf_alloc(pieces[s].mp);
+    if (piece == nullptr) {
+      rte_pktmbuf_free(first);
+      return nullptr;
+    }
+    piece->data_off =
+        static_cast<std::uint16_t>(pieces[s].offset + (s == 0 ? RTE_PKTMBUF_HEADROOM : 0));
+    piece->data_len = static_cast<std::uint16_t>(
+        std::min<std::uint32_t>(pieces[s].length, packet.pkt_len - done));
+    std::memcpy(rte_pktmbuf_mtod(piece, void*), rte_pktmbuf_mtod_offset(&packet, const char*, done),
+                piece->data_len);
+    done += piece->data_len;
+    latest[s] = rte_pktmbuf_mtod(piece, const void*);
+    *end = piece;
+    end = &piece->next;
+    first->nb_segs = static_cast<std::uint16_t>(s + 1);
+  }
+  first->pkt_len = done;
+  return first;
+}
+
+std::uint16_t receive_split(void* queue, rte_mbuf** packets, std::uint16_t most) {
+  const std::uint16_t count = receive_burst(queue, packets, most);
+  const auto known = queues.find(queue);
+  if (known == queues.end()) return count;
+  std::uint16_t left = 0;
+  for (std::uint16_t i = 0; i < count; ++i) {
+    rte_mbuf* const made = split(known->second, *packets[i]);
+    rte_pktmbuf_free(packets[i]);
+    if (made == nullptr)
+      ++missed;
+    else
+      packets[left++] = made;
+  }
+  return left;
+}
+
+}  // namespace
+
+extern "C" {
+
+int rte_eth_dev_info_get(std::uint16_t port, rte_eth_dev_info* info) {
+  const int error = of_dpdk<decltype(rte_eth_dev_info_get)>("rte_eth_dev_info_get")(port, info);
+  if (offered.max_nseg > 0)
+    info->rx_offload_capa |= RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT | RTE_ETH_RX_OFFLOAD_SCATTER;
+  info->rx_seg_capa = offered;
+  return error;
+}
+
+int rte_eth_rx_queue_setup(std::uint16_t port, std::uint16_t queue, std::uint16_t descriptors,
+                           unsigned socket, const rte_eth_rxconf* conf, rte_mempool* pool) {
+  std::vector<rte_eth_rxseg_split>& pieces = set_up[queue];
+  pieces.clear();
+  for (std::uint16_t s = 0; pool == nullptr && s < conf->rx_nseg; ++s)
+    pieces.push_back(conf->rx_seg[s].split);
+  return of_dpdk<decltype(rte_eth_rx_queue_setup)>("rte_eth_rx_queue_setup")(
+      port, queue, descriptors, socket, conf, pool);
+}
+
+int rte_eth_dev_start(std::uint16_t port) {
+  const int error = of_dpdk<decltype(rte_eth_dev_start)>("rte_eth_dev_start")(port);
+  queues.clear();
+  for (const auto& [queue, pieces] : set_up) {
+    if (!pieces.empty()) queues[rte_eth_fp_ops[port].rxq.data[queue]] = pieces;
+  }
+  receive_burst = rte_eth_fp_ops[port].rx_pkt_burst;
+  rte_eth_fp_ops[port].rx_pkt_burst = receive_split;
+  return error;
+}
+
+/// From now on. 0 pieces: nothing.
+void offer(unsigned pieces, bool several_pools, bool offsets, unsigned align_log2) {
+  offered.max_nseg = static_cast<std::uint16_t>(pieces);
+  offered.multi_pools = several_pools ? 1 : 0;
+  offered.offset_allowed = offsets ? 1 : 0;
+  offered.offset_align_log2 = align_log2 & 0xFU;
+}
+
+unsigned missed_packets() { return missed; }
+
+const void* latest_piece(unsigned number) { return latest[number]; }
+}
