@@ -469,6 +469,13 @@ def _split(bench: Bench) -> Found:
             raise StepFailedError(
                 f"{name}: packets have {lengths} B in the first region, not {boundary}", figures
             )
+    figures["paths"] = {
+        f"{lane.receiver}/{queue.name}": bench.engine.port(lane.receiver).receive_path(queue.name)
+        for lane in lanes
+        for queue in _split_queues(bench, lane)
+    }
+    if named := ", ".join(f"{name} {path}" for name, path in figures["paths"].items() if path):
+        text += f"; {named}"
     return text, figures
 
 

@@ -126,8 +126,8 @@ class PortIo {
   virtual std::uint32_t receive(RxQueue& queue) noexcept = 0;
   [[nodiscard]] virtual ReceiveTraits receive_traits(const RxQueue&) const noexcept { return {}; }
 
-  /// How packets reach the queue, for engines with several paths: "af_xdp native"; otherwise empty.
-  /// Any thread.
+  /// How packets reach the queue, for engines with several ways: "af_xdp native", "split by the
+  /// device"; otherwise empty. Any thread.
   [[nodiscard]] virtual std::string receive_path(const RxQueue&) const { return {}; }
   /// The queue is about to close: discard what `receive` has not delivered. Poller.
   virtual void finish_receiving(RxQueue&) noexcept {}

@@ -144,6 +144,7 @@ def test_the_ends_of_a_cable_are_tested(cable: Network, cards: Config, make_test
     assert steps["flow receiver/images"]["figures"]["matched"] == 1000
     assert steps["unmatched"]["figures"]["arrived"] == 1000
     assert steps["split"]["figures"]["heads"] == {"receiver/rx1": [42]}
+    assert steps["split"]["figures"]["paths"] == {"receiver/rx1": "af_packet"}
     assert steps["frames receiver/images"]["figures"]["wrong"] == 0
     receiver = report["ports"][0]
     assert receiver["driver"] == "veth"
