@@ -154,6 +154,7 @@ class Bench {
     std::array<rte_mbuf*, AT_ONCE> packets;
     std::array<FlowId, AT_ONCE> flows;
     const std::uint64_t t0 = rte_rdtsc();
+    dpdk::PacketPool::Stock stock(*pool_);
     const std::uint32_t count = rte_eth_rx_burst(port_, 0, packets.data(), AT_ONCE);
     const std::uint64_t time = realtime_ns();
     const std::uint64_t t1 = rte_rdtsc();
@@ -164,8 +165,10 @@ class Bench {
       for (std::uint32_t i = 0; i < count; ++i) {
         if (i + AHEAD < count) prefetch(*packets[i + AHEAD]);
         const std::uint32_t length = packets[i]->pkt_len;
+        const auto* const frame = rte_pktmbuf_mtod(packets[i], const std::uint8_t*);
+        const steering::Verdict* const recent = reader_.recent(frame, length);
         const steering::Verdict& verdict =
-            reader_.classify(rte_pktmbuf_mtod(packets[i], const std::uint8_t*), length, length);
+            recent != nullptr ? *recent : reader_.classify(frame, length, length);
         flows[i] = verdict.flow;
         run_.add(verdict.position);
         run_.add_bytes(length);
@@ -174,12 +177,10 @@ class Bench {
     }
     const std::uint64_t t2 = rte_rdtsc();
     for (std::uint32_t i = 0; i < count; ++i) {
-      dpdk::PlacedPacket placed;
-      placed.buffers[0] = pool_->number_of(*packets[i]);
-      placed.data[0] = rte_pktmbuf_mtod(packets[i], void*);
-      placed.lengths[0] = packets[i]->pkt_len;
-      placed.flow = flows[i];
-      if (pool_->holds(*packets[i])) batch_.add(placed, 1, time);
+      const rte_mbuf& packet = *packets[i];
+      if (pool_->holds(packet))
+        batch_.add(pool_->number_of(packet), rte_pktmbuf_mtod(&packet, void*), packet.pkt_len,
+                   flows[i], time);
     }
     const std::uint64_t t3 = rte_rdtsc();
     batch_.deliver(*queue_);

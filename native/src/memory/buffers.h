@@ -9,6 +9,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -194,8 +195,10 @@ class FreeList {
           rest[left++] = block.others[i].load(std::memory_order_relaxed);
         top = block.next.load(std::memory_order_relaxed);
       }
-      // Another thread is about to give some, or the rest of a block.
+      // Another thread is about to give some, or the rest of a block: at once, or when the kernel
+      // lets it run again.
       if (taken < n && available() > taken && ++attempts < MOST_ATTEMPTS) {
+        if (attempts > MOST_ATTEMPTS / 2) std::this_thread::yield();
         head = head_.load(std::memory_order_acquire);
         continue;
       }

@@ -12,7 +12,6 @@
 #include "daqiri/error.h"
 #include "net/ethtool.h"
 #include "net/netlink.h"
-#include "system/file.h"
 
 namespace daqiri {
 
@@ -39,6 +38,23 @@ std::string interfaces_of_this_host() {
     names.append(names.empty() ? "" : ", ").append(one->if_name);
   if (all != nullptr) if_freenameindex(all);
   return names.empty() ? "none" : names;
+}
+
+bool is_below_others(const File& netlink, int interface) {
+  bool found = false;
+  NetlinkRequest request(RTM_GETLINK, NLM_F_DUMP, ifinfomsg{});
+  request.ask<ifinfomsg>(netlink, [&](const ifinfomsg& each, const NetlinkAttributes& attributes) {
+    if (each.ifi_index == interface) {
+      found = found || attributes.value(IFLA_MASTER, 0) != 0;
+      return;
+    }
+    // Of a veth, it is the other end.
+    found = found ||
+            (attributes.value(IFLA_LINK, 0) == interface &&
+             attributes.find(IFLA_LINK_NETNSID) == nullptr &&
+             text_of(nested_in(attributes.find(IFLA_LINKINFO)).find(IFLA_INFO_KIND)) != "veth");
+  });
+  return found;
 }
 
 TapState TapState::of(const std::string& interface) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "daqiri/config.h"
+#include "system/file.h"
 
 namespace daqiri {
 
@@ -14,6 +15,10 @@ namespace daqiri {
 /// Throws Error NOT_SUPPORTED if the interface merges datagrams: frames would arrive that nobody
 /// has sent, of up to 64 KiB.
 void refuse_merging(const InterfaceConfig& config, const std::string& interface);
+
+/// Whether other interfaces of the kernel take frames of this one: a bridge, a bond, VLANs,
+/// macvlan. Throws std::system_error.
+[[nodiscard]] bool is_below_others(const File& netlink, int interface);
 
 /// What the kernel tells of a tap (IFLA_TUN_ of linux/if_link.h).
 struct TapState {

@@ -4,6 +4,7 @@
 #include <exception>
 #include <utility>
 
+#include "net/interfaces.h"
 #include "system/log.h"
 #include "timing/clock.h"
 
@@ -17,16 +18,16 @@ std::uint64_t increase(std::uint64_t before, std::uint64_t now) noexcept {
 
 }  // namespace
 
-std::uint64_t LossTally::Explained::of(std::uint64_t dropped, std::uint64_t now) noexcept {
-  const std::uint64_t fresh = increase(before_, now);
-  const std::uint64_t found = std::min(dropped, fresh + early_);
-  early_ = std::min(fresh, fresh + early_ - found);
-  before_ = now;
+std::uint64_t LossTally::Explained::of(std::uint64_t dropped, std::uint64_t fresh,
+                                       std::uint64_t late) noexcept {
+  const std::uint64_t all = fresh + early_;
+  const std::uint64_t found = std::min(dropped, all);
+  early_ = std::min(late, all - found);
   return found;
 }
 
 void LossTally::add(const std::map<int, LinkCounters>& now, std::uint64_t backlog_drops,
-                    std::uint64_t unknown_protocols) noexcept {
+                    std::uint64_t received, std::uint64_t received_late) noexcept {
   std::uint64_t dropped = 0;
   for (const auto& [index, counters] : now) {
     const auto known = before_.find(index);
@@ -46,10 +47,12 @@ void LossTally::add(const std::map<int, LinkCounters>& now, std::uint64_t backlo
     dropped += increase(card - by_kernel, increase(before.dropped, counters.dropped));
   }
   for (const auto& [index, counters] : now) before_.insert_or_assign(index, counters);
-  const std::uint64_t backlog = by_backlog_.of(dropped, backlog_drops);
+  const std::uint64_t fresh = increase(backlog_before_, backlog_drops);
+  backlog_before_ = backlog_drops;
+  const std::uint64_t backlog = by_backlog_.of(dropped, fresh, fresh);
   losses_.lost_backlog += backlog;
   dropped -= backlog;
-  losses_.lost_dropped += dropped - by_protocol_.of(dropped, unknown_protocols);
+  losses_.lost_dropped += dropped - received_.of(dropped, received, received_late);
 }
 
 LinkStatistics::LinkStatistics(const std::string& port, Traffic traffic,
@@ -75,11 +78,15 @@ LinkStatistics::LinkStatistics(const std::string& port, Traffic traffic,
 void LinkStatistics::read(LinkReader& reader) {
   const int index = find_interface_(reader.netlink());
   interface_ = index;
+  std::uint64_t received = unknown_protocols_ ? unknown_protocols_->fresh() : 0;
   std::map<int, LinkCounters> found;
   if (index >= 0) found = reader.read(index);
+  std::uint64_t late = unknown_protocols_ ? unknown_protocols_->fresh() : 0;
+  received += late;
+  // In doubt, rather too many losses than too few.
+  if (received > 0 && is_below_others(reader.netlink(), index)) received = late = 0;
   for (auto& [each, counters] : found) reader.read_driver(each, counters);
-  const std::uint64_t backlog = backlog_drops(reader);
-  tally_.add(found, backlog, unknown_protocols_ ? unknown_protocols_->count() : 0);
+  tally_.add(found, backlog_drops(reader), received, late);
   read_at_ = monotonic_ns();
 }
 

@@ -18,30 +18,31 @@ namespace daqiri {
 /// Adds up the increases of counters, by reason; no frame is counted twice.
 class LossTally {
  public:
-  /// Counters of interfaces by index; `LinkReader::backlog_drops` and `UnknownProtocols::count`
-  /// read after them. An interface is counted from the first call that has it. A counter that has
-  /// become smaller was reset, and counts from there.
+  /// Counters of interfaces by index; `LinkReader::backlog_drops` read after them; frames that the
+  /// interfaces may have counted as dropped although they were received, since the last call, and
+  /// those of them since the counters were read. An interface is counted from the first call that
+  /// has it. A counter that has become smaller was reset, and counts from there.
   void add(const std::map<int, LinkCounters>& now, std::uint64_t backlog_drops,
-           std::uint64_t unknown_protocols = 0) noexcept;
+           std::uint64_t received = 0, std::uint64_t received_late = 0) noexcept;
   /// Without `lost_before_engine`.
   [[nodiscard]] const PortSnapshot& losses() const noexcept { return losses_; }
 
  private:
-  /// Drops of interfaces that another counter explains, which the kernel increases first.
+  /// Drops of interfaces that something else explains, which the kernel counts first.
   class Explained {
    public:
-    /// So many of `dropped`, with the other counter `now`.
-    std::uint64_t of(std::uint64_t dropped, std::uint64_t now) noexcept;
+    /// So many of `dropped`, with `fresh` more that it may explain. `late`: most of them that
+    /// interfaces may show only at the next call.
+    std::uint64_t of(std::uint64_t dropped, std::uint64_t fresh, std::uint64_t late) noexcept;
 
    private:
-    std::uint64_t before_{0};
-    /// Those that no interface's counter had shown yet at the last call.
     std::uint64_t early_{0};
   };
 
   std::map<int, LinkCounters> before_;
+  std::uint64_t backlog_before_{0};
   Explained by_backlog_;
-  Explained by_protocol_;
+  Explained received_;
   PortSnapshot losses_;
 };
 

@@ -54,12 +54,12 @@ UnknownProtocols::UnknownProtocols(int interface)
   require(bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
 }
 
-std::uint64_t UnknownProtocols::count() noexcept {
-  tpacket_stats fresh{};  // both numbers begin at 0 again with each call
-  socklen_t length = sizeof fresh;
-  if (getsockopt(socket_.fd(), SOL_PACKET, PACKET_STATISTICS, &fresh, &length) == 0)
-    count_ += fresh.tp_packets;
-  return count_;
+std::uint64_t UnknownProtocols::fresh() noexcept {
+  // The kernel counts from zero after each call.
+  tpacket_stats counts{};
+  socklen_t length = sizeof counts;
+  if (getsockopt(socket_.fd(), SOL_PACKET, PACKET_STATISTICS, &counts, &length) != 0) return 0;
+  return counts.tp_packets;
 }
 
 }  // namespace daqiri

@@ -11,19 +11,18 @@ namespace daqiri {
 ///
 /// Once packet sockets have a frame, the kernel removes its tag and looks for the tag's VLAN and
 /// for the protocol; of a frame that nobody else wants it adds one to `rx_dropped` (without a tag
-/// it does not). One thread at a time.
+/// it does not). Whether somebody wants it, is not known here. One thread at a time.
 class UnknownProtocols {
  public:
   /// Throws std::system_error.
   explicit UnknownProtocols(int interface);
 
-  /// Since it was made. The kernel counts a frame here before it counts it as dropped.
-  [[nodiscard]] std::uint64_t count() noexcept;
+  /// Since the last call. The kernel counts a frame here before it counts it as dropped.
+  [[nodiscard]] std::uint64_t fresh() noexcept;
 
  private:
   /// Never read: the kernel also counts the frames that find no space in it.
   File socket_;
-  std::uint64_t count_{0};
 };
 
 }  // namespace daqiri

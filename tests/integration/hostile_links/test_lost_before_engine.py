@@ -112,6 +112,23 @@ def test_received_frames_with_a_tag_are_no_loss(
         assert unwanted_only(port.counters(), 0)
 
 
+def test_below_a_bridge_the_kernels_count_stands(
+    link: Any, receiver: Callable[..., Config], unwanted: bytes
+) -> None:
+    """A bridge takes frames that would count as dropped: which are losses, is not known."""
+    tagged = unwanted[:12] + struct.pack("!HH", 0x8100, 5) + unwanted[12:]
+    link.network.run("ip link add br0 type bridge")
+    link.network.run("ip link set far master br0")
+    with opened(link, receiver("af_packet")) as port:
+        before = link.counts()
+        assert link.flood(tagged, 100) == 100
+        assert eventually(lambda: port.rx[0].counters().received == 100)
+        # It leaves frames for bridges themselves to the kernel.
+        assert eventually(lambda: link.counts()["dropped"] - before["dropped"] == 100)
+        lost = port.counters()
+        assert lost.lost_dropped + lost.lost_backlog == 100
+
+
 @pytest.mark.parametrize("path", ["af_packet", "dpdk", "udp"])
 def test_an_interface_that_is_removed_and_made_anew(
     link: Any, receiver: Callable[..., Config], unwanted: bytes, unwanted_only: Any, path: str

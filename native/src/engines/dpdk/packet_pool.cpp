@@ -72,8 +72,26 @@ Private& private_of(rte_mbuf& mbuf) noexcept {
   return *static_cast<Private*>(rte_mbuf_to_priv(&mbuf));
 }
 
-/// Of a pool with RTE_PKTMBUF_POOL_F_PINNED_EXT_BUF.
-void set_up(rte_mbuf& mbuf, rte_mempool* pool, std::uint32_t number) noexcept {
+/// Called when another mbuf was the last that referred to the buffer of `opaque`, as in
+/// rte_pktmbuf_pool_create_extbuf.
+void free_pinned(void*, void* opaque) noexcept {
+  auto* const owner = static_cast<rte_mbuf*>(opaque);
+  rte_mbuf_ext_refcnt_set(owner->shinfo, 1);
+  owner->ol_flags = RTE_MBUF_F_EXTERNAL;
+  owner->next = nullptr;
+  owner->nb_segs = 1;
+  rte_mbuf_refcnt_set(owner, 1);
+  rte_mbuf_raw_free(owner);
+}
+
+/// Called while the mbuf `opaque` is freed, and before its pool has it: it refers to the next
+/// buffer as soon as its sender takes it.
+void free_sent(void*, void* opaque) noexcept {
+  rte_mbuf_ext_refcnt_set(&private_of(*static_cast<rte_mbuf*>(opaque)).shared, 1);
+}
+
+/// `pinned`: always the same buffer.
+void set_up(rte_mbuf& mbuf, rte_mempool* pool, std::uint32_t number, bool pinned) noexcept {
   std::memset(static_cast<void*>(&mbuf), 0, sizeof mbuf + PRIVATE);
   mbuf.pool = pool;
   mbuf.priv_size = PRIVATE;
@@ -84,17 +102,7 @@ void set_up(rte_mbuf& mbuf, rte_mempool* pool, std::uint32_t number) noexcept {
   Private& of = private_of(mbuf);
   of.number = number;
   of.shared.fcb_opaque = &mbuf;
-  // As in rte_pktmbuf_pool_create_extbuf: called when another mbuf was the last that referred to
-  // the buffer.
-  of.shared.free_cb = [](void*, void* opaque) {
-    auto* const owner = static_cast<rte_mbuf*>(opaque);
-    rte_mbuf_ext_refcnt_set(owner->shinfo, 1);
-    owner->ol_flags = RTE_MBUF_F_EXTERNAL;
-    owner->next = nullptr;
-    owner->nb_segs = 1;
-    rte_mbuf_refcnt_set(owner, 1);
-    rte_mbuf_raw_free(owner);
-  };
+  of.shared.free_cb = pinned ? free_pinned : free_sent;
   rte_mbuf_ext_refcnt_set(&of.shared, 1);
   mbuf.shinfo = &of.shared;
 }
@@ -102,8 +110,8 @@ void set_up(rte_mbuf& mbuf, rte_mempool* pool, std::uint32_t number) noexcept {
 /// `Ops`: its functions are the pool's, with `owner` as their object. Throws Error; `user`: for its
 /// text.
 template <typename Ops>
-PinnedMbufs make_mbufs(std::uint32_t count, std::uint16_t room, int socket, void* owner,
-                       const std::string& user) {
+ExternalMbufs make_mbufs(std::uint32_t count, std::uint16_t room, int socket, void* owner,
+                         const std::string& user) {
   // Registered with DPDK once.
   static const int index = [] {
     rte_mempool_ops ops{};
@@ -117,7 +125,7 @@ PinnedMbufs make_mbufs(std::uint32_t count, std::uint16_t room, int socket, void
   }();
   const auto fail = [&](int error) { refuse(user, count, error); };
   if (index < 0) fail(ENOSPC);
-  PinnedMbufs mbufs;
+  ExternalMbufs mbufs;
   // Without caches: they belong to cores that DPDK knows, and it knows none of the engine's.
   mbufs.mempool.reset(rte_mempool_create_empty(new_name().c_str(), count,
                                                sizeof(rte_mbuf) + PRIVATE, 0,
@@ -128,7 +136,7 @@ PinnedMbufs make_mbufs(std::uint32_t count, std::uint16_t room, int socket, void
   rte_pktmbuf_pool_private about{};
   about.mbuf_data_room_size = room;
   about.mbuf_priv_size = PRIVATE;
-  about.flags = RTE_PKTMBUF_POOL_F_PINNED_EXT_BUF;
+  about.flags = Ops::PINNED ? RTE_PKTMBUF_POOL_F_PINNED_EXT_BUF : 0U;
   rte_pktmbuf_pool_init(pool, &about);
   if (const int made = rte_mempool_populate_default(pool); made < 0) fail(made);
   mbufs.all.resize(count);
@@ -138,7 +146,7 @@ PinnedMbufs make_mbufs(std::uint32_t count, std::uint16_t room, int socket, void
         (*static_cast<std::vector<rte_mbuf*>*>(all))[i] = static_cast<rte_mbuf*>(mbuf);
       },
       &mbufs.all);
-  for (std::uint32_t i = 0; i < count; ++i) set_up(*mbufs.all[i], pool, i);
+  for (std::uint32_t i = 0; i < count; ++i) set_up(*mbufs.all[i], pool, i, Ops::PINNED);
   return mbufs;
 }
 
@@ -191,6 +199,7 @@ struct RegionOps {
   }
 
   static constexpr const char* NAME = "daqiri_region";
+  static constexpr bool PINNED = true;
 
  private:
   static constexpr unsigned AT_ONCE = 64;
@@ -225,8 +234,8 @@ PacketPool::PacketPool(memory::MemoryRegion& region, int socket)
       inverse_stride_(UINT64_MAX / region.extent().stride + 1) {
   const auto count = static_cast<std::uint32_t>(region.config().num_bufs_);
   const auto room = static_cast<std::uint16_t>(HEADROOM + region.buf_size());
-  PinnedMbufs mbufs = make_mbufs<RegionOps>(count, room, socket, this,
-                                            "memory region '" + region.config().name_ + "'");
+  ExternalMbufs mbufs = make_mbufs<RegionOps>(count, room, socket, this,
+                                              "memory region '" + region.config().name_ + "'");
   for (std::uint32_t i = 0; i < count; ++i) {
     rte_mbuf& mbuf = *mbufs.all[i];
     set_memory(mbuf, static_cast<std::byte*>(region.address(i)) - HEADROOM, room);
@@ -261,11 +270,13 @@ struct SendOps {
   static unsigned count(const rte_mempool*) noexcept { return 0; }
 
   static constexpr const char* NAME = "daqiri_send";
+  /// mlx5 registers the buffers that pinned mbufs have when it first sees their pool, once.
+  static constexpr bool PINNED = false;
 };
 
 SendPool::SendPool(std::uint32_t count, int socket, const std::string& user)
     : mask_(count - 1), words_(std::make_unique<Word[]>(count / BITS)) {
-  PinnedMbufs mbufs = make_mbufs<SendOps>(count, 0, socket, this, user);
+  ExternalMbufs mbufs = make_mbufs<SendOps>(count, 0, socket, this, user);
   mbufs_ = std::move(mbufs);
 }
 

@@ -41,7 +41,7 @@ inline void set_memory(rte_mbuf& mbuf, void* memory, std::uint16_t bytes) noexce
 }
 
 /// Mbufs whose memory is not DPDK's, and the pool to which DPDK gives them back.
-struct PinnedMbufs {
+struct ExternalMbufs {
   /// By number.
   std::vector<rte_mbuf*> all;
   Mempool mempool;
@@ -124,7 +124,7 @@ class PacketPool {
   std::uint64_t inverse_stride_;
   /// By number. Empty while DPDK makes or removes them: it moves them in and out of the list, which
   /// has nothing to do with the buffers.
-  PinnedMbufs mbufs_;
+  ExternalMbufs mbufs_;
 };
 
 /// Mbufs for packets to send, which refer to buffers of bursts: one thread takes them one after the
@@ -192,7 +192,7 @@ class SendPool {
 
   std::uint32_t mask_;
   std::unique_ptr<Word[]> words_;
-  PinnedMbufs mbufs_;
+  ExternalMbufs mbufs_;
   /// Numbers of the next mbuf, and of the oldest that is not released.
   std::uint32_t next_{0};
   std::uint32_t oldest_{0};

@@ -32,7 +32,8 @@ PacketSockets::PacketSockets(unsigned interface) {
         getsockname(socket, reinterpret_cast<sockaddr*>(&address), &bytes) == 0 &&
         address.sll_ifindex == static_cast<int>(interface) &&
         ask(socket, SOL_PACKET, PACKET_FANOUT, fanout) &&
-        (static_cast<unsigned>(fanout) & UINT16_MAX) == packet_group(interface))
+        // 0: in no group. A group's has its kind in the upper half.
+        fanout != 0 && (static_cast<unsigned>(fanout) & UINT16_MAX) == packet_group(interface))
       sockets_.push_back(socket);
   }
 }

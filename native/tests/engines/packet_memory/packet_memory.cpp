@@ -1,5 +1,5 @@
 // Instead of DPDK's own functions: a device puts the pieces of packets into buffers of several
-// pools, as cards do.
+// pools, as cards do, and looks at the memory of those to send.
 #include <dlfcn.h>
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
@@ -23,7 +23,11 @@ std::map<void*, std::vector<rte_eth_rxseg_split>> queues;
 std::atomic<unsigned> missed{0};
 /// Of the latest packet: where its pieces are.
 std::array<std::atomic<const void*>, 4> latest{};
+/// Mbufs to send, and those of them whose pool says that each always has the same buffer.
+std::atomic<unsigned> sent{0};
+std::atomic<unsigned> sent_pinned{0};
 eth_rx_burst_t receive_burst{nullptr};
+eth_tx_burst_t send_burst{nullptr};
 
 template <typename Function>
 Function* of_dpdk(const char* name) {
@@ -32,6 +36,9 @@ Function* of_dpdk(const char* name) {
 
 /// A packet in as many pieces as it needs; null: there are no buffers.
 rte_mbuf* split(const std::vector<rte_eth_rxseg_split>& pieces, const rte_mbuf& packet) {
+  std::vector<char> whole(packet.pkt_len);
+  const auto* const bytes =
+      static_cast<const char*>(rte_pktmbuf_read(&packet, 0, packet.pkt_len, whole.data()));
   rte_mbuf* first = nullptr;
   rte_mbuf** end = &first;
   std::uint32_t done = 0;
@@ -45,8 +52,7 @@ rte_mbuf* split(const std::vector<rte_eth_rxseg_split>& pieces, const rte_mbuf& 
         static_cast<std::uint16_t>(pieces[s].offset + (s == 0 ? RTE_PKTMBUF_HEADROOM : 0));
     piece->data_len = static_cast<std::uint16_t>(
         std::min<std::uint32_t>(pieces[s].length, packet.pkt_len - done));
-    std::memcpy(rte_pktmbuf_mtod(piece, void*), rte_pktmbuf_mtod_offset(&packet, const char*, done),
-                piece->data_len);
+    std::memcpy(rte_pktmbuf_mtod(piece, void*), bytes + done, piece->data_len);
     done += piece->data_len;
     latest[s] = rte_pktmbuf_mtod(piece, const void*);
     *end = piece;
@@ -71,6 +77,17 @@ std::uint16_t receive_split(void* queue, rte_mbuf** packets, std::uint16_t most)
       packets[left++] = made;
   }
   return left;
+}
+
+std::uint16_t look_and_send(void* queue, rte_mbuf** packets, std::uint16_t count) {
+  // Whoever receives them owns them.
+  for (std::uint16_t i = 0; i < count; ++i) {
+    for (const rte_mbuf* piece = packets[i]; piece != nullptr; piece = piece->next) {
+      ++sent;
+      if (RTE_MBUF_HAS_PINNED_EXTBUF(piece)) ++sent_pinned;
+    }
+  }
+  return send_burst(queue, packets, count);
 }
 
 }  // namespace
@@ -102,7 +119,9 @@ int rte_eth_dev_start(std::uint16_t port) {
     if (!pieces.empty()) queues[rte_eth_fp_ops[port].rxq.data[queue]] = pieces;
   }
   receive_burst = rte_eth_fp_ops[port].rx_pkt_burst;
+  send_burst = rte_eth_fp_ops[port].tx_pkt_burst;
   rte_eth_fp_ops[port].rx_pkt_burst = receive_split;
+  rte_eth_fp_ops[port].tx_pkt_burst = look_and_send;
   return error;
 }
 
@@ -115,6 +134,11 @@ void offer(unsigned pieces, bool several_pools, bool offsets, unsigned align_log
 }
 
 unsigned missed_packets() { return missed; }
+
+void mbufs_sent(unsigned* all, unsigned* pinned) {
+  *all = sent;
+  *pinned = sent_pinned;
+}
 
 const void* latest_piece(unsigned number) { return latest[number]; }
 }

@@ -1,4 +1,4 @@
-// Packets that a device splits into memory regions.
+// Memory of packets: those that a device splits into memory regions, and those to send.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -22,6 +22,7 @@ namespace {
 constexpr const char* SPLIT = "a device of DPDK splits packets";
 constexpr const char* CHANGED = "a device of DPDK splits packets that the engine changes";
 constexpr const char* FULL = "a device of DPDK that splits packets has too few buffers";
+constexpr const char* SENT = "a device of DPDK is given packets to send";
 constexpr const char* UNABLE = "a device of DPDK does not split packets";
 
 constexpr std::uint32_t BOUNDARY = 64;
@@ -37,16 +38,17 @@ struct Offer {
 };
 
 /// The device, whose packets the library has.
-struct Card {
-  explicit Card(const Offer& can = {}) { offer(can); }
+struct MemoryDevice {
+  explicit MemoryDevice(const Offer& can = {}) { offer(can); }
 
   void offer(const Offer& can) const {
     library.find<void(unsigned, bool, bool, unsigned)>("offer")(can.pieces, can.several_pools,
                                                                 can.offsets, can.align_log2);
   }
 
-  InsteadOfDpdk library{"split_buffers"};
+  InsteadOfDpdk library{"packet_memory"};
   unsigned (*missed)() = library.find<unsigned()>("missed_packets");
+  void (*mbufs_sent)(unsigned*, unsigned*) = library.find<void(unsigned*, unsigned*)>("mbufs_sent");
   const void* (*latest)(unsigned) = library.find<const void*(unsigned)>("latest_piece");
 };
 
@@ -71,7 +73,7 @@ std::string path_of(Session& session) {
 }  // namespace
 
 TEST_CASE(SPLIT, "[.]") {
-  const Card card;
+  const MemoryDevice card;
   NetworkConfig config = split_config();
   SECTION("for the poller that reads the device") {}
   SECTION("for another poller, too") { config.ifs_[0].rx_.queues_[1].common_.cpu_core_ = "0"; }
@@ -107,7 +109,7 @@ TEST_CASE(SPLIT, "[.]") {
 }
 
 TEST_CASE(CHANGED, "[.]") {
-  const Card card;
+  const MemoryDevice card;
   NetworkConfig config = split_config();
   FlowConfig& pops = config.ifs_[0].rx_.flows_[0];
   pops.actions_.insert(pops.actions_.begin(), action_of(FlowType::VLAN_POP));
@@ -136,7 +138,7 @@ TEST_CASE(CHANGED, "[.]") {
 }
 
 TEST_CASE(FULL, "[.]") {
-  const Card card;
+  const MemoryDevice card;
   NetworkConfig config = split_config();
   config.rx_meta_buffers_ = 1024;
   // Both have enough for a card's ring, one has more.
@@ -168,6 +170,28 @@ TEST_CASE(FULL, "[.]") {
   REQUIRE(send_frames(session->tx_queue(0, 0), 5000, 0, 100));
   CHECK(receive_numbers(rx, 100).size() == 100);
   CHECK(card.missed() == before);
+  finish(*session);
+}
+
+TEST_CASE(SENT, "[.]") {
+  const MemoryDevice card;
+  NetworkConfig config = split_config();
+  // Pieces of two regions.
+  config.mrs_.emplace("tx_headers", config.mrs_.at("tx_frames")).first->second.name_ = "tx_headers";
+  config.ifs_[0].tx_.queues_[0].common_.mrs_ = {"tx_headers", "tx_frames"};
+  const auto session = Session::open(config);
+  constexpr std::uint32_t COUNT = 3000;  // More than there are descriptors.
+  for (std::uint32_t number = 0; number < COUNT; ++number) {
+    const auto frame = udp_frame(5000, number, 200);
+    send(*session, frame, 50);
+    CHECK(receive(*session, 0).first == frame);
+  }
+  unsigned sent = 0;
+  unsigned pinned = 0;
+  card.mbufs_sent(&sent, &pinned);
+  CHECK(sent == 2 * COUNT);
+  // mlx5 looks for the memory of others by their addresses.
+  CHECK(pinned == 0);
   finish(*session);
 }
 
@@ -207,7 +231,7 @@ TEST_CASE(UNABLE, "[.]") {
     whole.split_boundary_ = 0;
     why = "receive queues of the interface differ in memory_regions or split_boundary";
   }
-  const Card card(can);
+  const MemoryDevice card(can);
   // A line that repeats another is not logged.
   static int number = 0;
   const std::string name = "port" + std::to_string(number++);
@@ -240,6 +264,11 @@ TEST_CASE("packets that a device splits are changed as others", "[engines][dpdk]
 TEST_CASE("a device that splits packets waits for buffers", "[engines][dpdk]") {
   if (lacks_dpdk()) return;
   CHECK(run_in_other_process(FULL) == 0);
+}
+
+TEST_CASE("packets to send are in memory that a card finds by their addresses", "[engines][dpdk]") {
+  if (lacks_dpdk()) return;
+  CHECK(run_in_other_process(SENT) == 0);
 }
 
 TEST_CASE("the engine splits packets for devices that do not", "[engines][dpdk]") {
