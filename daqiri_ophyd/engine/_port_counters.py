@@ -25,8 +25,8 @@ class PortCounters:
     ----------
     lost_before_engine : int
         Packets that were certainly lost: `lost_card`, `lost_backlog` and `lost_errors`; on engine
-        ``packet`` with ``receive_path: af_packet`` also `lost_dropped`. 0 on TCP ports, whose
-        peers send lost packets again.
+        ``packet`` with ``receive_path: af_packet`` also the part of `lost_dropped` that cannot have
+        been received. 0 on TCP ports, whose peers send lost packets again.
     lost_card : int
         The ring or the memory of the network card was full.
     lost_backlog : int
@@ -34,8 +34,9 @@ class PortCounters:
     lost_errors : int
         Damaged frames, and frames of a wrong length.
     lost_dropped : int
-        Others that the kernel or the driver dropped. Unless the engine receives every frame of the
-        interface, they include frames that no program receives, such as those of switches.
+        Others that the kernel or the driver dropped. They include frames that no other program
+        receives: those of switches where the engine does not take every frame of the interface,
+        and else those with a VLAN tag and a protocol unknown to the kernel.
     """
 
     lost_before_engine: int

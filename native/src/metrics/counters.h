@@ -101,8 +101,8 @@ struct FlowSnapshot {
 /// counter of a queue or flow.
 struct PortSnapshot {
   /// Those that are losses for certain: `lost_card`, `lost_backlog` and `lost_errors`, and
-  /// `lost_dropped` where every frame of the interface is received (AF_PACKET). 0 on TCP, which
-  /// sends them again.
+  /// `lost_dropped` where every frame of the interface is received (AF_PACKET), less those that may
+  /// have been received. 0 on TCP, which sends them again.
   Counter lost_before_engine{"lost_before_engine"};
   /// The ring or the memory of the network card was full.
   Counter lost_card{"lost_card"};
@@ -110,8 +110,7 @@ struct PortSnapshot {
   Counter lost_backlog{"lost_backlog"};
   /// Damaged frames, and frames of wrong length.
   Counter lost_errors{"lost_errors"};
-  /// Others that the kernel dropped; where not every frame is received, also those that no program
-  /// wants.
+  /// Others that the kernel says it dropped; also those that no other program wants.
   Counter lost_dropped{"lost_dropped"};
 };
 

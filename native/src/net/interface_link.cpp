@@ -10,6 +10,9 @@
 #include <cerrno>
 #include <cstddef>
 #include <new>
+#include <utility>
+
+#include "net/packet_socket.h"
 
 namespace daqiri {
 
@@ -47,16 +50,25 @@ LinkFlags flags_of(int fd, int index, ifreq& request) noexcept {
 
 }  // namespace
 
-InterfaceLink::InterfaceLink(int index, const std::string& name)
+InterfaceLink::InterfaceLink(int index, const std::string& name, bool for_packet_sockets)
     : index_(index),
       socket_(
           File::private_to_process([] { return socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0); })) {
   if (!socket_.is_open()) throw file_error("cannot read the state of the link", name, errno);
+  if (!for_packet_sockets) return;
+  // Whoever receives by one says what is missing.
+  File made = new_packet_socket();
+  if (made.is_open() && bind_to_interface(made, index, 0) == 0) packet_socket_ = std::move(made);
+}
+
+LinkFlags InterfaceLink::flags(ifreq& request) const noexcept {
+  if (packet_socket_.is_open() && !has_interface(packet_socket_)) return {};
+  return flags_of(socket_.fd(), index_, request);
 }
 
 LinkState InterfaceLink::state() const noexcept {
   ifreq request{};
-  const LinkFlags found = flags_of(socket_.fd(), index_, request);
+  const LinkFlags found = flags(request);
   if (found.flags < 0) return {.state = "removed"};
   constexpr int UP = IFF_UP | IFF_RUNNING;
   return {.state = (found.flags & UP) == UP ? "up" : "down",
@@ -66,7 +78,7 @@ LinkState InterfaceLink::state() const noexcept {
 
 LinkFlags InterfaceLink::flags() const noexcept {
   ifreq request{};
-  return flags_of(socket_.fd(), index_, request);
+  return flags(request);
 }
 
 }  // namespace daqiri

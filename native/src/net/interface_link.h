@@ -6,6 +6,8 @@
 
 #include "system/file.h"
 
+struct ifreq;
+
 namespace daqiri {
 
 /// State of a port's network interface, as reported by the kernel.
@@ -28,8 +30,9 @@ struct LinkFlags {
 /// Queries the kernel, in the network namespace in which it was made. Any thread.
 class InterfaceLink {
  public:
-  /// `name`: for messages. Throws Error.
-  InterfaceLink(int index, const std::string& name);
+  /// `name`: for messages. `for_packet_sockets`: an interface that was removed stays so, also if it
+  /// comes back from another network namespace, as it does for them. Throws Error.
+  InterfaceLink(int index, const std::string& name, bool for_packet_sockets);
 
   /// The current state.
   [[nodiscard]] LinkState state() const noexcept;
@@ -37,8 +40,12 @@ class InterfaceLink {
   [[nodiscard]] LinkFlags flags() const noexcept;
 
  private:
+  [[nodiscard]] LinkFlags flags(ifreq& request) const noexcept;
+
   int index_;
   File socket_;
+  /// Receives nothing. Not open: there is none.
+  File packet_socket_;
 };
 
 }  // namespace daqiri

@@ -1,6 +1,7 @@
 #include "net/interfaces.h"
 
 #include <linux/if_link.h>
+#include <linux/pkt_sched.h>
 #include <net/if.h>
 #include <sys/socket.h>
 
@@ -40,8 +41,15 @@ std::string interfaces_of_this_host() {
   return names.empty() ? "none" : names;
 }
 
-bool is_below_others(const File& netlink, int interface) {
+bool has_other_takers(const File& netlink, int interface) {
   bool found = false;
+  tcmsg discipline{};
+  discipline.tcm_ifindex = interface;
+  NetlinkRequest disciplines(RTM_GETQDISC, NLM_F_DUMP, discipline);
+  disciplines.ask<tcmsg>(netlink, [&](const tcmsg& each, const NetlinkAttributes&) {
+    // That of `ingress` and `clsact`.
+    found = found || (each.tcm_ifindex == interface && each.tcm_parent == TC_H_INGRESS);
+  });
   NetlinkRequest request(RTM_GETLINK, NLM_F_DUMP, ifinfomsg{});
   request.ask<ifinfomsg>(netlink, [&](const ifinfomsg& each, const NetlinkAttributes& attributes) {
     if (each.ifi_index == interface) {

@@ -16,9 +16,9 @@ namespace daqiri {
 /// has sent, of up to 64 KiB.
 void refuse_merging(const InterfaceConfig& config, const std::string& interface);
 
-/// Whether other interfaces of the kernel take frames of this one: a bridge, a bond, VLANs,
-/// macvlan. Throws std::system_error.
-[[nodiscard]] bool is_below_others(const File& netlink, int interface);
+/// Whether others take frames of this interface, or look at them, after packet sockets: a bridge, a
+/// bond, VLANs, macvlan, filters (tc). Throws std::system_error.
+[[nodiscard]] bool has_other_takers(const File& netlink, int interface);
 
 /// What the kernel tells of a tap (IFLA_TUN_ of linux/if_link.h).
 struct TapState {

@@ -1,5 +1,7 @@
 #include "net/link_statistics.h"
 
+#include <sys/sysinfo.h>
+
 #include <algorithm>
 #include <exception>
 #include <utility>
@@ -27,7 +29,7 @@ std::uint64_t LossTally::Explained::of(std::uint64_t dropped, std::uint64_t fres
 }
 
 void LossTally::add(const std::map<int, LinkCounters>& now, std::uint64_t backlog_drops,
-                    std::uint64_t received, std::uint64_t received_late) noexcept {
+                    const ReceivedFrames& received) noexcept {
   std::uint64_t dropped = 0;
   for (const auto& [index, counters] : now) {
     const auto known = before_.find(index);
@@ -47,12 +49,14 @@ void LossTally::add(const std::map<int, LinkCounters>& now, std::uint64_t backlo
     dropped += increase(card - by_kernel, increase(before.dropped, counters.dropped));
   }
   for (const auto& [index, counters] : now) before_.insert_or_assign(index, counters);
+  // First: the backlog's drops may be those of other interfaces.
+  const std::uint64_t explained = by_received_.of(dropped, received.frames, received.late);
   const std::uint64_t fresh = increase(backlog_before_, backlog_drops);
   backlog_before_ = backlog_drops;
-  const std::uint64_t backlog = by_backlog_.of(dropped, fresh, fresh);
+  const std::uint64_t backlog = by_backlog_.of(dropped - explained, fresh, fresh);
   losses_.lost_backlog += backlog;
-  dropped -= backlog;
-  losses_.lost_dropped += dropped - received_.of(dropped, received, received_late);
+  losses_.lost_dropped += dropped - backlog;
+  if (!received.and_others) dropped_for_sure_ += dropped - explained - backlog;
 }
 
 LinkStatistics::LinkStatistics(const std::string& port, Traffic traffic,
@@ -76,17 +80,32 @@ LinkStatistics::LinkStatistics(const std::string& port, Traffic traffic,
 }
 
 void LinkStatistics::read(LinkReader& reader) {
-  const int index = find_interface_(reader.netlink());
-  interface_ = index;
-  std::uint64_t received = unknown_protocols_ ? unknown_protocols_->fresh() : 0;
+  interface_ = find_interface_(reader.netlink());
+  if (unknown_protocols_) return read_every_frame(reader);
   std::map<int, LinkCounters> found;
-  if (index >= 0) found = reader.read(index);
-  std::uint64_t late = unknown_protocols_ ? unknown_protocols_->fresh() : 0;
-  received += late;
-  // In doubt, rather too many losses than too few.
-  if (received > 0 && is_below_others(reader.netlink(), index)) received = late = 0;
+  if (interface_ >= 0) found = reader.read(interface_);
   for (auto& [each, counters] : found) reader.read_driver(each, counters);
-  tally_.add(found, backlog_drops(reader), received, late);
+  tally_.add(found, backlog_drops(reader));
+  read_at_ = monotonic_ns();
+}
+
+void LinkStatistics::read_every_frame(LinkReader& reader) {
+  ReceivedFrames received{.frames = unknown_protocols_->fresh()};
+  std::map<int, LinkCounters> found = reader.read(interface_);
+  // Each core may be at work on one that was counted already.
+  received.late = static_cast<std::uint64_t>(get_nprocs_conf());
+  const std::uint64_t later = unknown_protocols_->fresh();
+  received.frames += later;
+  received.late += later;
+  // It may come back, with drops of others.
+  if (!unknown_protocols_->has_interface()) found.clear();
+  for (auto& [each, counters] : found) {
+    reader.read_driver(each, counters);
+    if (std::exchange(dropped_before_, counters.dropped) == counters.dropped) continue;
+    const bool now = has_other_takers(reader.netlink(), interface_);
+    received.and_others = std::exchange(other_takers_, now) || now;
+  }
+  tally_.add(found, backlog_drops(reader), received);
   read_at_ = monotonic_ns();
 }
 
@@ -107,7 +126,7 @@ PortSnapshot LinkStatistics::losses(std::uint64_t max_age) noexcept {
   PortSnapshot losses = tally_.losses();
   if (traffic_ == Traffic::REPEATED) return losses;
   losses.lost_before_engine = losses.lost_card + losses.lost_backlog + losses.lost_errors;
-  if (traffic_ == Traffic::EVERY_FRAME) losses.lost_before_engine += losses.lost_dropped;
+  if (traffic_ == Traffic::EVERY_FRAME) losses.lost_before_engine += tally_.dropped_for_sure();
   return losses;
 }
 

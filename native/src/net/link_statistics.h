@@ -15,17 +15,28 @@
 
 namespace daqiri {
 
+/// Frames that an interface may have counted as dropped although they were received.
+struct ReceivedFrames {
+  /// Since the last call.
+  std::uint64_t frames{0};
+  /// How many of them may count only at the next call.
+  std::uint64_t late{0};
+  /// Others took frames, too: there may be more.
+  bool and_others{false};
+};
+
 /// Adds up the increases of counters, by reason; no frame is counted twice.
 class LossTally {
  public:
-  /// Counters of interfaces by index; `LinkReader::backlog_drops` read after them; frames that the
-  /// interfaces may have counted as dropped although they were received, since the last call, and
-  /// those of them since the counters were read. An interface is counted from the first call that
-  /// has it. A counter that has become smaller was reset, and counts from there.
+  /// Counters of interfaces by index; `LinkReader::backlog_drops` read after them. An interface is
+  /// counted from the first call that has it. A counter that has become smaller was reset, and
+  /// counts from there.
   void add(const std::map<int, LinkCounters>& now, std::uint64_t backlog_drops,
-           std::uint64_t received = 0, std::uint64_t received_late = 0) noexcept;
+           const ReceivedFrames& received = {}) noexcept;
   /// Without `lost_before_engine`.
   [[nodiscard]] const PortSnapshot& losses() const noexcept { return losses_; }
+  /// The part of `lost_dropped` that frames that were received do not explain.
+  [[nodiscard]] std::uint64_t dropped_for_sure() const noexcept { return dropped_for_sure_; }
 
  private:
   /// Drops of interfaces that something else explains, which the kernel counts first.
@@ -42,8 +53,9 @@ class LossTally {
   std::map<int, LinkCounters> before_;
   std::uint64_t backlog_before_{0};
   Explained by_backlog_;
-  Explained received_;
+  Explained by_received_;
   PortSnapshot losses_;
+  std::uint64_t dropped_for_sure_{0};
 };
 
 /// The losses of a port since it was made.
@@ -51,7 +63,8 @@ class LinkStatistics {
  public:
   /// What arrives at the port's interfaces, and so which losses are certain.
   enum class Traffic : std::uint8_t {
-    /// A packet socket receives every frame: rx_dropped counts losses, and `UnknownProtocols`.
+    /// A packet socket receives every frame: rx_dropped counts losses, and `UnknownProtocols`; if
+    /// others take frames, too, maybe more.
     EVERY_FRAME,
     /// rx_dropped also counts frames of protocols that no program receives, such as LLDP and STP.
     SOME_FRAMES,
@@ -80,6 +93,8 @@ class LinkStatistics {
  private:
   /// Throws std::system_error.
   void read(LinkReader& reader);
+  /// The same with EVERY_FRAME.
+  void read_every_frame(LinkReader& reader);
   /// Throws std::system_error.
   [[nodiscard]] std::uint64_t backlog_drops(LinkReader& reader) const;
 
@@ -90,6 +105,9 @@ class LinkStatistics {
   std::unique_ptr<LinkReader> reader_;
   /// With EVERY_FRAME.
   std::optional<UnknownProtocols> unknown_protocols_;
+  /// Whether others took frames when drops were read last.
+  bool other_takers_{false};
+  std::uint64_t dropped_before_{0};
   LossTally tally_;
   /// CLOCK_MONOTONIC ns.
   std::uint64_t read_at_{0};

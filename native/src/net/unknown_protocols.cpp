@@ -1,6 +1,5 @@
 #include "net/unknown_protocols.h"
 
-#include <arpa/inet.h>
 #include <linux/filter.h>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
@@ -25,9 +24,7 @@ void require(bool done) {
 
 }  // namespace
 
-UnknownProtocols::UnknownProtocols(int interface)
-    : socket_(File::private_to_process(
-          [] { return socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); })) {
+UnknownProtocols::UnknownProtocols(int interface) : socket_(new_packet_socket()) {
   require(socket_.is_open());
   // Frames without a tag cost two of these instructions.
   std::array<sock_filter, 8> code{{
@@ -47,11 +44,8 @@ UnknownProtocols::UnknownProtocols(int interface)
   require(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &LEAST, sizeof LEAST) == 0);
   constexpr int YES = 1;
   require(setsockopt(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &YES, sizeof YES) == 0);
-  sockaddr_ll address{};
-  address.sll_family = AF_PACKET;
-  address.sll_protocol = htons(ETH_P_ALL);
-  address.sll_ifindex = interface;
-  require(bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  errno = bind_to_interface(socket_, interface, ETH_P_ALL);
+  require(errno == 0);
 }
 
 std::uint64_t UnknownProtocols::fresh() noexcept {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "net/packet_socket.h"
 #include "system/file.h"
 
 namespace daqiri {
@@ -19,6 +20,8 @@ class UnknownProtocols {
 
   /// Since the last call. The kernel counts a frame here before it counts it as dropped.
   [[nodiscard]] std::uint64_t fresh() noexcept;
+  /// See `has_interface`.
+  [[nodiscard]] bool has_interface() const noexcept { return daqiri::has_interface(socket_); }
 
  private:
   /// Never read: the kernel also counts the frames that find no space in it.

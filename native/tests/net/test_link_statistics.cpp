@@ -69,26 +69,40 @@ TEST_CASE("The backlog's drops are part of an interface's, and of others'", "[ne
   }
 }
 
-TEST_CASE("Frames that were received are no loss", "[net][losses]") {
+TEST_CASE("Frames that were received are no certain loss", "[net][losses]") {
   LossTally tally;
-  tally.add({{3, {}}}, 0, 1000, 0);
+  tally.add({{3, {}}}, 0, {.frames = 1000});
   SECTION("the interface counted them as dropped") {
-    tally.add({{3, {.dropped = 10}}}, 0, 10);
-    REQUIRE(lost(tally) == Lost{});
+    tally.add({{3, {.dropped = 10}}}, 0, {.frames = 10});
+    REQUIRE(lost(tally) == Lost{0, 0, 0, 10});
+    REQUIRE(tally.dropped_for_sure() == 0);
   }
   SECTION("it dropped others as well, and the backlog some") {
-    tally.add({{3, {.dropped = 10}}}, 3, 5);
-    REQUIRE(lost(tally) == Lost{0, 3, 0, 2});
+    tally.add({{3, {.dropped = 10}}}, 3, {.frames = 5});
+    REQUIRE(lost(tally) == Lost{0, 3, 0, 7});
+    REQUIRE(tally.dropped_for_sure() == 2);
+  }
+  SECTION("the backlog dropped frames of other interfaces") {
+    tally.add({{3, {.dropped = 10}}}, 1000, {.frames = 10});
+    REQUIRE(lost(tally) == Lost{0, 0, 0, 10});
+    REQUIRE(tally.dropped_for_sure() == 0);
   }
   SECTION("one that arrived between the readings counts as dropped later") {
-    tally.add({{3, {.dropped = 9}}}, 0, 10, 1);
-    tally.add({{3, {.dropped = 11}}}, 0, 0);
-    REQUIRE(lost(tally) == Lost{0, 0, 0, 1});
+    tally.add({{3, {.dropped = 9}}}, 0, {.frames = 10, .late = 1});
+    tally.add({{3, {.dropped = 11}}}, 0);
+    REQUIRE(lost(tally) == Lost{0, 0, 0, 11});
+    REQUIRE(tally.dropped_for_sure() == 1);
   }
   SECTION("those that others wanted explain no loss later") {
-    tally.add({{3, {}}}, 0, 1000, 7);
-    tally.add({{3, {.dropped = 2000}}}, 0, 1000, 7);
-    REQUIRE(lost(tally) == Lost{0, 0, 0, 993});
+    tally.add({{3, {}}}, 0, {.frames = 1000, .late = 7});
+    tally.add({{3, {.dropped = 2000}}}, 0, {.frames = 1000, .late = 7});
+    REQUIRE(lost(tally) == Lost{0, 0, 0, 2000});
+    REQUIRE(tally.dropped_for_sure() == 993);
+  }
+  SECTION("others took frames, too") {
+    tally.add({{3, {.dropped = 20}}}, 5, {.and_others = true});
+    REQUIRE(lost(tally) == Lost{0, 5, 0, 15});
+    REQUIRE(tally.dropped_for_sure() == 0);
   }
 }
 

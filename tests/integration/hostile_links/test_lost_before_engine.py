@@ -92,7 +92,7 @@ def test_frames_that_no_program_wants_are_no_loss(
 
 @pytest.mark.parametrize("path", ["af_packet", "dpdk"])
 @pytest.mark.parametrize("vlan", [0, 5])
-def test_received_frames_with_a_tag_are_no_loss(
+def test_received_frames_with_a_tag_are_no_certain_loss(
     link: Any,
     receiver: Callable[..., Config],
     unwanted: bytes,
@@ -107,26 +107,64 @@ def test_received_frames_with_a_tag_are_no_loss(
         assert link.flood(tagged, 100) == 100
         assert eventually(lambda: port.rx[0].counters().received == 100)
         assert eventually(lambda: link.counts()["dropped"] - before["dropped"] == 100)
-        assert unwanted_only(port.counters(), 0)
-        # Neither in the next reading.
-        assert unwanted_only(port.counters(), 0)
+        assert unwanted_only(port.counters(), 100)
+        # Nor at the next reading.
+        assert unwanted_only(port.counters(), 100)
 
 
-def test_below_a_bridge_the_kernels_count_stands(
-    link: Any, receiver: Callable[..., Config], unwanted: bytes
+@pytest.mark.parametrize("path", ["af_packet", "dpdk"])
+@pytest.mark.parametrize(
+    ("takes", "tag"),
+    [
+        ("ip link add br0 type bridge; ip link set far master br0", b"\x81\0\0\5"),
+        ("tc qdisc add dev far clsact", b""),
+    ],
+    ids=["bridge", "clsact"],
+)
+def test_where_others_take_frames_drops_are_no_certain_loss(
+    link: Any,
+    receiver: Callable[..., Config],
+    unwanted: bytes,
+    unwanted_only: Any,
+    path: str,
+    takes: str,
+    tag: bytes,
 ) -> None:
-    """A bridge takes frames that would count as dropped: which are losses, is not known."""
-    tagged = unwanted[:12] + struct.pack("!HH", 0x8100, 5) + unwanted[12:]
-    link.network.run("ip link add br0 type bridge")
-    link.network.run("ip link set far master br0")
-    with opened(link, receiver("af_packet")) as port:
+    """The kernel counts as dropped what the port has received, also without a tag."""
+    for command in takes.split("; "):
+        link.network.run(command)
+    with opened(link, receiver(path)) as port:
         before = link.counts()
-        assert link.flood(tagged, 100) == 100
+        assert link.flood(unwanted[:12] + tag + unwanted[12:], 100) == 100
         assert eventually(lambda: port.rx[0].counters().received == 100)
-        # It leaves frames for bridges themselves to the kernel.
         assert eventually(lambda: link.counts()["dropped"] - before["dropped"] == 100)
-        lost = port.counters()
-        assert lost.lost_dropped + lost.lost_backlog == 100
+        assert unwanted_only(port.counters(), 100)
+
+
+@pytest.mark.parametrize("path", ["af_packet", "dpdk"])
+def test_an_interface_that_was_elsewhere_stays_removed(
+    link: Any,
+    receiver: Callable[..., Config],
+    networks: Any,
+    datagram: Callable[..., bytes],
+    unwanted: bytes,
+    path: str,
+) -> None:
+    """Packet sockets lose an interface that is moved to another network namespace, for good."""
+    elsewhere = networks()
+    with opened(link, receiver(path)) as port:
+        assert link.flood(datagram(), 10) == 10
+        assert eventually(lambda: port.rx[0].counters().received == 10)
+        link.network.run(f"ip link set far netns {elsewhere.thread_id}")
+        assert port.link().state == "removed"
+        elsewhere.up("far")
+        link.call(send_fast, unwanted, 100, "near")
+        elsewhere.run(f"ip link set far netns {link.network.thread_id}")
+        link.network.up("far")
+        link.call(send_fast, unwanted, 100, "near")
+        assert port.link().state == "removed"
+        assert port.rx[0].counters().received == 10
+        assert port.counters().lost_dropped == 0
 
 
 @pytest.mark.parametrize("path", ["af_packet", "dpdk", "udp"])

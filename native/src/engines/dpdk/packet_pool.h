@@ -69,6 +69,16 @@ class PacketPool {
     Stock& operator=(const Stock&) = delete;
     /// Gives back what was not used.
     ~Stock();
+    /// How many there are, at least `least` if the region has so many.
+    [[nodiscard]] std::uint32_t ready(std::uint32_t least) noexcept {
+      if (count_ - next_ < least) {
+        pool_.region_.give(numbers_.data() + next_, count_ - next_);
+        refill();
+      }
+      return count_ - next_;
+    }
+
+    static constexpr std::uint32_t MOST = 64;
 
    private:
     friend struct RegionOps;
@@ -77,8 +87,6 @@ class PacketPool {
       return next_ < count_ || refill() ? pool_.mbufs_.all[numbers_[next_++]] : nullptr;
     }
     [[gnu::noinline]] bool refill() noexcept;
-
-    static constexpr std::uint32_t MOST = 64;
 
     const PacketPool& pool_;
     Stock* before_;

@@ -151,7 +151,11 @@ struct DpdkPort::Settings {
   /// Longest packet to send, and the length at which received ones are cut.
   std::uint32_t most_bytes{0};
   std::uint32_t cut_at{UINT32_MAX};
+  /// See Receiver.
+  std::uint32_t buffers_ahead{0};
   std::uint16_t rx_queues{0};
+  /// Of the device, which may want more than the port has.
+  std::uint16_t tx_queues{0};
   std::uint16_t rx_descriptors{0};
   std::uint16_t tx_descriptors{0};
 };
@@ -212,12 +216,19 @@ DpdkPort::Settings DpdkPort::settings_for(const NetworkConfig& config) {
   if (splits_ ||
       (!port_.rx.empty() && conf.rxmode.mtu + header_and_tags > region_of(port_).buf_size()))
     conf.rxmode.offloads |= info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER;
+  loses_without_buffers_ = info.driver_name == TAP_DRIVER || info.driver_name == PCAP_DRIVER;
+  if (loses_without_buffers_ && !port_.rx.empty()) {
+    const auto room = static_cast<std::uint32_t>(region_of(port_).buf_size());
+    settings.buffers_ahead =
+        std::min((conf.rxmode.mtu + header_and_tags + room - 1) / room, PacketPool::Stock::MOST);
+  }
   settings.most_bytes = std::min<std::uint32_t>(conf.rxmode.mtu + header_and_tags, UINT16_MAX);
   // It tells the length of ordinary frames, and passes on any.
   if (info.driver_name == MEMIF_DRIVER) settings.most_bytes = UINT16_MAX;
   if (info.driver_name == AF_PACKET_DRIVER || info.driver_name == TAP_DRIVER) {
     const InterfaceLink& link =
-        interface_.emplace(static_cast<int>(info.if_index), port_.config.address_);
+        interface_.emplace(static_cast<int>(info.if_index), port_.config.address_,
+                           info.driver_name == AF_PACKET_DRIVER);
     if (info.driver_name == AF_PACKET_DRIVER) prepare_packet_sockets(link.flags().mtu, settings);
   }
   const bool in_pieces = !flows_.empty() || std::ranges::any_of(port_.tx, [](const auto& queue) {
@@ -265,7 +276,15 @@ DpdkPort::Settings DpdkPort::settings_for(const NetworkConfig& config) {
   // As soon as possible, because drivers set up other rules. Before it has queues, net_tap only
   // says that it does.
   if (info.driver_name != TAP_DRIVER) rules_->isolate();
-  const int error = rte_eth_dev_configure(device_->port(), settings.rx_queues, tx_queues, &conf);
+  settings.tx_queues = tx_queues;
+  if (info.driver_name == TAP_DRIVER) {
+    if (port_.rx.empty())
+      fail("has no receive queue, and its driver wants one for each transmit queue", ENOTSUP,
+           "add one to the interface (rx.queues)");
+    settings.tx_queues = settings.rx_queues;
+  }
+  const int error =
+      rte_eth_dev_configure(device_->port(), settings.rx_queues, settings.tx_queues, &conf);
   if (error != 0) fail("refuses its settings", error, "use fewer queues or smaller buffers");
   settings.rx_descriptors = rx_descriptors(receive_regions(port_, splits_), settings.rx_queues);
   // Some drivers free a packet only when they need its descriptor. Bursts must not run out before.
@@ -315,10 +334,16 @@ void DpdkPort::make_queues(const Settings& settings) {
   if (!port_.rx.empty()) {
     for (memory::MemoryRegion* const region : receive_regions(port_, splits_))
       pools_.push_back(std::make_unique<PacketPool>(*region, socket));
-    make_receivers(settings.rx_queues, settings.cut_at);
+    make_receivers(settings);
   }
   for (std::uint16_t number = 0; number < settings.rx_queues; ++number)
     make_rx_queue(number, settings);
+  for (auto number = static_cast<std::uint16_t>(port_.tx.size()); number < settings.tx_queues;
+       ++number) {
+    const int error = rte_eth_tx_queue_setup(device, number, settings.tx_descriptors,
+                                             static_cast<unsigned>(socket), nullptr);
+    if (error != 0) fail("makes no transmit queue", error, "use fewer receive queues");
+  }
   const bool is_packet_socket = settings.info.driver_name == AF_PACKET_DRIVER;
   for (const auto& queue : port_.tx) {
     const auto number = static_cast<std::uint16_t>(senders_.size());
@@ -365,9 +390,10 @@ void DpdkPort::make_rx_queue(std::uint16_t number, const Settings& settings) {
            "' more (num_bufs) or longer buffers (buf_size)");
 }
 
-void DpdkPort::make_receivers(std::uint16_t queues, std::uint32_t cut_at) {
+void DpdkPort::make_receivers(const Settings& settings) {
+  const std::size_t queues = settings.rx_queues;
   const std::vector<RxQueue*> first = first_queues(port_);
-  const std::size_t readers = std::min<std::size_t>(first.size(), queues);
+  const std::size_t readers = std::min(first.size(), queues);
   const CardClock* const clock = CardClock::stamps(port_.config) ? clock_.get() : nullptr;
   for (std::size_t reader = 0; reader < readers; ++reader) {
     std::vector<std::uint16_t> own;
@@ -375,9 +401,9 @@ void DpdkPort::make_receivers(std::uint16_t queues, std::uint32_t cut_at) {
       own.push_back(static_cast<std::uint16_t>(queue));
     std::vector<const PacketPool*> pools;
     for (const auto& pool : pools_) pools.push_back(pool.get());
-    receivers_.push_back(std::make_unique<Receiver>(port_, *first[reader], device_->port(),
-                                                    std::move(own), std::move(pools), clock,
-                                                    removed_, cut_at));
+    receivers_.push_back(std::make_unique<Receiver>(
+        port_, *first[reader], device_->port(), std::move(own), std::move(pools), clock, removed_,
+        settings.cut_at, settings.buffers_ahead));
   }
   for (const auto& queue : port_.rx) {
     Sources& sources = sources_.emplace_back();
@@ -464,16 +490,20 @@ PortSnapshot DpdkPort::read_losses() const noexcept {
   rte_eth_stats stats{};
   if (rte_eth_stats_get(device_->port(), &stats) != 0) return losses_;
   const NamedLosses::Counts named = named_losses_.read(device_->port());
-  // Not rx_nombuf: these are attempts to get a buffer, and the packets still wait.
+  // With most drivers, rx_nombuf are attempts to get a buffer, and the packets still wait.
   now.lost_card.value = stats.imissed + named.card - losses_before_.lost_card.value;
   now.lost_errors.value = stats.ierrors + named.errors - losses_before_.lost_errors.value;
+  now.lost_before_engine.value = now.lost_card + now.lost_errors;
   const PortSnapshot by_kernel = kernel_losses_.read();
   now.lost_card += by_kernel.lost_card;
   now.lost_errors += by_kernel.lost_errors;
   now.lost_backlog += by_kernel.lost_backlog;
   now.lost_dropped += by_kernel.lost_dropped;
-  now.lost_before_engine.value =
-      now.lost_card + now.lost_backlog + now.lost_errors + now.lost_dropped;
+  now.lost_before_engine += by_kernel.lost_before_engine;
+  if (loses_without_buffers_) {
+    now.lost_dropped += stats.rx_nombuf;
+    now.lost_before_engine += stats.rx_nombuf;
+  }
   // Counters of a card that is gone are read as ones.
   constexpr std::uint64_t ABSURD = std::uint64_t{1} << 31U;
   if (removed_.load(std::memory_order_relaxed) &&

@@ -86,7 +86,7 @@ class DpdkPort final : public PortIo, private Removable {
   void make_queues(const Settings& settings);
   /// Queue `number` of the device, which receives into the pools.
   void make_rx_queue(std::uint16_t number, const Settings& settings);
-  void make_receivers(std::uint16_t queues, std::uint32_t cut_at);
+  void make_receivers(const Settings& settings);
   void start();
   /// The queues of the device that the cores of the flow's queues read.
   [[nodiscard]] std::vector<std::uint16_t> device_queues(const FlowConfig& flow) const;
@@ -105,6 +105,8 @@ class DpdkPort final : public PortIo, private Removable {
   std::optional<InterfaceLink> interface_;
   /// Whether the device puts the pieces of a packet into buffers of their regions.
   bool splits_{false};
+  /// Whether the driver reads packets before it has buffers for the next ones.
+  bool loses_without_buffers_{false};
   PacketSockets sockets_;
   /// Of each piece of a received packet: one, or as many as the device splits packets into. Empty:
   /// there are no receive queues.

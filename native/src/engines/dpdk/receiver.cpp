@@ -127,7 +127,8 @@ void copy(const RxQueue& queue, const rte_mbuf& packet, const std::uint8_t* fram
 
 Receiver::Receiver(const Port& port, RxQueue& first, std::uint16_t device,
                    std::vector<std::uint16_t> queues, std::vector<const PacketPool*> pools,
-                   const CardClock* clock, const std::atomic<bool>& removed, std::uint32_t cut_at)
+                   const CardClock* clock, const std::atomic<bool>& removed, std::uint32_t cut_at,
+                   std::uint32_t buffers_ahead)
     : first_(first),
       device_(device),
       use_(removed),
@@ -136,6 +137,7 @@ Receiver::Receiver(const Port& port, RxQueue& first, std::uint16_t device,
       pool_(*pools_.front()),
       clock_(clock),
       cut_at_(cut_at),
+      buffers_ahead_(buffers_ahead),
       steering_(port.steering),
       run_(port.steering.add_tally()) {
   for (const auto& queue : port.rx) {
@@ -235,7 +237,16 @@ std::uint32_t Receiver::receive(std::uint16_t queue, std::uint32_t most,
   std::uint32_t seen = 0;
   // Some drivers read fewer at once than there are.
   while (seen < most) {
-    const std::uint32_t count = rte_eth_rx_burst(device_, queue, packets.data(), AT_ONCE);
+    std::uint32_t at_once = AT_ONCE;
+    if (buffers_ahead_ > 0) {
+      at_once = std::min(AT_ONCE, stocks[0]->ready(buffers_ahead_) / buffers_ahead_);
+      if (at_once == 0) {
+        pool_.region().note_shortage();
+        break;
+      }
+    }
+    const std::uint32_t count =
+        rte_eth_rx_burst(device_, queue, packets.data(), static_cast<std::uint16_t>(at_once));
     empty = count == 0;
     if (empty) break;
     const CardClock::ReceiveTimes times(clock_, realtime_ns());

@@ -25,10 +25,12 @@ class Receiver {
   /// `first`: the first queue of the poller. `queues`: those of the device. Packets are received
   /// into the buffers of `pools`: of one, or piece by piece into those of each. `clock`: stamps
   /// packets; null: none does. `removed`: see DeviceUse. `cut_at`: the device may have cut packets
-  /// of this length.
+  /// of this length. `buffers_ahead`: of each packet that the driver loses if they are not free
+  /// when it reads it; 0: it looks for buffers first.
   Receiver(const Port& port, RxQueue& first, std::uint16_t device,
            std::vector<std::uint16_t> queues, std::vector<const PacketPool*> pools,
-           const CardClock* clock, const std::atomic<bool>& removed, std::uint32_t cut_at);
+           const CardClock* clock, const std::atomic<bool>& removed, std::uint32_t cut_at,
+           std::uint32_t buffers_ahead);
 
   /// The first queue of its poller.
   [[nodiscard]] const RxQueue& first() const noexcept { return first_; }
@@ -92,6 +94,7 @@ class Receiver {
   const PacketPool& pool_;
   const CardClock* clock_;
   std::uint32_t cut_at_;
+  std::uint32_t buffers_ahead_;
   steering::Steering::Reader steering_;
   steering::FlowRun run_;
   /// In the order of the port's queues.

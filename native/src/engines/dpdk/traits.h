@@ -19,6 +19,7 @@ namespace daqiri::dpdk {
 /// Drivers that the engine treats in ways of their own.
 inline constexpr std::string_view AF_PACKET_DRIVER = "net_af_packet";
 inline constexpr std::string_view MEMIF_DRIVER = "net_memif";
+inline constexpr std::string_view PCAP_DRIVER = "net_pcap";
 inline constexpr std::string_view TAP_DRIVER = "net_tap";
 
 /// Without hugepages, DPDK reserves this much address space for its own objects (rings, headers of

@@ -15,6 +15,7 @@
 #include <system_error>
 
 #include "net/interfaces.h"
+#include "net/packet_socket.h"
 #include "system/privileges.h"
 
 namespace daqiri::packet {
@@ -99,20 +100,14 @@ Error packet_error(const NetworkInterface& interface, const std::string& what, i
 }
 
 File open_packet_socket(const NetworkInterface& interface) {
-  File made = File::private_to_process(
-      [] { return socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); });
+  File made = new_packet_socket();
   if (!made.is_open()) throw packet_error(interface, "open a packet socket", errno);
   return made;
 }
 
 int rebind_packet_socket(const File& socket, const NetworkInterface& interface,
                          std::uint16_t protocol) noexcept {
-  sockaddr_ll address{};
-  address.sll_family = AF_PACKET;
-  address.sll_protocol = htons(protocol);
-  address.sll_ifindex = interface.index;
-  const auto* bound = reinterpret_cast<const sockaddr*>(&address);
-  return bind(socket.fd(), bound, sizeof address) == 0 ? 0 : errno;
+  return bind_to_interface(socket, interface.index, protocol);
 }
 
 void bind_packet_socket(const File& socket, const NetworkInterface& interface,

@@ -34,7 +34,7 @@ class PacketPort final : public PortIo {
   PacketPort(const Port& port, const NetworkConfig& config)
       : port_(port),
         interface_(NetworkInterface::of(port.config)),
-        link_(interface_.index, interface_.name),
+        link_(interface_.index, interface_.name, true),
         flows_(port.config) {
     warn(config);
     if (!port.rx.empty()) open_receivers();

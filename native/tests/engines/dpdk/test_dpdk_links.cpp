@@ -9,6 +9,8 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -35,6 +37,11 @@ class Kernel {
     address.sll_protocol = htons(ETH_P_ALL);
     address.sll_ifindex = static_cast<int>(if_nametoindex(interface));
     REQUIRE(bind(socket_.fd(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  }
+  /// Frames that the interface holds count as those of the socket.
+  void hold_many() const {
+    constexpr int BYTES = 1 << 28;
+    REQUIRE(setsockopt(socket_.fd(), SOL_SOCKET, SO_SNDBUFFORCE, &BYTES, sizeof BYTES) == 0);
   }
   void send(const Bytes& frame) const {
     REQUIRE(::send(socket_.fd(), frame.data(), frame.size(), 0) ==
@@ -146,5 +153,69 @@ TEST_CASE("a tap gives packets to the kernel and gets its own", "[engines][dpdk]
       }
       finish(*session);
     }
+  });
+}
+
+TEST_CASE("a tap sends nothing without receive queues", "[engines][dpdk]") {
+  if (lacks_dpdk()) return;
+  in_own_network({"test -c /dev/net/tun"}, [] {
+    NetworkConfig config = loopback_config();
+    use_dpdk(config, {"net_tap0,iface=dtap0"});
+    config.ifs_[0].rx_ = {};
+    try {
+      static_cast<void>(Session::open(config));
+      FAIL("opened");
+    } catch (const Error& error) {
+      CHECK(error.status() == Status::NOT_SUPPORTED);
+      CHECK(std::string(error.what()) ==
+            "interface 'port0': device 'net_tap0,iface=dtap0' has no receive queue, and its driver "
+            "wants one for each transmit queue; add one to the interface (rx.queues)");
+    }
+  });
+}
+
+TEST_CASE("packets for a tap wait while it has no buffers", "[engines][dpdk]") {
+  if (lacks_dpdk()) return;
+  in_own_network({"test -c /dev/net/tun"}, [] {
+    NetworkConfig config = loopback_config();
+    use_dpdk(config, {"net_tap0,iface=dtap0"});
+    config.ifs_[0].tx_ = {};
+    config.rx_meta_buffers_ = 4096;
+    const auto session = Session::open(config);
+    REQUIRE(std::system("ip link set dtap0 txqueuelen 100000 up >/dev/null 2>&1") == 0);
+    Kernel kernel("dtap0");
+    kernel.hold_many();
+    RxQueue& rx = session->rx_queue(0, 0);
+    const memory::MemoryRegion& region = rx.region(0);
+    const auto count = static_cast<std::uint32_t>(region.config().num_bufs_) + 500;
+    std::vector<Burst*> held;
+    std::uint32_t received = 0;
+    const auto receive_until = [&](auto&& done) {
+      const std::uint64_t end = monotonic_ns() + 20'000'000'000U;
+      while (!done() && monotonic_ns() < end) {
+        Burst* const burst = rx.receive();
+        if (burst == nullptr) continue;
+        // Not the kernel's own.
+        for (std::uint32_t i = 0; i < burst->num_packets(); ++i)
+          if (burst->flow_ids[i] == 10) CHECK(number_of(*burst, i) == received++);
+        held.push_back(burst);
+      }
+      REQUIRE(done());
+    };
+    for (std::uint32_t number = 0; number < count; ++number) kernel.send(udp_frame(5000, number));
+    receive_until([&] { return region.available() == 0; });
+    CHECK(received < count);
+    // One at a time, as well.
+    for (std::uint32_t number = 0; number < 20; ++number) {
+      kernel.send(udp_frame(5000, count + number));
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    for (Burst* burst : held) burst->release();
+    held.clear();
+    // Without one more that would wake the device.
+    receive_until([&] { return received == count + 20; });
+    for (Burst* burst : held) burst->release();
+    CHECK(session->port(0).io->losses(0).lost_before_engine == 0U);
+    finish(*session);
   });
 }

@@ -1,0 +1,19 @@
+/// Packet sockets (packet(7)) of one network interface.
+#pragma once
+
+#include <cstdint>
+
+#include "system/file.h"
+
+namespace daqiri {
+
+/// A packet socket that is not bound yet. Not open: errno has the reason.
+[[nodiscard]] File new_packet_socket();
+/// `protocol`: an EtherType, ETH_P_ALL, or 0 to receive nothing. Returns 0 or errno.
+[[nodiscard]] int bind_to_interface(const File& socket, int interface,
+                                    std::uint16_t protocol) noexcept;
+/// Whether it still has the interface of `bind_to_interface`. An interface that is removed, or
+/// moved to another network namespace, leaves its sockets for good, also if it comes back.
+[[nodiscard]] bool has_interface(const File& socket) noexcept;
+
+}  // namespace daqiri
