@@ -190,32 +190,31 @@ TEST_CASE("packets for a tap wait while it has no buffers", "[engines][dpdk]") {
     const auto count = static_cast<std::uint32_t>(region.config().num_bufs_) + 500;
     std::vector<Burst*> held;
     std::uint32_t received = 0;
-    const auto receive_until = [&](auto&& done) {
+    const auto receive_until = [&](auto&& done, bool hold) {
       const std::uint64_t end = monotonic_ns() + 20'000'000'000U;
       while (!done() && monotonic_ns() < end) {
         Burst* const burst = rx.receive();
         if (burst == nullptr) continue;
-        // Not the kernel's own.
-        for (std::uint32_t i = 0; i < burst->num_packets(); ++i)
+        for (std::uint32_t i = 0; i < burst->num_packets(); ++i) {
+          // Not the kernel's own.
           if (burst->flow_ids[i] == 10) CHECK(number_of(*burst, i) == received++);
+        }
         held.push_back(burst);
+        if (!hold) std::exchange(held, {}).front()->release();
       }
       REQUIRE(done());
     };
     for (std::uint32_t number = 0; number < count; ++number) kernel.send(udp_frame(5000, number));
-    receive_until([&] { return region.available() == 0; });
-    CHECK(received < count);
+    receive_until([&] { return region.available() == 0 && rx.levels().ring == 0; }, true);
     // One at a time, as well.
     for (std::uint32_t number = 0; number < 20; ++number) {
       kernel.send(udp_frame(5000, count + number));
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    for (Burst* burst : held) burst->release();
-    held.clear();
+    CHECK(received < count);
+    for (Burst* burst : std::exchange(held, {})) burst->release();
     // Without one more that would wake the device.
-    receive_until([&] { return received == count + 20; });
-    for (Burst* burst : held) burst->release();
-    CHECK(session->port(0).io->losses(0).lost_before_engine == 0U);
+    receive_until([&] { return received == count + 20; }, false);
     finish(*session);
   });
 }
