@@ -61,15 +61,14 @@ InterfaceLink::InterfaceLink(int index, const std::string& name, bool for_packet
   if (made.is_open() && bind_to_interface(made, index, 0) == 0) packet_socket_ = std::move(made);
 }
 
-LinkFlags InterfaceLink::flags(ifreq& request) const noexcept {
-  if (packet_socket_.is_open() && !has_interface(packet_socket_)) return {};
-  return flags_of(socket_.fd(), index_, request);
+bool InterfaceLink::is_lost() const noexcept {
+  return packet_socket_.is_open() && !has_interface(packet_socket_);
 }
 
 LinkState InterfaceLink::state() const noexcept {
   ifreq request{};
-  const LinkFlags found = flags(request);
-  if (found.flags < 0) return {.state = "removed"};
+  const LinkFlags found = flags_of(socket_.fd(), index_, request);
+  if (is_lost() || found.flags < 0) return {.state = "removed"};
   constexpr int UP = IFF_UP | IFF_RUNNING;
   return {.state = (found.flags & UP) == UP ? "up" : "down",
           .speed = speed_of(socket_.fd(), request),
@@ -78,7 +77,7 @@ LinkState InterfaceLink::state() const noexcept {
 
 LinkFlags InterfaceLink::flags() const noexcept {
   ifreq request{};
-  return flags(request);
+  return is_lost() ? LinkFlags{} : flags_of(socket_.fd(), index_, request);
 }
 
 }  // namespace daqiri

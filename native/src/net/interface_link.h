@@ -6,8 +6,6 @@
 
 #include "system/file.h"
 
-struct ifreq;
-
 namespace daqiri {
 
 /// State of a port's network interface, as reported by the kernel.
@@ -40,7 +38,8 @@ class InterfaceLink {
   [[nodiscard]] LinkFlags flags() const noexcept;
 
  private:
-  [[nodiscard]] LinkFlags flags(ifreq& request) const noexcept;
+  /// Packet sockets have lost it.
+  [[nodiscard]] bool is_lost() const noexcept;
 
   int index_;
   File socket_;

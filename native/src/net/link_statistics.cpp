@@ -81,7 +81,7 @@ LinkStatistics::LinkStatistics(const std::string& port, Traffic traffic,
 
 void LinkStatistics::read(LinkReader& reader) {
   interface_ = find_interface_(reader.netlink());
-  if (unknown_protocols_) return read_every_frame(reader);
+  if (unknown_protocols_) return read_every_frame(reader, *unknown_protocols_);
   std::map<int, LinkCounters> found;
   if (interface_ >= 0) found = reader.read(interface_);
   for (auto& [each, counters] : found) reader.read_driver(each, counters);
@@ -89,16 +89,16 @@ void LinkStatistics::read(LinkReader& reader) {
   read_at_ = monotonic_ns();
 }
 
-void LinkStatistics::read_every_frame(LinkReader& reader) {
-  ReceivedFrames received{.frames = unknown_protocols_->fresh()};
+void LinkStatistics::read_every_frame(LinkReader& reader, UnknownProtocols& unknown) {
+  ReceivedFrames received{.frames = unknown.fresh()};
   std::map<int, LinkCounters> found = reader.read(interface_);
   // Each core may be at work on one that was counted already.
   received.late = static_cast<std::uint64_t>(get_nprocs_conf());
-  const std::uint64_t later = unknown_protocols_->fresh();
+  const std::uint64_t later = unknown.fresh();
   received.frames += later;
   received.late += later;
   // It may come back, with drops of others.
-  if (!unknown_protocols_->has_interface()) found.clear();
+  if (!unknown.has_interface()) found.clear();
   for (auto& [each, counters] : found) {
     reader.read_driver(each, counters);
     if (std::exchange(dropped_before_, counters.dropped) == counters.dropped) continue;

@@ -94,7 +94,7 @@ class LinkStatistics {
   /// Throws std::system_error.
   void read(LinkReader& reader);
   /// The same with EVERY_FRAME.
-  void read_every_frame(LinkReader& reader);
+  void read_every_frame(LinkReader& reader, UnknownProtocols& unknown);
   /// Throws std::system_error.
   [[nodiscard]] std::uint64_t backlog_drops(LinkReader& reader) const;
 

@@ -74,6 +74,7 @@ std::vector<memory::MemoryRegion*> receive_regions(const Port& port, bool splits
   if (!splits) return {&region_of(port)};
   std::vector<memory::MemoryRegion*> regions;
   const RxQueue& first = *port.rx.front();
+  regions.reserve(static_cast<std::size_t>(first.num_segments()));
   for (int s = 0; s < first.num_segments(); ++s) regions.push_back(&first.region(s));
   return regions;
 }
@@ -400,6 +401,7 @@ void DpdkPort::make_receivers(const Settings& settings) {
     for (std::size_t queue = reader; queue < queues; queue += readers)
       own.push_back(static_cast<std::uint16_t>(queue));
     std::vector<const PacketPool*> pools;
+    pools.reserve(pools_.size());
     for (const auto& pool : pools_) pools.push_back(pool.get());
     receivers_.push_back(std::make_unique<Receiver>(
         port_, *first[reader], device_->port(), std::move(own), std::move(pools), clock, removed_,
