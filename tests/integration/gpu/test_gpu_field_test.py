@@ -28,8 +28,9 @@ def results(with_driver: Run, config: Config) -> dict[str, list[str]]:
 def test_packets_in_gpu_memory_are_compared_on_the_host(with_driver: Run) -> None:
     found = results(with_driver, split())
     assert found["flow port/any packet"][0] == "passed", found
-    assert found["split"] == ["passed", "each byte compared: port/any packet in headers and rx"]
-    assert found["gpu"] == ["passed", "each byte compared: port/any packet in headers and rx"]
+    compared = "each byte compared: port/any packet in headers and rx"
+    assert found["split"] == ["passed", f"{compared}; port/rx staged to GPU 0"]
+    assert found["gpu"] == ["passed", compared]
 
 
 def test_without_memory_of_a_gpu_the_step_says_so(with_driver: Run) -> None:

@@ -16,7 +16,8 @@ from daqiri_ophyd import profiles
 from daqiri_ophyd.catalog import capture_files
 
 pytest.importorskip("bluesky_queueserver", reason="needs the extra qserver")
-from bluesky_queueserver import CommTimeoutError, ZMQCommSendThreads
+
+import zmq
 
 from .conftest import Service, wait_for
 
@@ -30,20 +31,21 @@ class Queue:
 
     def __init__(self, service: Service, address: str) -> None:
         self.service = service
-        self._connection = ZMQCommSendThreads(zmq_server_address=address)
-
-    def close(self) -> None:
-        self._connection.close()
-        self._connection._ctx.destroy()  # which it leaves open
+        self._address = address
 
     def answers(self) -> bool:
         try:
             return self.ask("status")["manager_state"] == "idle"
-        except CommTimeoutError:
+        except zmq.Again:
             return False
 
     def ask(self, method: str, **parameters: Any) -> dict[str, Any]:
-        answer = self._connection.send_message(method=method, params=parameters, timeout=10_000)
+        # Not by a ZMQCommSendThreads: after an answer, it may take the next one for received, too.
+        with zmq.Context() as context, context.socket(zmq.REQ) as client:
+            client.linger, client.rcvtimeo = 0, 10_000
+            client.connect(self._address)
+            client.send_json({"method": method, "params": parameters})
+            answer: dict[str, Any] = client.recv_json()
         if not answer.get("success", True):
             raise RuntimeError(answer["msg"])
         return answer
@@ -109,14 +111,11 @@ def queue(serve, free_port) -> Iterator[Queue]:
     )
     service.start("\n".join(service.commands("mkdir", "collection=", "start-re-manager")))
     queue = Queue(service, address)
-    try:
-        wait_for(queue.answers, f"no answer\n{service.logs()}")
-        (command,) = service.commands("qserver environment open")
-        service.run(command)
-        queue.wait(worker_environment_exists=True)
-        yield queue
-    finally:
-        queue.close()
+    wait_for(queue.answers, f"no answer\n{service.logs()}")
+    (command,) = service.commands("qserver environment open")
+    service.run(command)
+    queue.wait(worker_environment_exists=True)
+    yield queue
 
 
 def test_plans_and_devices_are_listed_without_opening_the_engine(queue):
