@@ -449,10 +449,14 @@ def _split(bench: Bench) -> Found:
     if not lanes:
         raise StepSkippedError("no receive queue with a flow has several memory regions")
     sizes = {region.name: region.buf_size for region in bench.config.memory_regions}
-    boundaries = {
-        f"{lane.receiver}/{queue.name}": queue.split_boundary or sizes[queue.memory_regions[0]]
+    queues = {
+        f"{lane.receiver}/{queue.name}": (lane, queue)
         for lane in lanes
         for queue in _split_queues(bench, lane)
+    }
+    boundaries = {
+        name: queue.split_boundary or sizes[queue.memory_regions[0]]
+        for name, (_, queue) in queues.items()
     }
     needed = max(boundaries.values()) + 1
     if (most := bench.largest(lanes)) < needed:
@@ -470,9 +474,8 @@ def _split(bench: Bench) -> Found:
                 f"{name}: packets have {lengths} B in the first region, not {boundary}", figures
             )
     figures["paths"] = {
-        f"{lane.receiver}/{queue.name}": bench.engine.port(lane.receiver).receive_path(queue.name)
-        for lane in lanes
-        for queue in _split_queues(bench, lane)
+        name: bench.engine.port(lane.receiver).receive_path(queue.name)
+        for name, (lane, queue) in queues.items()
     }
     if named := ", ".join(f"{name} {path}" for name, path in figures["paths"].items() if path):
         text += f"; {named}"

@@ -81,32 +81,35 @@ LinkStatistics::LinkStatistics(const std::string& port, Traffic traffic,
 
 void LinkStatistics::read(LinkReader& reader) {
   interface_ = find_interface_(reader.netlink());
-  if (unknown_protocols_) return read_every_frame(reader, *unknown_protocols_);
+  ReceivedFrames received;
   std::map<int, LinkCounters> found;
-  if (interface_ >= 0) found = reader.read(interface_);
+  if (unknown_protocols_) {
+    found = read_every_frame(reader, *unknown_protocols_, received);
+  } else if (interface_ >= 0) {
+    found = reader.read(interface_);
+  }
   for (auto& [each, counters] : found) reader.read_driver(each, counters);
-  tally_.add(found, backlog_drops(reader));
+  tally_.add(found, backlog_drops(reader), received);
   read_at_ = monotonic_ns();
 }
 
-void LinkStatistics::read_every_frame(LinkReader& reader, UnknownProtocols& unknown) {
-  ReceivedFrames received{.frames = unknown.fresh()};
+std::map<int, LinkCounters> LinkStatistics::read_every_frame(LinkReader& reader,
+                                                             UnknownProtocols& unknown,
+                                                             ReceivedFrames& received) {
+  static const auto cores = static_cast<std::uint64_t>(get_nprocs_conf());
+  const std::uint64_t earlier = unknown.fresh();
   std::map<int, LinkCounters> found = reader.read(interface_);
-  // Each core may be at work on one that was counted already.
-  received.late = static_cast<std::uint64_t>(get_nprocs_conf());
   const std::uint64_t later = unknown.fresh();
-  received.frames += later;
-  received.late += later;
+  // Each core may be at work on one that was counted already.
+  received = {.frames = earlier + later, .late = later + cores};
   // It may come back, with drops of others.
   if (!unknown.has_interface()) found.clear();
-  for (auto& [each, counters] : found) {
-    reader.read_driver(each, counters);
+  for (const auto& [each, counters] : found) {
     if (std::exchange(dropped_before_, counters.dropped) == counters.dropped) continue;
     const bool now = has_other_takers(reader.netlink(), interface_);
     received.and_others = std::exchange(other_takers_, now) || now;
   }
-  tally_.add(found, backlog_drops(reader), received);
-  read_at_ = monotonic_ns();
+  return found;
 }
 
 std::uint64_t LinkStatistics::backlog_drops(LinkReader& reader) const {

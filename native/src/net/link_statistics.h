@@ -93,8 +93,9 @@ class LinkStatistics {
  private:
   /// Throws std::system_error.
   void read(LinkReader& reader);
-  /// The same with EVERY_FRAME.
-  void read_every_frame(LinkReader& reader, UnknownProtocols& unknown);
+  /// The counters of the port's interface, with EVERY_FRAME, and what was received meanwhile.
+  std::map<int, LinkCounters> read_every_frame(LinkReader& reader, UnknownProtocols& unknown,
+                                               ReceivedFrames& received);
   /// Throws std::system_error.
   [[nodiscard]] std::uint64_t backlog_drops(LinkReader& reader) const;
 

@@ -1,7 +1,6 @@
 #include "net/packet_socket.h"
 
 #include <arpa/inet.h>
-#include <linux/if_packet.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -27,6 +26,13 @@ bool has_interface(const File& socket) noexcept {
   socklen_t length = sizeof address;
   return getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&address), &length) != 0 ||
          address.sll_ifindex > 0;
+}
+
+tpacket_stats packet_statistics(int fd) noexcept {
+  tpacket_stats counts{};
+  socklen_t length = sizeof counts;
+  if (getsockopt(fd, SOL_PACKET, PACKET_STATISTICS, &counts, &length) != 0) return {};
+  return counts;
 }
 
 }  // namespace daqiri

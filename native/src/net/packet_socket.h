@@ -1,6 +1,8 @@
 /// Packet sockets (packet(7)) of one network interface.
 #pragma once
 
+#include <linux/if_packet.h>
+
 #include <cstdint>
 
 #include "system/file.h"
@@ -15,5 +17,9 @@ namespace daqiri {
 /// Whether it still has the interface of `bind_to_interface`. An interface that is removed, or
 /// moved to another network namespace, leaves its sockets for good, also if it comes back.
 [[nodiscard]] bool has_interface(const File& socket) noexcept;
+
+/// Frames that the socket `fd`, without a ring of version 3, has seen since the last call, and
+/// those of them that found no space; zeros if the kernel does not tell.
+[[nodiscard]] tpacket_stats packet_statistics(int fd) noexcept;
 
 }  // namespace daqiri

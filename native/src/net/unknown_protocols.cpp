@@ -48,12 +48,4 @@ UnknownProtocols::UnknownProtocols(int interface) : socket_(new_packet_socket())
   require(errno == 0);
 }
 
-std::uint64_t UnknownProtocols::fresh() noexcept {
-  // The kernel counts from zero after each call.
-  tpacket_stats counts{};
-  socklen_t length = sizeof counts;
-  if (getsockopt(socket_.fd(), SOL_PACKET, PACKET_STATISTICS, &counts, &length) != 0) return 0;
-  return counts.tp_packets;
-}
-
 }  // namespace daqiri

@@ -19,7 +19,9 @@ class UnknownProtocols {
   explicit UnknownProtocols(int interface);
 
   /// Since the last call. The kernel counts a frame here before it counts it as dropped.
-  [[nodiscard]] std::uint64_t fresh() noexcept;
+  [[nodiscard]] std::uint64_t fresh() noexcept {
+    return packet_statistics(socket_.fd()).tp_packets;
+  }
   /// See `has_interface`.
   [[nodiscard]] bool has_interface() const noexcept { return daqiri::has_interface(socket_); }
 

@@ -57,6 +57,15 @@ inline NetworkConfig loopback_config(int batch = 64, std::uint32_t timeout_us = 
   return config;
 }
 
+/// Adds a memory region that differs from another in its name and its buffers' size.
+inline void add_region(NetworkConfig& config, const std::string& name, const std::string& like,
+                       std::size_t buf_size) {
+  MemoryRegionConfig region = config.mrs_.at(like);
+  region.name_ = name;
+  region.buf_size_ = buf_size;
+  config.mrs_[name] = region;
+}
+
 /// An Ethernet/IPv4/UDP frame whose payload starts with `number`.
 inline std::vector<std::uint8_t> udp_frame(std::uint16_t udp_dst, std::uint32_t number,
                                            std::size_t length = 128) {

@@ -244,10 +244,7 @@ TEST_CASE("Senders that have all buffers of the receiver's region get through", 
   }
   SECTION("segments are cut as the receiver wants them") {
     NetworkConfig config = one_region(256);
-    MemoryRegionConfig heads = config.mrs_.at("rx_frames");
-    heads.name_ = "heads";
-    heads.buf_size_ = 64;
-    config.mrs_.emplace(heads.name_, heads);
+    add_region(config, "heads", "rx_frames", 64);
     for (auto& queue : config.ifs_[0].rx_.queues_) {
       queue.common_.mrs_ = {"heads", "tx_frames"};
       queue.common_.split_boundary_ = 50;

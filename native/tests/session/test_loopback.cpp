@@ -99,10 +99,7 @@ TEST_CASE("A frame longer than the buffers is dropped as truncated", "[session]"
 
 TEST_CASE("Two memory regions split headers from data", "[session]") {
   auto config = loopback_config(8);
-  MemoryRegionConfig headers = config.mrs_.at("rx_frames");
-  headers.name_ = "headers";
-  headers.buf_size_ = 64;
-  config.mrs_.emplace(headers.name_, headers);
+  add_region(config, "headers", "rx_frames", 64);
   for (auto& queue : config.ifs_[0].rx_.queues_) {
     queue.common_.mrs_ = {"headers", "rx_frames"};
     queue.common_.split_boundary_ = 42;

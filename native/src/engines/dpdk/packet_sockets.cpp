@@ -8,6 +8,7 @@
 #include <string>
 
 #include "engines/dpdk/virtual_device.h"
+#include "net/packet_socket.h"
 #include "system/file.h"
 
 namespace daqiri::dpdk {
@@ -54,11 +55,7 @@ void PacketSockets::leave_out_sent() const {
 
 std::uint64_t PacketSockets::dropped() const noexcept {
   std::uint64_t sum = 0;
-  for (const int socket : sockets_) {
-    // The kernel counts from zero after each call.
-    tpacket_stats counts{};
-    if (ask(socket, SOL_PACKET, PACKET_STATISTICS, counts)) sum += counts.tp_drops;
-  }
+  for (const int socket : sockets_) sum += packet_statistics(socket).tp_drops;
   return sum;
 }
 

@@ -152,8 +152,6 @@ struct DpdkPort::Settings {
   /// Longest packet to send, and the length at which received ones are cut.
   std::uint32_t most_bytes{0};
   std::uint32_t cut_at{UINT32_MAX};
-  /// See Receiver.
-  std::uint32_t buffers_ahead{0};
   std::uint16_t rx_queues{0};
   /// Of the device, which may want more than the port has.
   std::uint16_t tx_queues{0};
@@ -217,10 +215,10 @@ DpdkPort::Settings DpdkPort::settings_for(const NetworkConfig& config) {
   if (splits_ ||
       (!port_.rx.empty() && conf.rxmode.mtu + header_and_tags > region_of(port_).buf_size()))
     conf.rxmode.offloads |= info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER;
-  loses_without_buffers_ = info.driver_name == TAP_DRIVER || info.driver_name == PCAP_DRIVER;
-  if (loses_without_buffers_ && !port_.rx.empty()) {
+  const bool reads_first = info.driver_name == TAP_DRIVER || info.driver_name == PCAP_DRIVER;
+  if (reads_first && !port_.rx.empty()) {
     const auto room = static_cast<std::uint32_t>(region_of(port_).buf_size());
-    settings.buffers_ahead =
+    buffers_ahead_ =
         std::min((conf.rxmode.mtu + header_and_tags + room - 1) / room, PacketPool::Stock::MOST);
   }
   settings.most_bytes = std::min<std::uint32_t>(conf.rxmode.mtu + header_and_tags, UINT16_MAX);
@@ -339,20 +337,18 @@ void DpdkPort::make_queues(const Settings& settings) {
   }
   for (std::uint16_t number = 0; number < settings.rx_queues; ++number)
     make_rx_queue(number, settings);
-  for (auto number = static_cast<std::uint16_t>(port_.tx.size()); number < settings.tx_queues;
-       ++number) {
+  for (std::uint16_t number = 0; number < settings.tx_queues; ++number) {
     const int error = rte_eth_tx_queue_setup(device, number, settings.tx_descriptors,
                                              static_cast<unsigned>(socket), nullptr);
-    if (error != 0) fail("makes no transmit queue", error, "use fewer receive queues");
+    if (error == 0) continue;
+    const bool own = number < port_.tx.size();
+    fail("makes no transmit queue", error,
+         own ? "use fewer transmit queues" : "use fewer receive queues");
   }
   const bool is_packet_socket = settings.info.driver_name == AF_PACKET_DRIVER;
   for (const auto& queue : port_.tx) {
-    const auto number = static_cast<std::uint16_t>(senders_.size());
-    const int error = rte_eth_tx_queue_setup(device, number, settings.tx_descriptors,
-                                             static_cast<unsigned>(socket), nullptr);
-    if (error != 0) fail("makes no transmit queue", error, "use fewer transmit queues");
     const Sender::Place place{.device = device,
-                              .queue = number,
+                              .queue = static_cast<std::uint16_t>(senders_.size()),
                               .descriptors = settings.tx_descriptors,
                               .most_bytes = settings.most_bytes,
                               .socket = socket,
@@ -403,9 +399,9 @@ void DpdkPort::make_receivers(const Settings& settings) {
     std::vector<const PacketPool*> pools;
     pools.reserve(pools_.size());
     for (const auto& pool : pools_) pools.push_back(pool.get());
-    receivers_.push_back(std::make_unique<Receiver>(
-        port_, *first[reader], device_->port(), std::move(own), std::move(pools), clock, removed_,
-        settings.cut_at, settings.buffers_ahead));
+    receivers_.push_back(std::make_unique<Receiver>(port_, *first[reader], device_->port(),
+                                                    std::move(own), std::move(pools), clock,
+                                                    removed_, settings.cut_at, buffers_ahead_));
   }
   for (const auto& queue : port_.rx) {
     Sources& sources = sources_.emplace_back();
@@ -502,7 +498,7 @@ PortSnapshot DpdkPort::read_losses() const noexcept {
   now.lost_backlog += by_kernel.lost_backlog;
   now.lost_dropped += by_kernel.lost_dropped;
   now.lost_before_engine += by_kernel.lost_before_engine;
-  if (loses_without_buffers_) {
+  if (buffers_ahead_ > 0) {
     now.lost_dropped += stats.rx_nombuf;
     now.lost_before_engine += stats.rx_nombuf;
   }

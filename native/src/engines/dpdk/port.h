@@ -105,8 +105,8 @@ class DpdkPort final : public PortIo, private Removable {
   std::optional<InterfaceLink> interface_;
   /// Whether the device puts the pieces of a packet into buffers of their regions.
   bool splits_{false};
-  /// Whether the driver reads packets before it has buffers for the next ones.
-  bool loses_without_buffers_{false};
+  /// See Receiver.
+  std::uint32_t buffers_ahead_{0};
   PacketSockets sockets_;
   /// Of each piece of a received packet: one, or as many as the device splits packets into. Empty:
   /// there are no receive queues.

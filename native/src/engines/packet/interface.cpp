@@ -4,7 +4,6 @@
 #include <linux/if_packet.h>
 #include <linux/sockios.h>
 #include <net/if.h>
-#include <netinet/in.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
@@ -105,14 +104,9 @@ File open_packet_socket(const NetworkInterface& interface) {
   return made;
 }
 
-int rebind_packet_socket(const File& socket, const NetworkInterface& interface,
-                         std::uint16_t protocol) noexcept {
-  return bind_to_interface(socket, interface.index, protocol);
-}
-
 void bind_packet_socket(const File& socket, const NetworkInterface& interface,
                         std::uint16_t protocol) {
-  if (const int error = rebind_packet_socket(socket, interface, protocol); error != 0)
+  if (const int error = bind_to_interface(socket, interface.index, protocol); error != 0)
     throw packet_error(interface, "bind a packet socket", error);
 }
 

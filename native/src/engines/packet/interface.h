@@ -42,9 +42,6 @@ File open_packet_socket(const NetworkInterface& interface);
 /// new socket receives nothing. Throws Error.
 void bind_packet_socket(const File& socket, const NetworkInterface& interface,
                         std::uint16_t protocol);
-/// Like `bind_packet_socket`. Returns errno, 0: done.
-int rebind_packet_socket(const File& socket, const NetworkInterface& interface,
-                         std::uint16_t protocol) noexcept;
 
 /// Receive frames for all addresses on the interface while the socket is open, or until
 /// `end_promiscuous`. Throws Error.

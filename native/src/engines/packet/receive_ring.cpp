@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "engines/packet/packet_filter.h"
+#include "net/packet_socket.h"
 
 namespace daqiri::packet {
 
@@ -280,7 +281,7 @@ void ReceiveRing::stop() noexcept {
   // filter remains.
   stop_arrivals();
   constexpr std::uint16_t RESERVED = 0xFFFF;  // RFC 1701
-  rebind_packet_socket(socket_, interface_, RESERVED);
+  static_cast<void>(bind_to_interface(socket_, interface_.index, RESERVED));
   end_promiscuous(socket_, interface_);
   socket_.close();
   timestamps_.reset();

@@ -39,9 +39,7 @@ struct Offer {
 
 /// The device, whose packets the library has.
 struct MemoryDevice {
-  explicit MemoryDevice(const Offer& can = {}) { offer(can); }
-
-  void offer(const Offer& can) const {
+  explicit MemoryDevice(const Offer& can = {}) {
     library.find<void(unsigned, bool, bool, unsigned)>("offer")(can.pieces, can.several_pools,
                                                                 can.offsets, can.align_log2);
   }
@@ -52,13 +50,10 @@ struct MemoryDevice {
   const void* (*latest)(unsigned) = library.find<const void*(unsigned)>("latest_piece");
 };
 
-NetworkConfig split_config(std::uint64_t num_bufs = 2048) {
-  NetworkConfig config = loopback_config(64, 500, num_bufs);
+NetworkConfig split_config() {
+  NetworkConfig config = loopback_config();
   use_dpdk(config, {"net_ring0"});
-  MemoryRegionConfig headers = config.mrs_.at("rx_frames");
-  headers.name_ = "rx_headers";
-  headers.buf_size_ = 256;
-  config.mrs_.emplace(headers.name_, headers);
+  add_region(config, "rx_headers", "rx_frames", 256);
   for (RxQueueConfig& queue : config.ifs_[0].rx_.queues_) {
     queue.common_.mrs_ = {"rx_headers", "rx_frames"};
     queue.common_.split_boundary_ = BOUNDARY;
@@ -177,7 +172,7 @@ TEST_CASE(SENT, "[.]") {
   const MemoryDevice card;
   NetworkConfig config = split_config();
   // Pieces of two regions.
-  config.mrs_.emplace("tx_headers", config.mrs_.at("tx_frames")).first->second.name_ = "tx_headers";
+  add_region(config, "tx_headers", "tx_frames", 2048);
   config.ifs_[0].tx_.queues_[0].common_.mrs_ = {"tx_headers", "tx_frames"};
   const auto session = Session::open(config);
   constexpr std::uint32_t COUNT = 3000;  // More than there are descriptors.

@@ -28,9 +28,7 @@ NetworkConfig ring_config() {
 /// Splits packets of a queue after 20 bytes.
 void split(NetworkConfig& config, CommonQueueConfig& queue) {
   const std::string name = queue.mrs_[0] + "_headers";
-  config.mrs_[name] = config.mrs_.at(queue.mrs_[0]);
-  config.mrs_[name].name_ = name;
-  config.mrs_[name].buf_size_ = 20;
+  add_region(config, name, queue.mrs_[0], 20);
   queue.mrs_ = {name, queue.mrs_[0]};
 }
 
