@@ -182,10 +182,14 @@ class FreeList {
       auto top = static_cast<std::uint32_t>(head);
       // Other threads may change the chain; the tag then makes the exchange fail, and the walk is
       // repeated.
+      // While the first block is read; each block tells one more.
+      if (top != END) {
+        for (const auto& ahead : blocks_[top].ahead)
+          prefetch(ahead.load(std::memory_order_relaxed));
+      }
       while (taken < n && top != END) {
         const Block& block = blocks_[top];
-        if (const std::uint32_t ahead = block.ahead.load(std::memory_order_relaxed); ahead != END)
-          __builtin_prefetch(&blocks_[ahead]);
+        prefetch(block.ahead.back().load(std::memory_order_relaxed));
         numbers[taken++] = top;
         const std::uint32_t count = block.count.load(std::memory_order_relaxed);
         const std::uint32_t wanted = std::min(count, n - taken);
@@ -208,7 +212,7 @@ class FreeList {
         available_.fetch_sub(taken, std::memory_order_relaxed);
         if (left > 0) push(rest.data(), left);
         // Of the next call, mostly.
-        if (top != END) __builtin_prefetch(&blocks_[top]);
+        prefetch(top);
         return taken;
       }
     }
@@ -244,19 +248,23 @@ class FreeList {
 
  private:
   static constexpr std::uint32_t END = 0xFFFFFFFFU;
-  static constexpr std::uint32_t IN_BLOCK = 14;
+  static constexpr std::uint32_t IN_BLOCK = 12;
   static constexpr int MOST_ATTEMPTS = 100;
   /// Has the place of its first number.
   struct alignas(64) Block {
     std::atomic<std::uint32_t> next;
-    /// The block after the next one, if it was given with this one.
-    std::atomic<std::uint32_t> ahead;
+    /// The blocks after the next one that were given with this one; END: fewer were.
+    std::array<std::atomic<std::uint32_t>, 3> ahead;
     /// Numbers besides the first.
     std::atomic<std::uint32_t> count;
     std::array<std::atomic<std::uint32_t>, IN_BLOCK - 1> others;
   };
   static_assert(sizeof(Block) == 64);
 
+  /// Inline: GCC leaves out calls of functions that only prefetch, because they change nothing.
+  [[gnu::always_inline]] void prefetch(std::uint32_t block) const noexcept {
+    if (block != END) __builtin_prefetch(&blocks_[block]);
+  }
   /// The next head: the tag in the upper half, the top number in the lower half.
   static std::uint64_t successor(std::uint64_t head, std::uint32_t top) noexcept {
     return ((head >> 32U) + 1) << 32U | top;
@@ -271,7 +279,8 @@ class FreeList {
         block->others[k].store(numbers[i + 1 + k], std::memory_order_relaxed);
       const auto first_of = [&](std::uint32_t at) { return at < n ? numbers[at] : END; };
       block->next.store(first_of(i + IN_BLOCK), std::memory_order_relaxed);
-      block->ahead.store(first_of(i + 2 * IN_BLOCK), std::memory_order_relaxed);
+      for (std::uint32_t k = 0; k < block->ahead.size(); ++k)
+        block->ahead[k].store(first_of(i + (2 + k) * IN_BLOCK), std::memory_order_relaxed);
     }
     std::uint64_t head = head_.load(std::memory_order_relaxed);
     do {

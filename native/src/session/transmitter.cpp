@@ -62,7 +62,8 @@ std::uint64_t kernel_lead(const TransmitTraits& traits) noexcept {
   return traits.keeps_buffers ? 0 : traits.launch_lead;
 }
 
-void prefetch(const Burst& burst, std::uint32_t packet) noexcept {
+/// Inline: GCC leaves out calls of functions that only prefetch, because they change nothing.
+[[gnu::always_inline]] inline void prefetch(const Burst& burst, std::uint32_t packet) noexcept {
   for (int s = 0; s < burst.hdr.hdr.num_segs; ++s) {
     const auto* data = static_cast<const std::byte*>(burst.pkts[s][packet]);
     const std::uint32_t bytes = std::min(burst.pkt_lens[s][packet], PREFETCH_BYTES);

@@ -53,10 +53,13 @@ class FlowRun {
   explicit FlowRun(FlowTally& tally) : tally_(tally) {}
 
   /// Add a packet; `position`: Verdict::position.
-  void add(std::uint16_t position) noexcept {
+  void add(std::uint16_t position) noexcept { add(position, 1, 0); }
+  /// Add packets of a flow, with `bytes` bytes.
+  void add(std::uint16_t position, std::uint64_t packets, std::uint64_t bytes) noexcept {
     if (position != position_) end();
     position_ = position;
-    ++packets_;
+    packets_ += packets;
+    bytes_ += bytes;
   }
   /// Add bytes of the latest packet.
   void add_bytes(std::uint32_t bytes) noexcept { bytes_ += bytes; }

@@ -23,12 +23,15 @@ class RecentVerdicts {
   }
   /// The verdict for a frame whose first `captured` bytes are at `frame`; null: it is not known. It
   /// removes no headers, and is valid until the next `classify`.
-  [[nodiscard]] const Verdict* find(const std::uint8_t* frame,
-                                    std::uint32_t captured) const noexcept {
+  [[nodiscard]] const Verdict* find(const std::uint8_t* frame, std::uint32_t captured) noexcept {
     if (captured < fewest_) return nullptr;
     const Fields fields = Fields::of(frame);
-    const Entry& entry = entries_[fields.place()];
-    return entry.fields == fields ? &entry.verdict : nullptr;
+    // Mostly: the processor goes on before it has read the frame.
+    if (entries_[latest_].fields == fields) return &entries_[latest_].verdict;
+    const std::size_t place = fields.place();
+    if (entries_[place].fields != fields) return nullptr;
+    latest_ = place;
+    return &entries_[place].verdict;
   }
   /// As Program::classify, for PacketView::of_beginning. The verdict is valid until the next call.
   const Verdict& classify(const Program& program, const std::uint8_t* frame, std::uint32_t captured,
@@ -96,6 +99,8 @@ class RecentVerdicts {
   void forget(const Program& program) noexcept;
 
   std::array<Entry, ENTRIES> entries_{};
+  /// Place of the latest frame that was found.
+  std::size_t latest_{0};
   Verdict other_{};
   std::uint64_t serial_{0};
   /// Frames with fewer bytes are not found.

@@ -63,7 +63,7 @@ class Steering {
     }
     /// Like `classify`, if it was asked for such a frame shortly before; null: it was not.
     [[nodiscard]] const Verdict* recent(const std::uint8_t* frame,
-                                        std::uint32_t captured) const noexcept {
+                                        std::uint32_t captured) noexcept {
       return recent_.find(frame, captured);
     }
     /// End the pass, because the next one may begin much later.

@@ -59,10 +59,18 @@ std::uint8_t* data_of(const rte_mbuf& packet) noexcept {
   return rte_pktmbuf_mtod(&packet, std::uint8_t*);
 }
 
-/// Headers, and the part of the mbuf that another core, its sender, may have written last.
-void prefetch(const rte_mbuf& packet) noexcept {
+/// Headers, and the part of the mbuf that another core, its sender, may have written last. Inline:
+/// GCC leaves out calls of functions that only prefetch, because they change nothing.
+[[gnu::always_inline]] inline void prefetch(const rte_mbuf& packet) noexcept {
   __builtin_prefetch(data_of(packet));
   __builtin_prefetch(static_cast<const void*>(&packet.next));
+}
+
+/// The same for packets after that of number `i`.
+[[gnu::always_inline]] inline void prefetch(std::span<rte_mbuf* const> packets,
+                                            std::size_t i) noexcept {
+  if (i + 2 * AHEAD < packets.size()) __builtin_prefetch(packets[i + 2 * AHEAD]);
+  if (i + AHEAD < packets.size()) prefetch(*packets[i + AHEAD]);
 }
 
 /// Put the tag back that the device has taken out.
@@ -201,32 +209,49 @@ std::uint32_t Receiver::receive() noexcept {
   return seen;
 }
 
-[[gnu::always_inline]] inline bool Receiver::take_plain(rte_mbuf& packet, bool isolated,
-                                                        std::uint64_t time,
-                                                        std::uint32_t left) noexcept {
-  if ((packet.ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) != 0 || packet.nb_segs != 1) return false;
-  std::uint8_t* const frame = data_of(packet);
-  const std::uint32_t length = packet.pkt_len;
-  const steering::Verdict* const verdict = steering_.recent(frame, length);
-  if (verdict == nullptr || (isolated && !verdict->matched)) return false;
-  Target& target = target_for(verdict->queue);
-  if (length >= target.plain_below) return false;
-  if (target.stay && pool_.holds(packet)) {
-    target.batch.add(pool_.number_of(packet), frame, length, verdict->flow, time);
-  } else {
-    PacketBuffers buffers;
-    if (!target.stock.take(target.queue, left, buffers)) return false;
-    // Whoever had the buffer before has read it, on another core.
-    if (const void* const later = target.stock.ahead(target.queue, AHEAD); later != nullptr)
-      __builtin_prefetch(later, 1);
-    void* const data = target.queue.region(0).address(buffers[0]);
-    std::memcpy(data, frame, length);
-    target.batch.add(buffers[0], data, length, verdict->flow, time);
-    done_[num_done_++] = &packet;
+std::uint32_t Receiver::take_plain(std::span<rte_mbuf* const> packets, bool isolated,
+                                   const CardClock::ReceiveTimes& times) noexcept {
+  const auto count = static_cast<std::uint32_t>(packets.size());
+  // Of packets with one verdict.
+  const steering::Verdict* verdict = nullptr;
+  Target* target = nullptr;
+  std::uint32_t first = 0;
+  std::uint64_t bytes = 0;
+  std::uint32_t i = 0;
+  for (; i < count; ++i) {
+    prefetch(packets, i);
+    rte_mbuf& packet = *packets[i];
+    if ((packet.ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) != 0 || packet.nb_segs != 1) break;
+    std::uint8_t* const frame = data_of(packet);
+    const std::uint32_t length = packet.pkt_len;
+    const steering::Verdict* const its = steering_.recent(frame, length);
+    if (its == nullptr) break;
+    if (its != verdict) {
+      if (isolated && !its->matched) break;
+      if (verdict != nullptr) run_.add(verdict->position, i - first, bytes);
+      verdict = its;
+      target = &target_for(its->queue);
+      first = i;
+      bytes = 0;
+    }
+    if (length >= target->plain_below) break;
+    if (target->stay && pool_.holds(packet)) {
+      target->batch.add(pool_.number_of(packet), frame, length, its->flow, times.of(packet));
+    } else {
+      PacketBuffers buffers;
+      if (!target->stock.take(target->queue, count - i, buffers)) break;
+      // Whoever had the buffer before has read it, on another core.
+      if (const void* const later = target->stock.ahead(target->queue, AHEAD); later != nullptr)
+        __builtin_prefetch(later, 1);
+      void* const data = target->queue.region(0).address(buffers[0]);
+      std::memcpy(data, frame, length);
+      target->batch.add(buffers[0], data, length, its->flow, times.of(packet));
+      done_[num_done_++] = &packet;
+    }
+    bytes += length;
   }
-  run_.add(verdict->position);
-  run_.add_bytes(length);
-  return true;
+  if (verdict != nullptr) run_.add(verdict->position, i - first, bytes);
+  return i;
 }
 
 std::uint32_t Receiver::receive(std::uint16_t queue, std::uint32_t most,
@@ -260,11 +285,8 @@ std::uint32_t Receiver::receive(std::uint16_t queue, std::uint32_t most,
     for (std::uint32_t i = 0; i < std::min(count, 2 * AHEAD); ++i) __builtin_prefetch(packets[i]);
     for (std::uint32_t i = 0; i < std::min(count, AHEAD); ++i) prefetch(*packets[i]);
     for (std::uint32_t i = 0; i < count; ++i) {
-      if (i + 2 * AHEAD < count) __builtin_prefetch(packets[i + 2 * AHEAD]);
-      if (i + AHEAD < count) prefetch(*packets[i + AHEAD]);
-      const std::uint64_t time = times.of(*packets[i]);
-      if (!take_plain(*packets[i], isolated, time, count - i))
-        take(*packets[i], program, time, count - i);
+      i += take_plain({packets.data() + i, count - i}, isolated, times);
+      if (i < count) take(*packets[i], program, times.of(*packets[i]), count - i);
     }
     rte_pktmbuf_free_bulk(done_.data(), std::exchange(num_done_, 0));
     run_.end();

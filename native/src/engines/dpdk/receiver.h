@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "engines/dpdk/card_clock.h"
@@ -78,8 +79,9 @@ class Receiver {
   void take(rte_mbuf& packet, const steering::Program& program, std::uint64_t time,
             std::uint32_t left) noexcept;
   /// The same for what most packets are: in one buffer, of a recent flow, for a queue of this
-  /// poller whose packets are in one buffer. Returns false if this one is not.
-  bool take_plain(rte_mbuf& packet, bool isolated, std::uint64_t time, std::uint32_t left) noexcept;
+  /// poller whose packets are in one buffer. Returns how many are, up to the first that is not.
+  std::uint32_t take_plain(std::span<rte_mbuf* const> packets, bool isolated,
+                           const CardClock::ReceiveTimes& times) noexcept;
   void lose(Target& target, DropReason reason, std::uint32_t length) noexcept;
   /// Up to about `most` packets of a queue of the device; `empty`: it has no more.
   std::uint32_t receive(std::uint16_t queue, std::uint32_t most, const steering::Program& program,
