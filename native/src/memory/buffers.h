@@ -180,13 +180,13 @@ class FreeList {
       std::array<std::uint32_t, IN_BLOCK> rest;
       std::uint32_t left = 0;
       auto top = static_cast<std::uint32_t>(head);
-      // Other threads may change the chain; the tag then makes the exchange fail, and the walk is
-      // repeated.
-      // While the first block is read; each block tells one more.
+      // As soon as the first block is here: those behind it. Each block then tells one more.
       if (top != END) {
         for (const auto& ahead : blocks_[top].ahead)
           prefetch(ahead.load(std::memory_order_relaxed));
       }
+      // Other threads may change the chain; the tag then makes the exchange fail, and the walk is
+      // repeated.
       while (taken < n && top != END) {
         const Block& block = blocks_[top];
         prefetch(block.ahead.back().load(std::memory_order_relaxed));

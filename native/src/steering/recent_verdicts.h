@@ -26,7 +26,8 @@ class RecentVerdicts {
   [[nodiscard]] const Verdict* find(const std::uint8_t* frame, std::uint32_t captured) noexcept {
     if (captured < fewest_) return nullptr;
     const Fields fields = Fields::of(frame);
-    // Mostly: the processor goes on before it has read the frame.
+    // Mostly it is this one: its address does not depend on the frame, for which the processor need
+    // not wait.
     if (entries_[latest_].fields == fields) return &entries_[latest_].verdict;
     const std::size_t place = fields.place();
     if (entries_[place].fields != fields) return nullptr;

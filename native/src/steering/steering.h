@@ -61,7 +61,9 @@ class Steering {
                             std::uint32_t length) noexcept {
       return recent_.classify(*program_, frame, captured, length);
     }
-    /// Like `classify`, if it was asked for such a frame shortly before; null: it was not.
+    /// The verdict of `classify`, if it was asked for such a frame shortly before; null: it was
+    /// not. Valid until the next `classify` or `refresh`; until then, frames with one verdict give
+    /// one address.
     [[nodiscard]] const Verdict* recent(const std::uint8_t* frame,
                                         std::uint32_t captured) noexcept {
       return recent_.find(frame, captured);

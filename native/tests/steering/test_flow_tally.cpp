@@ -87,6 +87,22 @@ TEST_CASE("a run counts each of its flows once for packets in a row", "[steering
   CHECK(tally.read(1) == std::array<std::uint64_t, 2>{3, 30});
 }
 
+TEST_CASE("a run counts packets one by one and many at once", "[steering]") {
+  FlowTally tally(2);
+  FlowRun run(tally);
+  run.add(1, 3, 30);
+  run.add(1, 0, 0);
+  run.add(0, 0, 0);
+  run.add(steering::NO_FLOW, 5, 9);
+  run.add(1, 2, 20);
+  run.add(1);
+  run.add_bytes(7);
+  run.add(0, 4, 40);
+  run.end();
+  CHECK(tally.read(0) == std::array<std::uint64_t, 2>{4, 40});
+  CHECK(tally.read(1) == std::array<std::uint64_t, 2>{6, 57});
+}
+
 TEST_CASE("packets and bytes of a flow are of the same moment", "[steering]") {
   constexpr int ROUNDS = 100'000;
   FlowTally tally(1);

@@ -90,8 +90,8 @@ class PacketPool {
       if (next_ + AHEAD < count_) prefetch(*pool_.mbufs_.all[numbers_[next_ + AHEAD]]);
       return next_ < count_ || refill() ? pool_.mbufs_.all[numbers_[next_++]] : nullptr;
     }
-    /// Whoever takes an mbuf writes to both of its lines. Inline: GCC leaves out calls of functions
-    /// that only prefetch, because they change nothing.
+    /// Drivers write to both lines of the mbufs that they take. Inline: GCC leaves out calls of
+    /// functions that only prefetch, because they change nothing.
     [[gnu::always_inline]] static void prefetch(const rte_mbuf& mbuf) noexcept {
       __builtin_prefetch(&mbuf, 1);
       __builtin_prefetch(static_cast<const void*>(&mbuf.next), 1);

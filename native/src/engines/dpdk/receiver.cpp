@@ -212,7 +212,7 @@ std::uint32_t Receiver::receive() noexcept {
 std::uint32_t Receiver::take_plain(std::span<rte_mbuf* const> packets, bool isolated,
                                    const CardClock::ReceiveTimes& times) noexcept {
   const auto count = static_cast<std::uint32_t>(packets.size());
-  // Of packets with one verdict.
+  // The packets from `first` on have this verdict, and are not yet in run_.
   const steering::Verdict* verdict = nullptr;
   Target* target = nullptr;
   std::uint32_t first = 0;

@@ -78,8 +78,9 @@ class Receiver {
   /// were read with it, from it on.
   void take(rte_mbuf& packet, const steering::Program& program, std::uint64_t time,
             std::uint32_t left) noexcept;
-  /// The same for what most packets are: in one buffer, of a recent flow, for a queue of this
-  /// poller whose packets are in one buffer. Returns how many are, up to the first that is not.
+  /// The same for what most packets are: in one buffer, of a recent flow (or of none, unless
+  /// `isolated`), for a queue of this poller whose packets are in one buffer, and for which there
+  /// is one. Returns how many are, up to the first that is not, which `take` takes or loses.
   std::uint32_t take_plain(std::span<rte_mbuf* const> packets, bool isolated,
                            const CardClock::ReceiveTimes& times) noexcept;
   void lose(Target& target, DropReason reason, std::uint32_t length) noexcept;

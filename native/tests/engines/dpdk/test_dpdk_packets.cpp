@@ -2,9 +2,14 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <random>
+#include <stop_token>
+#include <thread>
 #include <utility>
 
 #include "engines/dpdk/dpdk_module.h"
@@ -23,6 +28,38 @@ NetworkConfig ring_config() {
   NetworkConfig config = loopback_config();
   use_dpdk(config, {"net_ring0"});
   return config;
+}
+
+/// Packets of a queue in the order of their arrival, with their flows; waits for `count`.
+std::vector<std::pair<Bytes, FlowId>> receive_all(RxQueue& rx, std::size_t count) {
+  std::vector<std::pair<Bytes, FlowId>> found;
+  while (found.size() < count) {
+    Burst* const burst = next_burst(rx);
+    for (std::uint32_t i = 0; i < burst->num_packets(); ++i) {
+      const auto* const at = static_cast<const std::uint8_t*>(burst->pkts[0][i]);
+      found.emplace_back(Bytes(at, at + burst->pkt_lens[0][i]), burst->flow_ids[i]);
+    }
+    burst->release();
+  }
+  return found;
+}
+
+/// Of a queue that is received from later.
+constexpr int MANY_BURSTS = 4096;
+
+/// What must become of the packets to one UDP port: of a flow, or of none.
+struct Fate {
+  std::uint16_t udp_port;
+  FlowId flow;
+  int queue;
+  bool filtered;
+};
+
+void wait_received(const Session& session, int queue, std::uint64_t count) {
+  const RxQueue& rx = session.rx_queue(0, queue);
+  const std::uint64_t end = monotonic_ns() + PATIENCE_NS;
+  while (rx.counters().received < count && monotonic_ns() < end) std::this_thread::yield();
+  REQUIRE(rx.counters().received == count);
 }
 
 /// Splits packets of a queue after 20 bytes.
@@ -108,6 +145,133 @@ TEST_CASE("packets that do not fit are counted as truncated", "[engines][dpdk]")
   REQUIRE(send_frames(session->tx_queue(0, 0), 5000, 3, 1, 0, 0, 512));
   CHECK(receive(*session, 0).first == udp_frame(5000, 3, 512));
   CHECK(dropped(session->rx_queue(0, 0), DropReason::TRUNCATED) == 3);
+  finish(*session);
+}
+
+TEST_CASE("each packet of a burst has its own fate, in whatever order they come",
+          "[engines][dpdk]") {
+  if (lacks_dpdk()) return;
+  NetworkConfig config = ring_config();
+  config.mrs_.at("rx_frames").buf_size_ = 512;
+  bool isolated = false;
+  SECTION("others go to the first queue") {}
+  SECTION("others are filtered") {
+    config.ifs_[0].rx_.flow_isolation_ = true;
+    isolated = true;
+  }
+  SECTION("queues have cores of their own") {
+    config.ifs_[0].rx_.queues_[1].common_.cpu_core_ = "0";
+  }
+  const std::array<Fate, 3> fates{Fate{5000, 10, 0, false}, Fate{5001, 11, 1, false},
+                                  Fate{7000, 0, 0, isolated}};
+  // The length in the header of IPv4 is always the same, so that long packets of a flow look like
+  // its others.
+  std::mt19937 random(36);
+  std::vector<Bytes> packets;
+  std::array<std::vector<std::pair<Bytes, FlowId>>, 2> wanted;
+  std::array<FlowSnapshot, 2> counts;
+  std::array<std::uint64_t, 2> filtered{}, truncated{}, received{};
+  while (packets.size() < 1000) {
+    const Fate& fate = fates[random() % fates.size()];
+    for (auto left = 1 + random() % 6; left > 0; --left) {
+      Bytes packet = udp_frame(fate.udp_port, static_cast<std::uint32_t>(packets.size()));
+      packet.resize(std::array{128U, 200U, 512U, 513U, 1500U}[random() % 5], 0x5A);
+      const auto queue = static_cast<std::size_t>(fate.queue);
+      if (fate.flow != 0) {
+        counts[queue].packets += 1;
+        counts[queue].bytes += packet.size();
+      }
+      ++received[queue];
+      if (fate.filtered)
+        ++filtered[queue];
+      else if (packet.size() > 512)
+        ++truncated[queue];
+      else
+        wanted[queue].emplace_back(packet, fate.flow);
+      packets.push_back(std::move(packet));
+    }
+  }
+  const auto session = Session::open(config);
+  REQUIRE(send_packets(session->tx_queue(0, 0), static_cast<std::uint32_t>(packets.size()), 0, 0,
+                       PATIENCE_NS, [&](std::uint32_t i) { return packets[i]; }));
+  for (int queue = 0; queue < 2; ++queue) {
+    INFO(queue);
+    const auto at = static_cast<std::size_t>(queue);
+    CHECK(receive_all(session->rx_queue(0, queue), wanted[at].size()) == wanted[at]);
+    wait_received(*session, queue, received[at]);
+    auto dropped = session->rx_queue(0, queue).counters().dropped;
+    CHECK(dropped[DropReason::TRUNCATED] == truncated[at]);
+    CHECK(dropped[DropReason::FILTERED] == filtered[at]);
+    const FlowSnapshot flow = session->port(0).steering.counts(at);
+    CHECK(flow.packets == counts[at].packets);
+    CHECK(flow.bytes == counts[at].bytes);
+  }
+  finish(*session);
+}
+
+TEST_CASE("packets in one piece and in several are of one flow", "[engines][dpdk]") {
+  if (lacks_dpdk()) return;
+  NetworkConfig config = ring_config();
+  split(config, config.ifs_[0].tx_.queues_[0].common_);
+  const auto session = Session::open(config);
+  constexpr std::uint32_t COUNT = 60;
+  TxQueue& tx = session->tx_queue(0, 0);
+  Burst* burst = nullptr;
+  REQUIRE(tx.allocate(COUNT, &burst) == Status::SUCCESS);
+  std::vector<std::pair<Bytes, FlowId>> wanted;
+  for (std::uint32_t i = 0; i < COUNT; ++i) {
+    // Headers have a region of 20 bytes: a packet in one piece is in the other.
+    const std::uint32_t cut = i % 3 == 0 ? 20 : 0;
+    const Bytes packet = udp_frame(5000, i);
+    std::memcpy(burst->pkts[0][i], packet.data(), cut);
+    std::memcpy(burst->pkts[1][i], packet.data() + cut, packet.size() - cut);
+    burst->pkt_lens[0][i] = cut;
+    burst->pkt_lens[1][i] = static_cast<std::uint32_t>(packet.size()) - cut;
+    wanted.emplace_back(packet, FlowId{10});
+  }
+  REQUIRE(tx.send(burst) == Status::SUCCESS);
+  CHECK(receive_all(session->rx_queue(0, 0), COUNT) == wanted);
+  CHECK(session->port(0).steering.counts(0).bytes == COUNT * wanted[0].first.size());
+  finish(*session);
+}
+
+TEST_CASE("a flow counts its packets that find no buffer", "[engines][dpdk]") {
+  if (lacks_dpdk()) return;
+  NetworkConfig config = ring_config();
+  config.rx_meta_buffers_ = MANY_BURSTS;
+  const auto session = Session::open(config);
+  RxQueue& rx = session->rx_queue(0, 0);
+  // The engine may have made more than were configured.
+  const auto buffers = static_cast<std::uint32_t>(rx.region(0).config().num_bufs_);
+  REQUIRE(send_frames(session->tx_queue(0, 0), 5000, 0, buffers + 500));
+  wait_received(*session, 0, buffers + 500);
+  CHECK(rx.counters().dropped[DropReason::NO_PACKET_BUFFER] == 500);
+  const FlowSnapshot flow = session->port(0).steering.counts(0);
+  CHECK(flow.packets == buffers + 500);
+  CHECK(flow.bytes == rx.counters().received_bytes);
+  CHECK(receive_all(rx, buffers).back().first == udp_frame(5000, buffers - 1));
+  finish(*session);
+}
+
+TEST_CASE("a flow never counts fewer packets than its queue", "[engines][dpdk]") {
+  if (lacks_dpdk()) return;
+  NetworkConfig config = ring_config();
+  config.rx_meta_buffers_ = MANY_BURSTS;
+  const auto session = Session::open(config);
+  RxQueue& rx = session->rx_queue(0, 0);
+  std::atomic<std::uint64_t> fewer{0};
+  {
+    const std::jthread reader([&](const std::stop_token& stop) {
+      while (!stop.stop_requested()) {
+        const std::uint64_t queue = rx.counters().received;
+        if (session->port(0).steering.counts(0).packets < queue) ++fewer;
+      }
+    });
+    // There are buffers for all.
+    REQUIRE(send_frames(session->tx_queue(0, 0), 5000, 0, 20'000));
+    CHECK(receive_all(rx, 20'000).back().first == udp_frame(5000, 19'999));
+  }
+  CHECK(fewer == 0);
   finish(*session);
 }
 
