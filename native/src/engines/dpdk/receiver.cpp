@@ -68,7 +68,7 @@ std::uint8_t* data_of(const rte_mbuf& packet) noexcept {
 
 /// The same for packets after that of number `i`.
 [[gnu::always_inline]] inline void prefetch(std::span<rte_mbuf* const> packets,
-                                            std::size_t i) noexcept {
+                                            std::uint32_t i) noexcept {
   if (i + 2 * AHEAD < packets.size()) __builtin_prefetch(packets[i + 2 * AHEAD]);
   if (i + AHEAD < packets.size()) prefetch(*packets[i + AHEAD]);
 }
