@@ -33,9 +33,6 @@ constexpr std::uint64_t SHORT_TURN = 16;
 /// Initial cost of sending a packet, and the limit for one measurement.
 constexpr std::uint64_t FIRST_COST_NS = 2'000;
 constexpr std::uint64_t MAX_COST_NS = 1'000'000;
-/// Bytes of the next packet to prefetch.
-constexpr std::uint32_t PREFETCH_BYTES = 1024;
-constexpr std::uint32_t CACHE_LINE = 64;
 /// Longest wait for a wire that accepts nothing.
 constexpr std::uint64_t REFUSED_NS = 10'000'000;
 /// Waits between retries, if the engine gives no notification: the first; each next one is twice as
@@ -60,15 +57,6 @@ constexpr std::uint64_t TX_LONGEST_DRAIN_NS = 5'000'000'000;
 /// device waits, there are buffers to reuse before.
 std::uint64_t kernel_lead(const TransmitTraits& traits) noexcept {
   return traits.keeps_buffers ? 0 : traits.launch_lead;
-}
-
-/// Inline: GCC leaves out calls of functions that only prefetch, because they change nothing.
-[[gnu::always_inline]] inline void prefetch(const Burst& burst, std::uint32_t packet) noexcept {
-  for (int s = 0; s < burst.hdr.hdr.num_segs; ++s) {
-    const auto* data = static_cast<const std::byte*>(burst.pkts[s][packet]);
-    const std::uint32_t bytes = std::min(burst.pkt_lens[s][packet], PREFETCH_BYTES);
-    for (std::uint32_t at = 0; at < bytes; at += CACHE_LINE) __builtin_prefetch(data + at);
-  }
 }
 
 }  // namespace
@@ -171,11 +159,7 @@ bool Transmitter::serve(Served& served) noexcept {
       paced += wire_ns(burst.packet_length(first + run) + served.traits.overhead_bytes, mbps, rest);
     }
   }
-  if (run > 0) {
-    transmit(served, run);
-  } else {
-    prefetch(burst, first);
-  }
+  if (run > 0) transmit(served, run);
   served.queue->end_pass();
   return run > 0 && !served.refused;
 }
@@ -230,10 +214,8 @@ void Transmitter::transmit(Served& served, std::uint32_t run) noexcept {
   if (result.failed > 0 && result.error != served.error) note_error(served, result.error);
   // The time of the next burst is not known yet.
   served.due = 0;
-  if (first + done < burst.num_packets()) {
+  if (first + done < burst.num_packets())
     served.due = wanted_at(served, burst.timestamps[first + done]);
-    prefetch(burst, first + done);
-  }
 }
 
 void Transmitter::note_error(Served& served, int error) noexcept {
