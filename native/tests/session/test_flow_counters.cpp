@@ -3,29 +3,12 @@
 
 #include <thread>
 
+#include "session/flow_counts.h"
 #include "session/loopback_config.h"
 #include "session/snapshot.h"
 
 using namespace daqiri;
 using namespace daqiri::test;
-
-namespace {
-
-void wait_received(const RxQueue& rx, std::uint64_t count) {
-  const std::uint64_t end = monotonic_ns() + 20'000'000'000ULL;
-  while (rx.counters().received < count && monotonic_ns() < end)
-    std::this_thread::sleep_for(std::chrono::microseconds(100));
-  REQUIRE(rx.counters().received == count);
-}
-
-void check_flow(const Session& session, std::size_t position, std::uint64_t packets,
-                std::uint64_t bytes) {
-  const FlowSnapshot found = session.port(0).steering.counts(position);
-  CHECK(found.packets == packets);
-  CHECK(found.bytes == bytes);
-}
-
-}  // namespace
 
 TEST_CASE("flows count what they match, and nothing else", "[session][flows]") {
   const auto session = Session::open(loopback_config());

@@ -315,8 +315,7 @@ std::uint32_t Receiver::receive(std::uint16_t queue, std::uint32_t most,
   RxQueue& queue = target.queue;
   HandOver* const hand_over = target.hand_over.get();
   const std::uint32_t length = verdict.length_of(whole);
-  run_.add(verdict.position);
-  run_.add_bytes(length);
+  run_.add(verdict.position, 1, length);
   // Of those that are not published, the next packet claims the same one again.
   HandedPacket* const handed = hand_over != nullptr ? hand_over->claim() : nullptr;
   const bool stay = stays(target, packet, verdict);

@@ -14,6 +14,7 @@
 
 #include "engines/dpdk/dpdk_module.h"
 #include "frames.h"
+#include "session/flow_counts.h"
 #include "session/loopback_config.h"
 #include "session/single_packets.h"
 
@@ -27,6 +28,13 @@ using Bytes = std::vector<std::uint8_t>;
 NetworkConfig ring_config() {
   NetworkConfig config = loopback_config();
   use_dpdk(config, {"net_ring0"});
+  return config;
+}
+
+/// For queues that are received from later.
+NetworkConfig config_with_many_bursts() {
+  NetworkConfig config = ring_config();
+  config.rx_meta_buffers_ = 4096;
   return config;
 }
 
@@ -44,9 +52,6 @@ std::vector<std::pair<Bytes, FlowId>> receive_all(RxQueue& rx, std::size_t count
   return found;
 }
 
-/// Of a queue that is received from later.
-constexpr int MANY_BURSTS = 4096;
-
 /// What must become of the packets to one UDP port: of a flow, or of none.
 struct Fate {
   std::uint16_t udp_port;
@@ -54,13 +59,6 @@ struct Fate {
   int queue;
   bool filtered;
 };
-
-void wait_received(const Session& session, int queue, std::uint64_t count) {
-  const RxQueue& rx = session.rx_queue(0, queue);
-  const std::uint64_t end = monotonic_ns() + PATIENCE_NS;
-  while (rx.counters().received < count && monotonic_ns() < end) std::this_thread::yield();
-  REQUIRE(rx.counters().received == count);
-}
 
 /// Splits packets of a queue after 20 bytes.
 void split(NetworkConfig& config, CommonQueueConfig& queue) {
@@ -197,14 +195,13 @@ TEST_CASE("each packet of a burst has its own fate, in whatever order they come"
   for (int queue = 0; queue < 2; ++queue) {
     INFO(queue);
     const auto at = static_cast<std::size_t>(queue);
-    CHECK(receive_all(session->rx_queue(0, queue), wanted[at].size()) == wanted[at]);
-    wait_received(*session, queue, received[at]);
-    auto dropped = session->rx_queue(0, queue).counters().dropped;
+    RxQueue& rx = session->rx_queue(0, queue);
+    CHECK(receive_all(rx, wanted[at].size()) == wanted[at]);
+    wait_received(rx, received[at]);
+    auto dropped = rx.counters().dropped;
     CHECK(dropped[DropReason::TRUNCATED] == truncated[at]);
     CHECK(dropped[DropReason::FILTERED] == filtered[at]);
-    const FlowSnapshot flow = session->port(0).steering.counts(at);
-    CHECK(flow.packets == counts[at].packets);
-    CHECK(flow.bytes == counts[at].bytes);
+    check_flow(*session, at, counts[at].packets, counts[at].bytes);
   }
   finish(*session);
 }
@@ -237,27 +234,21 @@ TEST_CASE("packets in one piece and in several are of one flow", "[engines][dpdk
 
 TEST_CASE("a flow counts its packets that find no buffer", "[engines][dpdk]") {
   if (lacks_dpdk()) return;
-  NetworkConfig config = ring_config();
-  config.rx_meta_buffers_ = MANY_BURSTS;
-  const auto session = Session::open(config);
+  const auto session = Session::open(config_with_many_bursts());
   RxQueue& rx = session->rx_queue(0, 0);
   // The engine may have made more than were configured.
   const auto buffers = static_cast<std::uint32_t>(rx.region(0).config().num_bufs_);
   REQUIRE(send_frames(session->tx_queue(0, 0), 5000, 0, buffers + 500));
-  wait_received(*session, 0, buffers + 500);
+  wait_received(rx, buffers + 500);
   CHECK(rx.counters().dropped[DropReason::NO_PACKET_BUFFER] == 500);
-  const FlowSnapshot flow = session->port(0).steering.counts(0);
-  CHECK(flow.packets == buffers + 500);
-  CHECK(flow.bytes == rx.counters().received_bytes);
+  check_flow(*session, 0, buffers + 500, rx.counters().received_bytes);
   CHECK(receive_all(rx, buffers).back().first == udp_frame(5000, buffers - 1));
   finish(*session);
 }
 
 TEST_CASE("a flow never counts fewer packets than its queue", "[engines][dpdk]") {
   if (lacks_dpdk()) return;
-  NetworkConfig config = ring_config();
-  config.rx_meta_buffers_ = MANY_BURSTS;
-  const auto session = Session::open(config);
+  const auto session = Session::open(config_with_many_bursts());
   RxQueue& rx = session->rx_queue(0, 0);
   std::atomic<std::uint64_t> fewer{0};
   {
