@@ -60,6 +60,17 @@ struct Fate {
   bool filtered;
 };
 
+/// A section for each way. Returns whether packets of no flow are filtered.
+bool steer_in_each_way(NetworkConfig& config) {
+  SECTION("others go to the first queue") {}
+  SECTION("others are filtered") { config.ifs_[0].rx_.flow_isolation_ = true; }
+  SECTION("queues have cores of their own") {
+    // The ring of one transmit queue is read by the first.
+    config.ifs_[0].rx_.queues_[1].common_.cpu_core_ = "0";
+  }
+  return config.ifs_[0].rx_.flow_isolation_;
+}
+
 /// Splits packets of a queue after 20 bytes.
 void split(NetworkConfig& config, CommonQueueConfig& queue) {
   const std::string name = queue.mrs_[0] + "_headers";
@@ -72,16 +83,7 @@ void split(NetworkConfig& config, CommonQueueConfig& queue) {
 TEST_CASE("flows steer packets of a device, and count them", "[engines][dpdk]") {
   if (lacks_dpdk()) return;
   NetworkConfig config = ring_config();
-  bool isolated = false;
-  SECTION("others go to the first queue") {}
-  SECTION("others are filtered") {
-    config.ifs_[0].rx_.flow_isolation_ = true;
-    isolated = true;
-  }
-  SECTION("queues have cores of their own") {
-    // The ring of one transmit queue is read by the first.
-    config.ifs_[0].rx_.queues_[1].common_.cpu_core_ = "0";
-  }
+  const bool isolated = steer_in_each_way(config);
   const auto session = Session::open(config);
   for (const auto& [port, queue] : {std::pair{5000, 0}, {5001, 1}}) {
     REQUIRE(send_frames(session->tx_queue(0, 0), static_cast<std::uint16_t>(port), 0, 1));
@@ -151,15 +153,7 @@ TEST_CASE("each packet of a burst has its own fate, in whatever order they come"
   if (lacks_dpdk()) return;
   NetworkConfig config = ring_config();
   config.mrs_.at("rx_frames").buf_size_ = 512;
-  bool isolated = false;
-  SECTION("others go to the first queue") {}
-  SECTION("others are filtered") {
-    config.ifs_[0].rx_.flow_isolation_ = true;
-    isolated = true;
-  }
-  SECTION("queues have cores of their own") {
-    config.ifs_[0].rx_.queues_[1].common_.cpu_core_ = "0";
-  }
+  const bool isolated = steer_in_each_way(config);
   const std::array<Fate, 3> fates{Fate{5000, 10, 0, false}, Fate{5001, 11, 1, false},
                                   Fate{7000, 0, 0, isolated}};
   // The length in the header of IPv4 is always the same, so that long packets of a flow look like
