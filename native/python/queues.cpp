@@ -38,7 +38,7 @@ py::dict by_name(const Group& group) {
 Burst* receive_now(RxQueue& queue, std::uintptr_t connection) {
   // Packets that are copied to a GPU may require a wait.
   std::optional<GilRelease> unlocked;
-  if (queue.staged()) unlocked.emplace();
+  if (queue.on_gpu()) unlocked.emplace();
   return queue.receive_unrecorded(connection);
 }
 

@@ -49,6 +49,11 @@ void Burst::move_to_device(bool copy) {
     const memory::BufferOwner* const owner = owners[s];
     memory::DeviceCopies* const copies = owner == nullptr ? nullptr : owner->device_copies();
     if (copies == nullptr) continue;
+    if (is_on_device(s)) {
+      // Nothing to copy, but an event.
+      if (copy) event = copies->to_device({pkts[s], pkt_lens[s], 0}, event);
+      continue;
+    }
     if (copy) {
       event = copies->to_device({pkts[s], pkt_lens[s], owned}, event);
     } else {

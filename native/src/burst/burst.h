@@ -125,6 +125,7 @@ struct Burst : BurstParams, BurstContents {
   // For segments whose owners have DeviceCopies. Throw Error GENERIC_FAILURE.
 
   /// Change `pkts` to GPU addresses; `copy`: copy the packets to the GPU after `event` is complete.
+  /// Those that a network card has written there stay as they are.
   void move_to_device(bool copy);
   /// Change `pkts` to host addresses and copy the packets from the GPU; kernels of the application
   /// must be complete.

@@ -60,6 +60,7 @@ std::string Driver::find_functions() {
                    find_function(library, "cuMemcpyHtoDAsync_v2", f.copy_to_gpu) &&
                    find_function(library, "cuDeviceGetAttribute", f.attribute) &&
                    find_function(library, "cuPointerGetAttribute", f.pointer_attribute) &&
+                   find_function(library, "cuPointerSetAttribute", f.set_pointer_attribute) &&
                    find_function(library, "cuModuleLoadData", f.load_module) &&
                    find_function(library, "cuModuleUnload", f.unload_module) &&
                    find_function(library, "cuModuleGetFunction", f.find_function) &&
@@ -74,7 +75,8 @@ std::string Driver::find_functions() {
                    find_function(library, "cuEventDestroy_v2", f.destroy_event) &&
                    find_function(library, "cuEventRecord", f.record_event) &&
                    find_function(library, "cuEventSynchronize", f.wait_for_event);
-  // Optional: without it, GPUs cannot export memory.
+  // Optional: without them, network cards cannot write to GPUs, and GPUs cannot export memory.
+  static_cast<void>(find_function(library, "cuFlushGPUDirectRDMAWrites", f.flush_writes));
   static_cast<void>(find_function(library, "cuMemGetHandleForAddressRange", f.export_range));
   return all ? std::string() : std::string(LIBRARY) + " is older than CUDA 11";
 }

@@ -70,6 +70,9 @@ struct Functions {
   Result (*destroy_event)(void*);
   Result (*record_event)(void*, void*);
   Result (*wait_for_event)(void*);
+  Result (*set_pointer_attribute)(const void*, int, std::uint64_t);
+  /// Null before CUDA 11.3.
+  Result (*flush_writes)(int, int);
   /// Null before CUDA 11.7.
   Result (*export_range)(void*, std::uint64_t, std::size_t, int, unsigned long long);
 };

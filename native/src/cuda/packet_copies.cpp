@@ -33,6 +33,7 @@ PacketCopies::~PacketCopies() {
 cudaEvent_t PacketCopies::to_device(const Packets& packets, cudaEvent_t after) {
   const std::lock_guard lock(mutex_);
   const Context context(what_, gpu_);
+  flush(context);
   if (after != nullptr)
     require(context, context.driver().call().let_stream_wait(stream_.get(), after, 0));
   begun_ = copy(context, packets, &PacketCopies::on_device);
@@ -44,6 +45,7 @@ void PacketCopies::to_host(const Packets& packets, Behind behind) {
   // Kernels of the application may wait for packets that other threads receive, so no lock is held
   // here.
   if (behind == Behind::EVERYTHING) require(context, context.driver().call().synchronize());
+  flush(context);
   std::unique_lock lock(mutex_);
   void* const event = copy(context, packets, &PacketCopies::on_host);
   lock.unlock();
@@ -110,6 +112,13 @@ void* PacketCopies::launch(const Context& context, std::uint32_t packets, Fill f
     next_ = (next_ + 1) % launches_.size();
     if (done == packets) return next.event.get();
   }
+}
+
+void PacketCopies::flush(const Context& context) const {
+  /// CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX, and its TO_OWNER.
+  constexpr int TARGET = 0;
+  constexpr int TO_OWNER = 100;
+  if (flushes_) require(context, context.driver().call().flush_writes(TARGET, TO_OWNER));
 }
 
 void PacketCopies::require(const Context& context, Result result) const {

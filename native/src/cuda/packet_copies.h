@@ -28,6 +28,9 @@ class PacketCopies final : public memory::DeviceCopies {
   void wait_for(cudaEvent_t event) override;
   void finish() noexcept override;
   [[nodiscard]] int gpu() const noexcept override { return gpu_; }
+  /// From now on, network cards write packets to the GPU. `flush`: what follows on the GPU sees
+  /// them only after the driver was told to wait for them. Before the session runs.
+  void follow_cards(bool flush) noexcept { flushes_ = flush; }
 
  private:
   // Called with the mutex held. They return the event of the last launch.
@@ -38,11 +41,14 @@ class PacketCopies final : public memory::DeviceCopies {
   /// Launch copies that `fill` writes, repeatedly until it has counted all packets.
   template <typename Fill>
   void* launch(const Context& context, std::uint32_t packets, Fill fill);
+  /// What network cards have written is seen by what follows on the GPU.
+  void flush(const Context& context) const;
   void require(const Context& context, Result result) const;
 
   std::string what_;
   int gpu_;
   Kernel kernel_;
+  bool flushes_{false};
   std::mutex mutex_;  // for the members below
   Stream stream_;
   std::array<PinnedLaunch, 8> launches_;

@@ -14,6 +14,7 @@
 #include "cuda/packet_copies.h"
 #include "daqiri/error.h"
 #include "memory/host_pages.h"
+#include "system/log.h"
 
 namespace daqiri::cuda {
 
@@ -21,6 +22,9 @@ namespace {
 
 /// CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM
 constexpr int HOST_POINTER = 91;
+
+/// Pages of GPUs as network cards map them.
+constexpr std::size_t GPU_PAGE = std::size_t{64} << 10U;
 
 std::size_t host_page() noexcept { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
 
@@ -67,13 +71,13 @@ std::unique_ptr<memory::MemoryRegion> allocate_pinned(const MemoryRegionConfig& 
 /// Memory of a GPU.
 class DeviceMemory {
  public:
-  /// Allocates as `extent` specifies. Throws Error.
-  DeviceMemory(memory::RegionExtent extent, std::string what, int gpu)
+  /// Allocates as `extent` specifies, in whole pages of `page`: those of the host, as required for
+  /// dma-bufs, or of GPUs. Throws Error.
+  DeviceMemory(memory::RegionExtent extent, std::string what, int gpu, std::size_t page)
       : extent_(extent), what_(std::move(what)), gpu_(gpu) {
+    extent_.bytes = (extent_.bytes + page - 1) / page * page;
     const Context context(what_, gpu_);
     const Functions& call = context.driver().call();
-    // Aligned to a page of the host, as required for dma-bufs.
-    const std::size_t page = host_page();
     Result result = call.allocate(allocated_.out(context), extent_.bytes + page);
     if (result == 0) result = call.make_event(copies_->done.out(context), EVENT_FLAGS);
     if (result == 0) result = call.make_stream(copies_->stream.out(context), STREAM_FLAGS);
@@ -118,6 +122,44 @@ class DeviceMemory {
     throw Error(Status::NOT_SUPPORTED,
                 what_ + ": GPU " + std::to_string(gpu_) + " exports no dma-buf (" + problem +
                     "); this requires NVIDIA's open kernel modules, CUDA 11.7 and Linux 5.12");
+  }
+  /// How network cards write to the memory.
+  struct Cards {
+    /// Why they cannot; empty: they can.
+    std::string why_not;
+    /// See PacketCopies::follow_cards.
+    bool flush{false};
+  };
+  /// Prepare it for network cards: copies that CUDA begins are complete when its calls return, as
+  /// GPUDirect RDMA requires.
+  [[nodiscard]] Cards admit_cards() const {
+    /// CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED, ..._FLUSH_WRITES_OPTIONS and
+    /// ..._WRITES_ORDERING
+    constexpr int SUPPORTED = 116;
+    constexpr int FLUSHES = 117;
+    constexpr int ORDERING = 118;
+    /// CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER: the GPU sees writes in the order of the bus.
+    constexpr int OWNER = 100;
+    /// CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST
+    constexpr unsigned BY_HOST = 1;
+    /// CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
+    constexpr int SYNC_MEMOPS = 6;
+    Cards cards;
+    bool able = false;
+    cards.why_not = with_gpu([&](const Functions& call) {
+      const auto attribute = [&](int which) {
+        int value = 0;
+        return call.attribute(&value, which, gpu_) == 0 ? value : 0;
+      };
+      cards.flush = attribute(ORDERING) < OWNER;
+      able = attribute(SUPPORTED) != 0 &&
+             (!cards.flush || (call.flush_writes != nullptr &&
+                               (static_cast<unsigned>(attribute(FLUSHES)) & BY_HOST) != 0));
+      const unsigned on = 1;
+      return able ? call.set_pointer_attribute(&on, SYNC_MEMOPS, allocated_.get()) : 0;
+    });
+    if (cards.why_not.empty() && !able) cards.why_not = "it has no GPUDirect RDMA";
+    return cards;
   }
   /// Returns the error; empty: success.
   [[nodiscard]] std::string read(const void* data, void* to, std::size_t bytes) const {
@@ -238,14 +280,33 @@ class DeviceRegion final : public memory::MemoryRegion {
   std::shared_ptr<const DeviceMemory> memory_;
 };
 
-/// Packets in pinned memory, for engines, and in GPU memory, for applications.
-class StagedRegion final : public memory::MemoryRegion {
+/// The same packets in pinned memory and in GPU memory, at the same offsets.
+struct PacketMemory {
+  PacketMemory(const MemoryRegionConfig& config, const memory::RegionNeeds& needs,
+               const std::string& what)
+      : pages(config, needs),
+        pinned(pin(pages.extent(), what, config.affinity_)),
+        device(pages.extent(), what, config.affinity_,
+               needs.let_cards_write ? GPU_PAGE : host_page()) {}
+
+  memory::HostPages pages;
+  PinnedPages pinned;
+  DeviceMemory device;
+};
+
+/// Packets that applications use on a GPU. Engines write them to pinned memory, or network cards to
+/// the GPU; then pinned memory is for those who read them on the host.
+class PacketRegion final : public memory::MemoryRegion {
  public:
-  StagedRegion(const MemoryRegionConfig& config, memory::HostPages&& pages)
-      : MemoryRegion(config, pages.extent(), memory::Place::PINNED),
-        memory_(std::make_unique<Memory>(std::move(pages), what(), config.affinity_)),
-        copies_(std::make_unique<PacketCopies>(memory_->device.extent().base - extent().base,
-                                               what(), config.affinity_)) {}
+  /// Who writes packets.
+  enum class By : std::uint8_t { ENGINE, CARDS };
+
+  PacketRegion(const MemoryRegionConfig& config, By by, std::unique_ptr<PacketMemory> memory,
+               std::unique_ptr<PacketCopies> copies)
+      : MemoryRegion(config, by == By::CARDS ? memory->device.extent() : memory->pages.extent(),
+                     by == By::CARDS ? memory::Place::DEVICE : memory::Place::PINNED),
+        memory_(std::move(memory)),
+        copies_(std::move(copies)) {}
 
   [[nodiscard]] memory::DeviceCopies* device_copies() const noexcept override {
     return copies_.get();
@@ -262,18 +323,6 @@ class StagedRegion final : public memory::MemoryRegion {
   }
 
  private:
-  struct Memory {
-    Memory(memory::HostPages&& taken, const std::string& what, int gpu)
-        : pages(std::move(taken)),
-          pinned(pin(pages.extent(), what, gpu)),
-          device(pages.extent(), what, gpu) {}
-
-    memory::HostPages pages;
-    PinnedPages pinned;
-    DeviceMemory device;
-  };
-
-  [[nodiscard]] std::string what() const { return "memory region '" + name() + "'"; }
   void free_memory() noexcept override {
     // Bursts may be released before their packets have been copied to the GPU.
     copies_->finish();
@@ -283,22 +332,42 @@ class StagedRegion final : public memory::MemoryRegion {
 
   /// Serializes the export and the release of the memory.
   mutable std::mutex mutex_;
-  std::unique_ptr<Memory> memory_;
+  std::unique_ptr<PacketMemory> memory_;
   /// Bursts may hold its events, even after their packets were freed.
   std::unique_ptr<PacketCopies> copies_;
 };
 
+std::unique_ptr<memory::MemoryRegion> allocate_for_packets(const MemoryRegionConfig& config,
+                                                           const memory::RegionNeeds& needs) {
+  const std::string what = "memory region '" + config.name_ + "'";
+  auto memory = std::make_unique<PacketMemory>(config, needs, what);
+  auto copies = std::make_unique<PacketCopies>(
+      memory->device.extent().base - memory->pages.extent().base, what, config.affinity_);
+  auto by = PacketRegion::By::ENGINE;
+  if (needs.let_cards_write) {
+    const DeviceMemory::Cards cards = memory->device.admit_cards();
+    if (!cards.why_not.empty()) {
+      log(LogLevel::INFO, what + ": packets reach GPU " + std::to_string(config.affinity_) +
+                              " by way of host memory: " + cards.why_not);
+    } else if (needs.let_cards_write(memory->device.extent())) {
+      by = PacketRegion::By::CARDS;
+      copies->follow_cards(cards.flush);
+    }
+  }
+  return std::make_unique<PacketRegion>(config, by, std::move(memory), std::move(copies));
+}
+
 std::unique_ptr<memory::MemoryRegion> allocate_device(const MemoryRegionConfig& config,
                                                       const memory::RegionNeeds& needs) {
-  if (needs.staged) return std::make_unique<StagedRegion>(config, memory::HostPages(config, needs));
+  if (needs.staged) return allocate_for_packets(config, needs);
   // The alignment of cuMemAlloc, suitable for loads of a warp.
   constexpr std::size_t ALIGNMENT = 256;
   memory::RegionNeeds device = needs;
   device.alignment = std::max(device.alignment, ALIGNMENT);
+  const std::size_t page = host_page();
   return std::make_unique<DeviceRegion>(
-      // Whole pages of the host, as required for dma-bufs.
-      config, DeviceMemory(memory::RegionExtent::of(config, device, host_page()),
-                           "memory region '" + config.name_ + "'", config.affinity_));
+      config, DeviceMemory(memory::RegionExtent::of(config, device, page),
+                           "memory region '" + config.name_ + "'", config.affinity_, page));
 }
 
 std::string why_absent() { return Driver::why_absent(); }

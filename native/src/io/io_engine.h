@@ -254,7 +254,7 @@ class IoEngine {
 
   /// Requirements for a memory region on this host, before it is allocated: whether its packets are
   /// staged depends on the GPU, too. By default, they are.
-  [[nodiscard]] virtual memory::RegionNeeds needs(const MemoryRegionConfig&) const {
+  [[nodiscard]] virtual memory::RegionNeeds needs(const MemoryRegionConfig&) {
     memory::RegionNeeds needs;
     needs.staged = true;
     return needs;

@@ -38,7 +38,7 @@ RxQueue::RxQueue(const InterfaceConfig& interface, const RxQueueConfig& config,
                  std::uint32_t meta_buffers, std::shared_ptr<SessionMemory> memory, Sources sources)
     : QueueBase(interface, config, std::move(memory)),
       buffers_(regions_.begin(), regions_.end()),
-      staged_(std::ranges::any_of(
+      on_gpu_(std::ranges::any_of(
           regions_, [](const auto* region) { return region->device_copies() != nullptr; })),
       at_once_((sources == Sources::MANY && config.timeout_us_ == 0) ||
                config.poll_mode_ == QueuePollMode::DIRECT),
@@ -51,6 +51,10 @@ RxQueue::RxQueue(const InterfaceConfig& interface, const RxQueueConfig& config,
   if (regions_.size() > 1 && split > 0)
     segment_capacity_[0] = std::min(segment_capacity_[0], split);
   max_packet_size_ = std::accumulate(segment_capacity_.begin(), segment_capacity_.end(), 0U);
+  for (std::size_t s = 0; s < regions_.size(); ++s) {
+    if (regions_[s]->device_copies() != nullptr && !regions_[s]->host_readable())
+      written_on_device_ |= 1U << s;
+  }
 }
 
 void RxQueue::receive_into(std::shared_ptr<memory::BufferOwner> owner) {
@@ -98,7 +102,7 @@ Burst* RxQueue::receive_from(std::uintptr_t connection) {
 
 Burst* RxQueue::move_to_regions(Burst* burst) {
   const bool replaced = replace_lent(*burst);
-  if (!staged_) return burst;
+  if (!on_gpu_) return burst;
   const std::uint32_t n = burst->num_packets();
   try {
     if (!replaced) {

@@ -38,8 +38,9 @@ class RxQueue : public QueueBase<RxQueueConfig> {
   [[nodiscard]] std::uint32_t ring_capacity() const noexcept {
     return static_cast<std::uint32_t>(ring_.capacity());
   }
-  /// Whether packets are copied to a GPU when they are delivered.
-  [[nodiscard]] bool staged() const noexcept { return staged_; }
+  /// Whether applications use packets on a GPU, to which they are copied when they are delivered,
+  /// unless a network card has written them there.
+  [[nodiscard]] bool on_gpu() const noexcept { return on_gpu_; }
   /// Keep an engine's memory alive for as long as packets in it are in use.
   void share_owner(std::shared_ptr<memory::BufferOwner> owner) {
     memory_->owners.push_back(std::move(owner));
@@ -228,7 +229,9 @@ class RxQueue : public QueueBase<RxQueueConfig> {
   /// By segment: whose buffers packets are in, unless a batch says otherwise.
   std::vector<memory::BufferOwner*> buffers_;
   std::vector<std::uint32_t> segment_capacity_;
-  bool staged_;
+  bool on_gpu_;
+  /// Of new bursts: see Burst::on_device.
+  std::uint32_t written_on_device_{0};
   /// Whether no burst stays open after a pass.
   bool at_once_;
   BurstPool* pool_;

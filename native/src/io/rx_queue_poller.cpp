@@ -109,6 +109,7 @@ Burst* RxQueue::open_burst(RxSource& source, const RxBatch& batch, std::uint32_t
   if (source.stream.number != 0) burst->stream.offset += bytes_of(batch, 0, first);
   burst->waiting = &source.waiting;
   for (std::size_t s = 0; s < buffers_.size(); ++s) burst->owners[s] = owner_of(batch, s);
+  burst->on_device = written_on_device_;
   burst->begun_ns = pass_ns_;
   source.open_ = burst;
   source.older_ = newest_;

@@ -19,8 +19,9 @@
 
 namespace daqiri::memory {
 
-/// Copies of a region's packets in GPU memory, at the same offsets as in host memory: engines that
-/// cannot access the GPU use host memory, applications use GPU memory.
+/// A region's packets in GPU memory and in host memory, at the same offsets: applications use GPU
+/// memory, engines that cannot access the GPU use host memory. If network cards write to the GPU
+/// (Place::DEVICE), the host has copies of those packets only that were asked for.
 class DeviceCopies {
  public:
   /// `distance`: `on_device` - `on_host`, from a packet's address in host memory to that in GPU

@@ -91,7 +91,7 @@ int MemoryRegion::export_dma_buf() const {
 
 RegionExtent MemoryRegion::device_extent() const noexcept {
   RegionExtent extent = extent_;
-  if (const DeviceCopies* const copies = device_copies())
+  if (const DeviceCopies* const copies = device_copies(); copies != nullptr && host_readable())
     extent.base = static_cast<std::byte*>(copies->on_device(extent.base));
   return extent;
 }

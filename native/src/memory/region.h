@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +14,20 @@
 #include "memory/buffers.h"
 
 namespace daqiri::memory {
+
+struct RegionNeeds;
+
+/// Layout of a region's buffers: buffer `n` begins at base + n * stride, its data `headroom` later.
+struct RegionExtent {
+  std::byte* base{nullptr};
+  std::size_t bytes{0};
+  std::size_t stride{0};
+  std::size_t headroom{0};
+
+  /// Layout of the buffers of `config` with the engine's needs; `bytes`: in whole pages of `page`.
+  static RegionExtent of(const MemoryRegionConfig& config, const RegionNeeds& needs,
+                         std::size_t page);
+};
 
 /// Requirements of an engine for its regions, known before they are allocated.
 struct RegionNeeds {
@@ -25,18 +40,10 @@ struct RegionNeeds {
   /// For kind DEVICE: the engine cannot access this GPU's memory. It uses host memory, and packets
   /// are copied (DeviceCopies).
   bool staged{false};
-};
-
-/// Layout of a region's buffers: buffer `n` begins at base + n * stride, its data `headroom` later.
-struct RegionExtent {
-  std::byte* base{nullptr};
-  std::size_t bytes{0};
-  std::size_t stride{0};
-  std::size_t headroom{0};
-
-  /// Layout of the buffers of `config` with the engine's needs; `bytes`: in whole pages of `page`.
-  static RegionExtent of(const MemoryRegionConfig& config, const RegionNeeds& needs,
-                         std::size_t page);
+  /// For `staged`: lets network cards write to the memory on the GPU, and returns whether they can;
+  /// then packets are not staged. Called at most once, with memory that exists until the engine is
+  /// closed. Throws Error. Null: they cannot.
+  std::function<bool(const RegionExtent& on_device)> let_cards_write{};
 };
 
 /// Copies of a region's buffers that the CPU can read, at a separate position for each.

@@ -179,13 +179,14 @@ bool bind_to(int socket, const std::string& path) {
 std::string receive_path_of(const Port& port, const RxQueue& queue) {
   std::string path = port.io->receive_path(queue);
   std::vector<int> told;
-  for (int s = 0; queue.staged() && s < queue.num_segments(); ++s) {
+  for (int s = 0; queue.on_gpu() && s < queue.num_segments(); ++s) {
     const memory::MemoryRegion& region = queue.region(s);
     if (region.config().kind_ != MemoryKind::DEVICE ||
         std::ranges::find(told, region.gpu()) != told.end())
       continue;
     told.push_back(region.gpu());
-    path += (path.empty() ? "staged to GPU " : ", staged to GPU ") + std::to_string(region.gpu());
+    path += path.empty() ? "" : ", ";
+    path += (region.host_readable() ? "staged to GPU " : "into GPU ") + std::to_string(region.gpu());
   }
   return path;
 }

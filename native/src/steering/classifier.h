@@ -69,11 +69,15 @@ class Program {
   /// Whether there are no rules: every packet has the same verdict.
   [[nodiscard]] bool empty() const noexcept { return rules_.empty(); }
   /// Whether it matches the payloads of packets: `PacketView::bytes` has up to MOST_FLEX_BYTES.
-  [[nodiscard]] bool reads_payloads() const noexcept { return reads_payloads_; }
+  [[nodiscard]] bool reads_payloads() const noexcept { return flex_bytes_ > 0; }
+  /// Whether a longer frame with these first bytes has the verdict of PacketView::of_beginning.
+  [[nodiscard]] bool decides(const std::uint8_t* frame, std::uint32_t captured) const noexcept {
+    return rules_.empty() || (tunnels_.empty() && has_key(frame, captured, flex_bytes_));
+  }
   /// Whether the verdict depends only on Ethernet, VLAN tags, IP and UDP headers, or those of
   /// eCPRI.
   [[nodiscard]] bool matches_headers_only() const noexcept {
-    return !reads_payloads_ && tunnels_.empty();
+    return !reads_payloads() && tunnels_.empty();
   }
   /// Differs from that of all other programs.
   [[nodiscard]] std::uint64_t serial() const noexcept { return serial_; }
@@ -105,7 +109,8 @@ class Program {
   Tunnels tunnels_;
   Verdict unmatched_;
   bool isolated_{false};
-  bool reads_payloads_{false};
+  /// Of UDP payloads that rules match.
+  std::uint32_t flex_bytes_{0};
   std::size_t num_positions_{0};
   std::uint64_t serial_{new_serial()};
 };

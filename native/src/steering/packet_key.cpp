@@ -8,6 +8,10 @@ namespace daqiri::steering {
 
 namespace {
 
+constexpr std::uint32_t ECPRI_HEADER = 4;
+/// With the longest id of a message.
+constexpr std::uint32_t ECPRI_BYTES = ECPRI_HEADER + sizeof(std::uint32_t);
+
 /// `at`: the UDP header; `end`: that of the IP packet.
 void read_udp(const std::uint8_t* frame, std::uint32_t at, std::uint32_t end,
               PacketKey& key) noexcept {
@@ -48,19 +52,30 @@ void read_ipv4(const std::uint8_t* frame, std::uint32_t length, std::uint32_t at
 /// eCPRI Specification V2.0: the common header (revision, type, size), then the message.
 void read_ecpri(const std::uint8_t* frame, std::uint32_t length, std::uint32_t at,
                 PacketKey& key) noexcept {
-  constexpr std::uint32_t COMMON_HEADER = 4;
-  if (length - at < COMMON_HEADER) return;
+  if (length - at < ECPRI_HEADER) return;
   key.ecpri = true;
   key.ecpri_type = frame[at + 1];
   const std::uint32_t size = key.ecpri_type == ECPRI_GENERIC_DATA ? 4 : 2;
   const std::uint32_t announced = load_be16(frame + at + 2);
-  at += COMMON_HEADER;
+  at += ECPRI_HEADER;
   if (key.ecpri_type > ECPRI_GENERIC_DATA || announced < size || length - at < size) return;
   key.ecpri_has_id = true;
   key.ecpri_id = size == 4 ? load_be32(frame + at) : load_be16(frame + at);
 }
 
 }  // namespace
+
+std::uint32_t flex_bytes_of(const FlowMatch& match, const std::vector<FlexItemConfig>& items) {
+  if (match.type_ != FlowMatchType::FLEX_ITEM) return 0;
+  const auto item =
+      std::ranges::find(items, match.flex_item_match_.flex_item_id_, &FlexItemConfig::id_);
+  return item == items.end() ? MOST_FLEX_BYTES : item->offset_ + sizeof(std::uint32_t);
+}
+
+std::uint32_t header_bytes_of(const FlowMatch& match, const std::vector<FlexItemConfig>& items) {
+  if (match.type_ == FlowMatchType::ECPRI) return ETHERNET_SIZE + ECPRI_BYTES;
+  return HEADERS_SIZE + flex_bytes_of(match, items);
+}
 
 PacketKey parse_frame(const std::uint8_t* frame, std::uint32_t length) noexcept {
   if (length < ETHERNET_SIZE) return {};
@@ -75,6 +90,33 @@ PacketKey parse_frame(const std::uint8_t* frame, std::uint32_t length, std::uint
   if (eth_type == ETHERTYPE_IPV6) read_ipv6(frame, length, at, key);
   if (eth_type == ETHERTYPE_ECPRI) read_ecpri(frame, length, at, key);
   return key;
+}
+
+bool has_key(const std::uint8_t* frame, std::uint32_t captured,
+             std::uint32_t flex_bytes) noexcept {
+  if (captured < ETHERNET_SIZE) return false;
+  std::uint32_t at = ETHERNET_SIZE;
+  std::uint16_t eth_type = load_be16(frame + at - 2);
+  const VlanTags tags = skip_vlan_tags(frame, captured, at, eth_type);
+  // More tags than any key has, or the beginning of one.
+  if (is_vlan_tag(eth_type)) return tags.all == MOST_VLAN_TAGS;
+  const std::uint8_t* const packet = frame + at;
+  const std::uint32_t rest = captured - at;
+  const auto has_udp = [&](std::uint32_t ip_size, std::uint32_t ip_length) {
+    return rest >= std::min(ip_length, ip_size + UDP_SIZE + flex_bytes);
+  };
+  if (eth_type == ETHERTYPE_IPV4) {
+    if (rest < IPV4_SIZE) return false;
+    Ipv4Header ip;
+    if (!ip.parse(packet, rest)) return (packet[0] & 0x0FU) * 4U <= rest;
+    return ip.protocol != PROTOCOL_UDP || !ip.first_fragment() || has_udp(ip.size, ip.length);
+  }
+  if (eth_type == ETHERTYPE_IPV6) {
+    Ipv6Header ip;
+    if (!ip.parse(packet, rest) || !ip.has_payload) return false;
+    return ip.protocol != PROTOCOL_UDP || has_udp(ip.size, IPV6_SIZE + ip.length);
+  }
+  return eth_type != ETHERTYPE_ECPRI || rest >= ECPRI_BYTES;
 }
 
 PacketView PacketView::of_pieces(const Pieces& packet,

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "daqiri/flows.h"
 #include "net/transforms.h"
@@ -46,6 +47,14 @@ inline constexpr std::uint32_t MOST_KEY_BYTES = MOST_TUNNEL_BYTES + ETHERNET_SIZ
                                                 MOST_VLAN_TAGS * VLAN_TAG_SIZE + MOST_IP_BYTES +
                                                 UDP_SIZE + MOST_FLEX_BYTES;
 
+/// Bytes of a UDP payload that a match compares, from its first one on; 0: none. `items`: the flex
+/// items of the interface.
+[[nodiscard]] std::uint32_t flex_bytes_of(const FlowMatch& match,
+                                          const std::vector<FlexItemConfig>& items);
+/// Bytes of a frame that a match compares, if it has neither VLAN tags nor options, nor IPv6.
+[[nodiscard]] std::uint32_t header_bytes_of(const FlowMatch& match,
+                                            const std::vector<FlexItemConfig>& items);
+
 /// Key of an Ethernet frame with UDP (except later fragments) or eCPRI, after VLAN tags; other
 /// frames have no key. `frame` may be the beginning of a frame only. No byte after `length` is
 /// read.
@@ -54,6 +63,11 @@ PacketKey parse_frame(const std::uint8_t* frame, std::uint32_t length) noexcept;
 /// with `eth_type`. Offsets are relative to the frame.
 PacketKey parse_frame(const std::uint8_t* frame, std::uint32_t length, std::uint32_t at,
                       std::uint16_t eth_type) noexcept;
+
+/// Whether what follows the first `captured` bytes of a longer frame does not change its key, nor
+/// the first `flex_bytes` of its UDP payload.
+[[nodiscard]] bool has_key(const std::uint8_t* frame, std::uint32_t captured,
+                           std::uint32_t flex_bytes) noexcept;
 
 /// Input of rules: the key, and the packet's bytes if they are known.
 struct PacketView {

@@ -231,6 +231,18 @@ std::uint32_t PacketWriter::write(const Burst& burst, const LinkLayer& link, std
   return tally_.packets > before ? static_cast<std::uint32_t>(tally_.packets - before) : 0;
 }
 
+bool PacketWriter::read_back(const Burst& burst) noexcept {
+  if (burst.on_device == 0 || failed()) return true;
+  try {
+    burst.copy_to_host(memory::DeviceCopies::Behind::COPIES);
+    return true;
+  } catch (const std::exception&) {
+    put_batch();
+    if (!failed()) cut(EIO, "cannot read packets back from the GPU for");
+    return false;
+  }
+}
+
 void PacketWriter::add(const Burst& burst, PacketPrefixes& prefixes, std::uint32_t packet,
                        std::uint64_t time) noexcept {
   RecordBatch& batch = *batch_;
@@ -308,8 +320,8 @@ void PacketWriter::fail(int error_number, const char* action) noexcept {
   cut_errno_ = 0;
 }
 
-void PacketWriter::cut(int error_number) noexcept {
-  fail(error_number);
+void PacketWriter::cut(int error_number, const char* action) noexcept {
+  fail(error_number, action);
   output_->sync();
   tally_ = output_->whole();
   if (ftruncate(file_.fd(), static_cast<off_t>(tally_.size)) != 0) cut_errno_ = errno;

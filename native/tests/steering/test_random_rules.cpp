@@ -187,6 +187,18 @@ void compare_recent(const Program& program, RecentVerdicts& recent, Random& rand
   if (plain && captured >= 42) REQUIRE((known != nullptr) == program.matches_headers_only());
 }
 
+/// Frames of which a part is known that decides, whatever follows.
+void compare_decided(const Program& program, Random& random, const Packet& packet) {
+  const auto length = static_cast<std::uint32_t>(packet.frame.size());
+  const std::uint32_t captured = random.upto(length);
+  const bool decided = program.decides(packet.frame.data(), captured);
+  const bool plain = packet.udp && !packet.ipv6 && packet.frame[12] == 0x08;
+  if (plain && !program.reads_payloads() && !program.empty()) REQUIRE(decided == (captured >= 42));
+  if (!decided) return;
+  require_equal(program.classify(PacketView::of_beginning(packet.frame.data(), captured, length)),
+                program.classify(PacketView::of_frame(packet.frame.data(), length)));
+}
+
 /// Returns how many packets matched a flow.
 int compare(const InterfaceConfig& interface, Random& random, int packets) {
   static RecentVerdicts recent;
@@ -202,6 +214,7 @@ int compare(const InterfaceConfig& interface, Random& random, int packets) {
     const auto found = program.classify(
         PacketView::of_frame(packet.frame.data(), static_cast<std::uint32_t>(packet.frame.size())));
     compare_recent(program, recent, random, packet);
+    compare_decided(program, random, packet);
     REQUIRE(found.matched == (first != flows.end()));
     REQUIRE(found.flow == (found.matched ? first->id_ : 0));
     REQUIRE(found.queue == (found.matched ? first->action_.id_ : 0));

@@ -1,5 +1,6 @@
 #include "engines/dpdk/device.h"
 
+#include <rte_bus.h>
 #include <rte_dev.h>
 #include <rte_ethdev.h>
 #include <rte_ring.h>
@@ -11,9 +12,11 @@
 #include <cstring>
 #include <mutex>
 #include <set>
+#include <string_view>
 
 #include "daqiri/error.h"
 #include "engines/dpdk/eal.h"
+#include "engines/dpdk/pieces.h"
 #include "engines/dpdk/traits.h"
 #include "engines/dpdk/virtual_device.h"
 #include "system/log.h"
@@ -122,7 +125,27 @@ void Device::explain_failed_start(const InterfaceConfig& interface) const {
 bool Device::is_card() const noexcept { return bus_ == PCI_BUS; }
 
 void Device::map(rte_device& device, const memory::MemoryRegion& region) {
-  if (is_card()) mappings_.emplace_back(device, !shared_with_kernel_, region);
+  if (!is_card()) return;
+  mappings_.emplace_back(device, !shared_with_kernel_, region.extent(), DmaMapping::Memory::HOST,
+                         region.name());
+}
+
+std::string Device::write_to_gpu(const NetworkConfig& config, const InterfaceConfig& interface,
+                                 const memory::RegionExtent& on_gpu, const std::string& region) {
+  rte_eth_dev_info info{};
+  if (const int error = rte_eth_dev_info_get(port_, &info); error != 0)
+    return Reports::reason(error);
+  if (const std::string why = why_not_split(config, interface, info); !why.empty()) return why;
+  // Drivers of others may copy with the CPU.
+  if (std::string_view(rte_bus_name(rte_dev_bus(info.device))) != PCI_BUS)
+    return "the device is no card";
+  try {
+    mappings_.emplace_back(*info.device, !shared_with_kernel_, on_gpu, DmaMapping::Memory::GPU,
+                           region);
+    return {};
+  } catch (const Error& error) {
+    return error.what();
+  }
 }
 
 void Device::remove() noexcept {

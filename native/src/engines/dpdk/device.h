@@ -24,6 +24,14 @@ class Device {
   /// Let the device read and write the memory of a region, if it does so by itself. Throws Error.
   /// `device`: this one, as DPDK names it in its information.
   void map(rte_device& device, const memory::MemoryRegion& region);
+  /// Let the device write the second pieces of packets to a region on a GPU. Returns why it cannot,
+  /// for this interface; empty: it can.
+  [[nodiscard]] std::string write_to_gpu(const NetworkConfig& config,
+                                         const InterfaceConfig& interface,
+                                         const memory::RegionExtent& on_gpu,
+                                         const std::string& region);
+  /// Undo the latest `write_to_gpu`.
+  void leave_gpu() noexcept { mappings_.pop_back(); }
 
   /// DPDK's name.
   [[nodiscard]] const std::string& name() const noexcept { return name_; }

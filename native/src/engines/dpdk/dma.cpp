@@ -30,7 +30,12 @@ std::mutex mapping_mutex;
 std::map<std::byte*, unsigned> registered;
 std::map<std::pair<const rte_device*, std::byte*>, unsigned> mapped;
 
-std::size_t page() noexcept { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
+/// Of the host, or of GPUs.
+std::size_t page(DmaMapping::Memory memory) noexcept {
+  constexpr std::size_t GPU_PAGE = std::size_t{64} << 10U;
+  return memory == DmaMapping::Memory::GPU ? GPU_PAGE
+                                           : static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
 
 /// Cards use addresses of this process.
 std::uint64_t iova(const Extent& extent) noexcept {
@@ -46,22 +51,31 @@ void forget(std::byte* base, const Extent& extent) noexcept {
 
 }  // namespace
 
-DmaMapping::DmaMapping(rte_device& device, bool shares_mappings, const memory::MemoryRegion& region)
-    : device_(device), shares_mappings_(shares_mappings), region_(region) {
-  const Extent& extent = region.extent();
+DmaMapping::DmaMapping(rte_device& device, bool shares_mappings, const memory::RegionExtent& extent,
+                       Memory memory, std::string region)
+    : device_(device),
+      shares_mappings_(shares_mappings),
+      extent_(extent),
+      region_(std::move(region)) {
   const auto fail = [&](const std::string& what, int error) {
     std::string fix = "use kind 'host' or 'huge'";
-    if (error == ENOMEM || error == EPERM) {
+    if (memory == Memory::GPU) {
+      fix =
+          "a ConnectX needs the kernel module nvidia-peermem (modprobe nvidia-peermem), and the "
+          "GPU a BAR1 that holds the region (nvidia-smi -q); others cannot";
+    } else if (error == ENOMEM || error == EPERM) {
       fix =
           "cards need locked memory: raise the limit (ulimit -l, LimitMEMLOCK of systemd) or lower "
           "num_bufs";
     }
-    throw Error(Status::NO_FREE_PACKET_BUFFERS, "memory region '" + region.name() + "': " + what +
-                                                    ": " + Reports::reason(error) + "; " + fix);
+    const std::string whose =
+        memory == Memory::GPU ? std::string() : "memory region '" + region_ + "': ";
+    throw Error(Status::NO_FREE_PACKET_BUFFERS,
+                whose + what + ": " + Reports::reason(error) + "; " + fix);
   };
   const std::lock_guard lock(mapping_mutex);
   unsigned& known = registered[extent.base];
-  if (known == 0 && rte_extmem_register(extent.base, extent.bytes, nullptr, 0, page()) != 0) {
+  if (known == 0 && rte_extmem_register(extent.base, extent.bytes, nullptr, 0, page(memory)) != 0) {
     const int error = rte_errno;
     registered.erase(extent.base);
     fail("DPDK does not take its memory", error);
@@ -79,18 +93,17 @@ DmaMapping::DmaMapping(rte_device& device, bool shares_mappings, const memory::M
 
 DmaMapping::~DmaMapping() {
   if (!owns_eal()) return;
-  const Extent& extent = region_.extent();
   const std::lock_guard lock(mapping_mutex);
-  const auto users = mapped.find({shares_mappings_ ? nullptr : &device_, extent.base});
+  const auto users = mapped.find({shares_mappings_ ? nullptr : &device_, extent_.base});
   if (--users->second == 0) {
     mapped.erase(users);
-    if (rte_dev_dma_unmap(&device_, extent.base, iova(extent), extent.bytes) != 0) {
+    if (rte_dev_dma_unmap(&device_, extent_.base, iova(extent_), extent_.bytes) != 0) {
       log(LogLevel::WARN,
-          "memory region '" + region_.name() +
+          "memory region '" + region_ +
               "': a card does not give its memory back: " + Reports::reason(rte_errno));
     }
   }
-  forget(extent.base, extent);
+  forget(extent_.base, extent_);
 }
 
 }  // namespace daqiri::dpdk

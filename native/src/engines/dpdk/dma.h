@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <string>
 
 #include "memory/region.h"
 
@@ -13,9 +15,12 @@ namespace daqiri::dpdk {
 /// several ports of one, may have the same region.
 class DmaMapping {
  public:
+  enum class Memory : std::uint8_t { HOST, GPU };
+
   /// `shares_mappings`: the card has the mappings of all such cards of this process, as those of
-  /// VFIO have. Throws Error.
-  DmaMapping(rte_device& device, bool shares_mappings, const memory::MemoryRegion& region);
+  /// VFIO have. `region`: its name. Throws Error, for a GPU without that name.
+  DmaMapping(rte_device& device, bool shares_mappings, const memory::RegionExtent& extent,
+             Memory memory, std::string region);
   DmaMapping(const DmaMapping&) = delete;
   DmaMapping& operator=(const DmaMapping&) = delete;
   /// The card does not use it any longer.
@@ -24,7 +29,8 @@ class DmaMapping {
  private:
   rte_device& device_;
   bool shares_mappings_;
-  const memory::MemoryRegion& region_;
+  memory::RegionExtent extent_;
+  std::string region_;
 };
 
 }  // namespace daqiri::dpdk

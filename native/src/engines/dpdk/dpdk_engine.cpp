@@ -2,6 +2,7 @@
 #include <rte_config.h>
 #include <rte_version.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -17,10 +18,12 @@
 #include "engines/dpdk/device.h"
 #include "engines/dpdk/eal.h"
 #include "engines/dpdk/packet_pool.h"
+#include "engines/dpdk/pieces.h"
 #include "engines/dpdk/port.h"
 #include "engines/dpdk/traits.h"
 #include "engines/dpdk/virtual_device.h"
 #include "io/io_engine.h"
+#include "system/log.h"
 #include "system/pci_card.h"
 
 namespace daqiri {
@@ -32,25 +35,71 @@ class DpdkEngine final : public IoEngine {
   explicit DpdkEngine(const NetworkConfig& config) : config_(config) {}
   ~DpdkEngine() override { close(); }
 
-  [[nodiscard]] memory::RegionNeeds needs(const MemoryRegionConfig& region) const override {
+  [[nodiscard]] memory::RegionNeeds needs(const MemoryRegionConfig& region) override {
     memory::RegionNeeds needs = IoEngine::needs(region);
     needs.headroom = dpdk::PacketPool::HEADROOM;
+    if (region.kind_ != MemoryKind::DEVICE || !holds_packets(config_, region.name_)) return needs;
+    if (const std::string why = dpdk::why_not_on_gpu(config_, region.name_); !why.empty()) {
+      tell_staged(region, why);
+    } else {
+      needs.let_cards_write = [this, &region](const memory::RegionExtent& on_gpu) {
+        return let_cards_write(region, on_gpu);
+      };
+    }
     return needs;
   }
   void open(std::vector<std::unique_ptr<Port>>& ports) override {
-    dpdk::start_eal();
-    const dpdk::Reports reports;
     for (const auto& port : ports) {
-      ports_.push_back(std::make_unique<dpdk::DpdkPort>(*port, config_));
+      device_of(port->config);
+      const dpdk::Reports reports;
+      auto device = devices_.extract(port->config.name_);
+      ports_.push_back(
+          std::make_unique<dpdk::DpdkPort>(*port, config_, std::move(device.mapped())));
       port->io = ports_.back().get();
     }
   }
   void close() noexcept override {
     for (const auto& port : ports_) port->close();
+    devices_.clear();
   }
 
  private:
+  /// The device of an interface that has no port yet.
+  dpdk::Device& device_of(const InterfaceConfig& interface) {
+    dpdk::start_eal();
+    const dpdk::Reports reports;
+    std::unique_ptr<dpdk::Device>& device = devices_[interface.name_];
+    if (device == nullptr) device = std::make_unique<dpdk::Device>(interface);
+    return *device;
+  }
+  /// Whether the cards of all interfaces that receive into the region write to it.
+  bool let_cards_write(const MemoryRegionConfig& region, const memory::RegionExtent& on_gpu) {
+    std::vector<dpdk::Device*> writers;
+    for (const InterfaceConfig& interface : config_.ifs_) {
+      const auto has = [&](const RxQueueConfig& queue) {
+        return queue.common_.mrs_.back() == region.name_;
+      };
+      if (!std::ranges::any_of(interface.rx_.queues_, has)) continue;
+      dpdk::Device& device = device_of(interface);
+      const dpdk::Reports reports;
+      const std::string why = device.write_to_gpu(config_, interface, on_gpu, region.name_);
+      if (!why.empty()) {
+        for (dpdk::Device* const writer : writers) writer->leave_gpu();
+        tell_staged(region, "interface '" + interface.name_ + "': " + why);
+        return false;
+      }
+      writers.push_back(&device);
+    }
+    return true;
+  }
+  static void tell_staged(const MemoryRegionConfig& region, const std::string& why) {
+    log(LogLevel::INFO, "memory region '" + region.name_ + "': packets reach GPU " +
+                            std::to_string(region.affinity_) + " by way of host memory: " + why);
+  }
+
   const NetworkConfig& config_;
+  /// Those without a port yet, by interface.
+  std::map<std::string, std::unique_ptr<dpdk::Device>> devices_;
   std::vector<std::unique_ptr<dpdk::DpdkPort>> ports_;
 };
 

@@ -16,6 +16,7 @@
 
 #include "daqiri/error.h"
 #include "engines/dpdk/eal.h"
+#include "engines/dpdk/pieces.h"
 #include "engines/dpdk/tap_signals.h"
 #include "engines/dpdk/virtual_device.h"
 #include "net/headers.h"
@@ -31,30 +32,6 @@ namespace {
 /// Descriptors that the engine asks for; devices have fewer.
 constexpr std::uint16_t RX_DESCRIPTORS = 8192;
 constexpr std::uint16_t TX_DESCRIPTORS = 1024;
-
-/// Of devices that split packets (RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT): why this one does not for the
-/// port, whose queues have packets in pieces; empty: it does.
-std::string why_not_split(const Port& port, const rte_eth_dev_info& info) {
-  const RxQueue& first = *port.rx.front();
-  for (const auto& queue : port.rx) {
-    bool same = queue->num_segments() == first.num_segments();
-    for (int s = 0; same && s < first.num_segments(); ++s) {
-      same = &queue->region(s) == &first.region(s) &&
-             queue->segment_capacity(s) == first.segment_capacity(s);
-    }
-    if (!same) return "receive queues of the interface differ in memory_regions or split_boundary";
-  }
-  const rte_eth_rxseg_capa& can = info.rx_seg_capa;
-  if ((info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT) == 0 || can.multi_pools == 0)
-    return "the device cannot";
-  if (can.max_nseg < first.num_segments())
-    return "the device splits into at most " + std::to_string(can.max_nseg) + " pieces";
-  // Data of all buffers begin after their headroom.
-  if (can.offset_allowed == 0 ||
-      PacketPool::HEADROOM % (std::size_t{1} << can.offset_align_log2) != 0)
-    return "the device leaves no headroom before pieces";
-  return {};
-}
 
 /// The region that the device receives into: that of the first queue whose packets are whole, or
 /// else the one with the longest buffers. Packets for other regions are copied.
@@ -159,12 +136,14 @@ struct DpdkPort::Settings {
   std::uint16_t tx_descriptors{0};
 };
 
-DpdkPort::DpdkPort(const Port& port, const NetworkConfig& config)
-    : port_(port), flows_(port.config), device_(std::make_unique<Device>(port.config)) {
+DpdkPort::DpdkPort(const Port& port, const NetworkConfig& config, std::unique_ptr<Device> device)
+    : port_(port), flows_(port.config), device_(std::move(device)) {
   rules_ = std::make_unique<FlowRules>(device_->port(), port.config);
   const Settings settings = settings_for(config);
-  for (const memory::MemoryRegion* region : regions_of(port, splits_))
-    device_->map(*settings.info.device, *region);
+  for (const memory::MemoryRegion* region : regions_of(port, splits_)) {
+    // Cards have that of a GPU since it was allocated.
+    if (region->host_readable()) device_->map(*settings.info.device, *region);
+  }
   if (CardClock::stamps(port.config) || CardClock::launches(port.config))
     clock_ = std::make_unique<CardClock>(port.config, removed_);
   make_queues(settings);
@@ -202,7 +181,7 @@ DpdkPort::Settings DpdkPort::settings_for(const NetworkConfig& config) {
   const std::uint32_t wanted = steering::mtu_needed(config, port_.config);
   conf.rxmode.mtu = std::clamp(wanted == 0 ? RTE_ETHER_MTU : wanted, least, most);
   if (std::ranges::any_of(port_.rx, [](const auto& queue) { return queue->num_segments() > 1; })) {
-    const std::string why = why_not_split(port_, info);
+    const std::string why = why_not_split(config, port_.config, info);
     splits_ = why.empty();
     if (splits_) {
       conf.rxmode.offloads |= RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT;
@@ -544,7 +523,25 @@ void DpdkPort::install(steering::FlowUpdate& update) {
   // Not mutex_: a card takes its time for rules, and counters are read meanwhile.
   const std::lock_guard lock(rules_mutex_);
   if (receivers_.empty() || device_ == nullptr || !owns_eal()) return;
+  refuse_for_gpu(update);
+  if (!update.refused.empty()) return;
   rules_->install(update, [this](const FlowConfig& flow) { return device_queues(flow); });
+}
+
+void DpdkPort::refuse_for_gpu(steering::FlowUpdate& update) const {
+  const RxQueue& queue = *port_.rx.front();
+  if (pools_.size() == 1 || pools_.back()->region().host_readable()) return;
+  for (const std::size_t i : update.added) {
+    const std::string why =
+        why_not_on_gpu(*update.flows[i].config, port_.config, queue.segment_capacity(0));
+    if (why.empty()) continue;
+    update.refused.emplace_back(
+        i, Error(Status::NOT_SUPPORTED,
+                 why + ", and the device writes the rest to memory region '" + queue.region(1).name() +
+                     "' on GPU " + std::to_string(queue.region(1).gpu()) +
+                     "; put the flow into the configuration, with which packets reach the GPU by "
+                     "way of host memory"));
+  }
 }
 
 void DpdkPort::begin_removal() noexcept {

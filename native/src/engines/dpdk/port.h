@@ -28,8 +28,8 @@ namespace daqiri::dpdk {
 
 class DpdkPort final : public PortIo, private Removable {
  public:
-  /// Throws Error.
-  DpdkPort(const Port& port, const NetworkConfig& config);
+  /// `device`: that of the port's interface. Throws Error.
+  DpdkPort(const Port& port, const NetworkConfig& config, std::unique_ptr<Device> device);
 
   std::uint32_t receive(RxQueue& queue) noexcept override;
   void finish_receiving(RxQueue& queue) noexcept override;
@@ -90,6 +90,8 @@ class DpdkPort final : public PortIo, private Removable {
   void start();
   /// The queues of the device that the cores of the flow's queues read.
   [[nodiscard]] std::vector<std::uint16_t> device_queues(const FlowConfig& flow) const;
+  /// Refuse new flows whose packets the engine would have to read or change on a GPU.
+  void refuse_for_gpu(steering::FlowUpdate& update) const;
   [[noreturn]] void fail(const std::string& what, int error, const std::string& fix) const;
   /// The device's counts of what it lost. Called with the mutex held.
   [[nodiscard]] PortSnapshot read_losses() const noexcept;

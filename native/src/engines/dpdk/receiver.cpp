@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "net/headers.h"
 #include "net/transforms.h"
+#include "system/log.h"
 #include "timing/clock.h"
 
 namespace daqiri::dpdk {
@@ -143,6 +146,7 @@ Receiver::Receiver(const Port& port, RxQueue& first, std::uint16_t device,
       queues_(std::move(queues)),
       pools_(std::move(pools)),
       pool_(*pools_.front()),
+      on_gpu_(!pools_.back()->region().host_readable()),
       clock_(clock),
       cut_at_(cut_at),
       buffers_ahead_(buffers_ahead),
@@ -299,18 +303,36 @@ std::uint32_t Receiver::receive(std::uint16_t queue, std::uint32_t most,
   return seen;
 }
 
+std::span<const std::uint8_t> Receiver::beginning_of(
+    const rte_mbuf& packet, const steering::Program& program,
+    std::span<std::uint8_t, steering::MOST_KEY_BYTES> room) noexcept {
+  if (packet.nb_segs == 1) return {data_of(packet), packet.pkt_len};
+  // Headers may be in any of its pieces.
+  const std::uint32_t wanted = std::min<std::uint32_t>(packet.pkt_len, room.size());
+  if (!on_gpu_)
+    return {static_cast<const std::uint8_t*>(rte_pktmbuf_read(&packet, 0, wanted, room.data())),
+            wanted};
+  const std::uint32_t first = packet.data_len;
+  if (first >= wanted || program.decides(data_of(packet), first)) return {data_of(packet), first};
+  if (!std::exchange(told_headers_, true)) tell_headers(first);
+  const rte_mbuf& second = *packet.next;
+  const std::uint32_t rest = std::min<std::uint32_t>(wanted - first, second.data_len);
+  std::memcpy(room.data(), data_of(packet), first);
+  // If the GPU has failed, its packets are lost when they are received.
+  const bool read = pools_.back()->region().copy_to_host(data_of(second), &room[first], rest);
+  return {room.data(), read ? first + rest : first};
+}
+
 [[gnu::noinline]] void Receiver::take(rte_mbuf& packet, const steering::Program& program,
                                       std::uint64_t time, std::uint32_t left) noexcept {
   const bool cut = packet.pkt_len >= cut_at_;
   if ((packet.ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) != 0) put_back_tag(packet);
   const std::uint32_t whole = packet.pkt_len;
-  // Of a packet in pieces, headers may be in any of them.
   std::array<std::uint8_t, steering::MOST_KEY_BYTES> room;
-  const std::uint32_t captured =
-      packet.nb_segs == 1 ? whole : std::min<std::uint32_t>(whole, room.size());
-  const auto* const frame =
-      static_cast<const std::uint8_t*>(rte_pktmbuf_read(&packet, 0, captured, room.data()));
-  const steering::Verdict& verdict = steering_.classify(frame, captured, whole);
+  const std::span<const std::uint8_t> beginning = beginning_of(packet, program, room);
+  const std::uint8_t* const frame = beginning.data();
+  const steering::Verdict& verdict =
+      steering_.classify(frame, static_cast<std::uint32_t>(beginning.size()), whole);
   Target& target = target_for(verdict.queue);
   RxQueue& queue = target.queue;
   HandOver* const hand_over = target.hand_over.get();
@@ -321,7 +343,9 @@ std::uint32_t Receiver::receive(std::uint16_t queue, std::uint32_t most,
   const bool stay = stays(target, packet, verdict);
   if (!verdict.matched && program.isolated()) {
     lose(target, DropReason::FILTERED, length);
-  } else if (cut || length > queue.max_packet_size()) {
+  } else if (cut || length > queue.max_packet_size() ||
+             (on_gpu_ && packet.nb_segs > 1 && !stay)) {
+    // The last: its pieces are none that can be copied.
     lose(target, DropReason::TRUNCATED, length);
   } else if (verdict.malformed) {
     lose(target, DropReason::MALFORMED, length);
@@ -353,6 +377,20 @@ std::uint32_t Receiver::receive(std::uint16_t queue, std::uint32_t most,
     if (stay) return;
   }
   done_[num_done_++] = &packet;
+}
+
+void Receiver::tell_headers(std::uint32_t first) const noexcept {
+  try {
+    log(LogLevel::WARN,
+        "receive queue '" + first_.config().common_.name_ + "': packets have headers after their " +
+            std::to_string(first) +
+            " bytes in host memory (IPv6, VLAN tags, options), which are read back from the GPU, "
+            "one packet at a time; raise split_boundary",
+        {.interface = first_.interface_name(), .queue = {}});
+  } catch (const std::bad_alloc&) {
+    // Packets are slow, not wrong.
+    return;
+  }
 }
 
 void Receiver::lose(Target& target, DropReason reason, std::uint32_t length) noexcept {

@@ -71,6 +71,10 @@ class Receiver {
     return find_target(queue);
   }
   [[nodiscard]] Target& find_target(std::uint16_t queue) noexcept;
+  /// The beginning of a packet with all headers that flows match, at `room` unless it is together.
+  [[nodiscard]] std::span<const std::uint8_t> beginning_of(
+      const rte_mbuf& packet, const steering::Program& program,
+      std::span<std::uint8_t, steering::MOST_KEY_BYTES> room) noexcept;
   /// Whether the packet is in buffers of the target, as its queue wants it.
   [[nodiscard]] bool stays(const Target& target, const rte_mbuf& packet,
                            const steering::Verdict& verdict) const noexcept;
@@ -83,6 +87,7 @@ class Receiver {
   /// is one. Returns how many are, up to the first that is not, which `take` takes or loses.
   std::uint32_t take_plain(std::span<rte_mbuf* const> packets, bool isolated,
                            const CardClock::ReceiveTimes& times) noexcept;
+  void tell_headers(std::uint32_t first) const noexcept;
   void lose(Target& target, DropReason reason, std::uint32_t length) noexcept;
   /// Up to about `most` packets of a queue of the device; `empty`: it has no more.
   std::uint32_t receive(std::uint16_t queue, std::uint32_t most, const steering::Program& program,
@@ -95,6 +100,10 @@ class Receiver {
   std::vector<const PacketPool*> pools_;
   /// The first of them.
   const PacketPool& pool_;
+  /// Whether second pieces are on a GPU, where the CPU cannot read them.
+  bool on_gpu_;
+  /// It was told that headers are there.
+  bool told_headers_{false};
   const CardClock* clock_;
   std::uint32_t cut_at_;
   std::uint32_t buffers_ahead_;

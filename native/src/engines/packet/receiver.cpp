@@ -208,7 +208,7 @@ bool Receiver::put(Gathering& gathering, const Frame& frame,
   // long: by the application, by a recorder if there are other queues, or for a copy to a GPU.
   // Discarded frames need no buffer.
   const bool soon = queue.discards() || queue.stage_claims(verdict.flow);
-  const bool worth = soon || (ring_->worth_keeping() && queue.recorded() && !queue.staged() &&
+  const bool worth = soon || (ring_->worth_keeping() && queue.recorded() && !queue.on_gpu() &&
                               targets_.size() == 1);
   // A packet must be contiguous.
   const bool keep = worth && frame.rest.empty();

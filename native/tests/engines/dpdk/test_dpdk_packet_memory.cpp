@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engines/dpdk/dpdk_module.h"
+#include "engines/dpdk/memory_device.h"
 #include "engines/dpdk/other_process.h"
 #include "frames.h"
 #include "log_taker.h"
@@ -28,27 +29,6 @@ constexpr const char* UNABLE = "a device of DPDK does not split packets";
 constexpr std::uint32_t BOUNDARY = 64;
 constexpr const char* BY_DEVICE = "split by the device";
 constexpr const char* BY_ENGINE = "split by the engine";
-
-/// What a device offers; that of mlx5, unless changed.
-struct Offer {
-  unsigned pieces{4};
-  bool several_pools{true};
-  bool offsets{true};
-  unsigned align_log2{0};
-};
-
-/// The device, whose packets the library has.
-struct MemoryDevice {
-  explicit MemoryDevice(const Offer& can = {}) {
-    library.find<void(unsigned, bool, bool, unsigned)>("offer")(can.pieces, can.several_pools,
-                                                                can.offsets, can.align_log2);
-  }
-
-  InsteadOfDpdk library{"packet_memory"};
-  unsigned (*missed)() = library.find<unsigned()>("missed_packets");
-  void (*mbufs_sent)(unsigned*, unsigned*) = library.find<void(unsigned*, unsigned*)>("mbufs_sent");
-  const void* (*latest)(unsigned) = library.find<const void*(unsigned)>("latest_piece");
-};
 
 NetworkConfig split_config() {
   NetworkConfig config = loopback_config();

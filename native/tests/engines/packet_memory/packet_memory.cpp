@@ -1,6 +1,10 @@
 // Instead of DPDK's own functions: a device puts the pieces of packets into buffers of several
-// pools, as cards do, and looks at the memory of those to send.
+// pools, as cards do, also in memory that the CPU cannot access, and looks at the memory of those to
+// send.
 #include <dlfcn.h>
+#include <rte_bus.h>
+#include <rte_dev.h>
+#include <rte_errno.h>
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
 
@@ -26,12 +30,33 @@ std::array<std::atomic<const void*>, 4> latest{};
 /// Mbufs to send, and those of them whose pool says that each always has the same buffer.
 std::atomic<unsigned> sent{0};
 std::atomic<unsigned> sent_pinned{0};
+/// Memory of a GPU, and where the device reaches it. None: it is no card.
+struct {
+  char* base{nullptr};
+  std::size_t bytes{0};
+  char* reached{nullptr};
+} gpu;
+/// Its address is that of the bus of cards.
+char bus_of_cards{0};
+/// What the device says when it is to have memory of a GPU; 0: it takes it.
+int gpu_error{0};
+/// Mappings of the GPU's memory that the device has.
+std::atomic<int> gpu_mappings{0};
 eth_rx_burst_t receive_burst{nullptr};
 eth_tx_burst_t send_burst{nullptr};
 
 template <typename Function>
 Function* of_dpdk(const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+}
+
+bool is_on_gpu(const void* address) {
+  return static_cast<std::size_t>(static_cast<const char*>(address) - gpu.base) < gpu.bytes;
+}
+
+void write(void* to, const char* bytes, std::size_t count) {
+  if (is_on_gpu(to)) to = gpu.reached + (static_cast<char*>(to) - gpu.base);
+  std::memcpy(to, bytes, count);
 }
 
 /// A packet in as many pieces as it needs; null: there are no buffers.
@@ -52,7 +77,7 @@ rte_mbuf* split(const std::vector<rte_eth_rxseg_split>& pieces, const rte_mbuf& 
         static_cast<std::uint16_t>(pieces[s].offset + (s == 0 ? RTE_PKTMBUF_HEADROOM : 0));
     piece->data_len = static_cast<std::uint16_t>(
         std::min<std::uint32_t>(pieces[s].length, packet.pkt_len - done));
-    std::memcpy(rte_pktmbuf_mtod(piece, void*), bytes + done, piece->data_len);
+    write(rte_pktmbuf_mtod(piece, void*), bytes + done, piece->data_len);
     done += piece->data_len;
     latest[s] = rte_pktmbuf_mtod(piece, const void*);
     *end = piece;
@@ -124,6 +149,39 @@ int rte_eth_dev_start(std::uint16_t port) {
   rte_eth_fp_ops[port].tx_pkt_burst = look_and_send;
   return error;
 }
+
+const rte_bus* rte_dev_bus(const rte_device* device) {
+  if (gpu.bytes > 0) return reinterpret_cast<const rte_bus*>(&bus_of_cards);
+  return of_dpdk<decltype(rte_dev_bus)>("rte_dev_bus")(device);
+}
+
+const char* rte_bus_name(const rte_bus* bus) {
+  if (static_cast<const void*>(bus) == &bus_of_cards) return "pci";
+  return of_dpdk<decltype(rte_bus_name)>("rte_bus_name")(bus);
+}
+
+int rte_dev_dma_map(rte_device* device, void* address, std::uint64_t iova, std::size_t bytes) {
+  if (!is_on_gpu(address))
+    return of_dpdk<decltype(rte_dev_dma_map)>("rte_dev_dma_map")(device, address, iova, bytes);
+  if (gpu_error == 0) return ++gpu_mappings, 0;
+  rte_errno = gpu_error;
+  return -1;
+}
+
+int rte_dev_dma_unmap(rte_device* device, void* address, std::uint64_t iova, std::size_t bytes) {
+  if (!is_on_gpu(address))
+    return of_dpdk<decltype(rte_dev_dma_unmap)>("rte_dev_dma_unmap")(device, address, iova, bytes);
+  --gpu_mappings;
+  return 0;
+}
+
+/// The device is a card that reaches this memory of a GPU, unless it says an error.
+void reach_gpu(char* base, std::size_t bytes, char* reached, int error) {
+  gpu = {base, bytes, reached};
+  gpu_error = error;
+}
+
+int mappings_of_gpu() { return gpu_mappings; }
 
 /// From now on. 0 pieces: nothing.
 void offer(unsigned pieces, bool several_pools, bool offsets, unsigned align_log2) {

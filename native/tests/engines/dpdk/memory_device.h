@@ -1,0 +1,34 @@
+/// A device of DPDK that splits packets into memory regions, as cards do.
+#pragma once
+
+#include <cstddef>
+
+#include "engines/dpdk/other_process.h"
+
+namespace daqiri::test {
+
+/// What a device offers; that of mlx5, unless changed.
+struct Offer {
+  unsigned pieces{4};
+  bool several_pools{true};
+  bool offsets{true};
+  unsigned align_log2{0};
+};
+
+/// The device, whose packets the library has.
+struct MemoryDevice {
+  explicit MemoryDevice(const Offer& can = {}) {
+    library.find<void(unsigned, bool, bool, unsigned)>("offer")(can.pieces, can.several_pools,
+                                                                can.offsets, can.align_log2);
+  }
+
+  InsteadOfDpdk library{"packet_memory"};
+  unsigned (*missed)() = library.find<unsigned()>("missed_packets");
+  void (*mbufs_sent)(unsigned*, unsigned*) = library.find<void(unsigned*, unsigned*)>("mbufs_sent");
+  const void* (*latest)(unsigned) = library.find<const void*(unsigned)>("latest_piece");
+  void (*reach_gpu)(char*, std::size_t, char*, int) =
+      library.find<void(char*, std::size_t, char*, int)>("reach_gpu");
+  int (*mappings_of_gpu)() = library.find<int()>("mappings_of_gpu");
+};
+
+}  // namespace daqiri::test
