@@ -52,7 +52,12 @@ int cuDeviceGetPCIBusId(char* address, int size, int device) {
   return snprintf(address, size, "0000:C1:00.%d", device) >= size;
 }
 int cuDeviceGetAttribute(int* value, int attribute, int device) {
-  *value = attribute == 75 ? CAPABILITY : attribute == 91 ? HOST_POINTER : 0;
+  *value = attribute == 75    ? CAPABILITY
+           : attribute == 91  ? HOST_POINTER
+           : attribute == 116 ? CARDS
+           : attribute == 117 ? FLUSHES
+           : attribute == 118 ? ORDERING
+                              : 0;
   return device >= GPUS;
 }
 static char contexts[8];
@@ -190,6 +195,15 @@ int cuPointerGetAttribute(void* value, int attribute, unsigned long long pointer
       *(int*)value = allocations[i].gpu;
   pthread_mutex_unlock(&lock);
   return attribute != 9 || pointer == 0;
+}
+/* Copies are complete when their calls return. */
+int cuPointerSetAttribute(const void* value, int attribute, unsigned long long pointer) {
+  const int good = attribute == 6 && *(const unsigned*)value == 1 && pointer;
+  return note(good ? "copies-at-once" : "wrong", SYNC_MEMOPS);
+}
+/* What network cards have written is there. */
+int cuFlushGPUDirectRDMAWrites(int target, int scope) {
+  return note(target == 0 && scope == 100 ? "flush" : "wrong", FLUSH);
 }
 /* A dma-buf of whole pages, here a file that has nothing. */
 int cuMemGetHandleForAddressRange(void* handle, unsigned long long begin, size_t bytes, int type,

@@ -15,6 +15,9 @@ struct Offer {
   unsigned align_log2{0};
 };
 
+/// As cuMemcpyHtoDAsync.
+using CopyToGpu = int(unsigned long long to, const void* from, std::size_t bytes, void* stream);
+
 /// The device, whose packets the library has.
 struct MemoryDevice {
   explicit MemoryDevice(const Offer& can = {}) {
@@ -26,9 +29,8 @@ struct MemoryDevice {
   unsigned (*missed)() = library.find<unsigned()>("missed_packets");
   void (*mbufs_sent)(unsigned*, unsigned*) = library.find<void(unsigned*, unsigned*)>("mbufs_sent");
   const void* (*latest)(unsigned) = library.find<const void*(unsigned)>("latest_piece");
-  void (*reach_gpu)(char*, std::size_t, char*, int) =
-      library.find<void(char*, std::size_t, char*, int)>("reach_gpu");
-  int (*mappings_of_gpu)() = library.find<int()>("mappings_of_gpu");
+  void (*be_card)(CopyToGpu*, int) = library.find<void(CopyToGpu*, int)>("be_card");
+  unsigned (*regions_on_gpus)() = library.find<unsigned()>("regions_on_gpus");
 };
 
 }  // namespace daqiri::test

@@ -42,9 +42,11 @@ class GpuMemory {
 
   [[nodiscard]] std::byte* base() const noexcept { return base_; }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
-  [[nodiscard]] std::byte* reached() const noexcept { return reached_; }
+  [[nodiscard]] std::byte* reached(std::uintptr_t on_gpu) const noexcept {
+    return reached_ + (on_gpu - reinterpret_cast<std::uintptr_t>(base_));
+  }
   [[nodiscard]] std::byte* reached(const void* on_gpu) const noexcept {
-    return reached_ + (static_cast<const std::byte*>(on_gpu) - base_);
+    return reached(reinterpret_cast<std::uintptr_t>(on_gpu));
   }
 
  private:
@@ -62,8 +64,6 @@ class GpuRegion final : public memory::MemoryRegion {
  public:
   /// The latest that was made.
   static inline GpuRegion* latest{nullptr};
-  /// A device reaches the GPU from now on.
-  static inline void (*reach)(const GpuMemory& gpu){nullptr};
   /// Copies to the host that succeed from now on.
   static inline int good_copies{1 << 30};
 
@@ -115,7 +115,6 @@ class GpuRegion final : public memory::MemoryRegion {
     memory::RegionExtent extent = memory::RegionExtent::of(config, needs, 4096);
     auto gpu = std::make_unique<GpuMemory>(extent.bytes);
     std::vector<std::byte> host(extent.bytes);
-    if (reach != nullptr) reach(*gpu);
     memory::RegionExtent on_gpu = extent;
     on_gpu.base = gpu->base();
     on_gpu.bytes = gpu->bytes();

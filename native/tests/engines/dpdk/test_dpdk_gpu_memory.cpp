@@ -35,22 +35,19 @@ constexpr const char* STAGED = "a card of DPDK does not write packets to a GPU";
 
 constexpr std::uint32_t FIRST_PIECE = 64;
 
-/// The card, and a GPU that it reaches unless it says an error.
+/// A GPU, and a device that is a card, which says this error when it is to reach the GPU.
 struct GpuCard {
-  explicit GpuCard(int says = 0) {
-    error = says;
-    card = &device;
-    device.reach_gpu(nullptr, 0, nullptr, 0);
+  explicit GpuCard(int error = 0) {
     GpuRegion::register_gpu();
-    GpuRegion::reach = [](const GpuMemory& gpu) {
-      card->reach_gpu(reinterpret_cast<char*>(gpu.base()), gpu.bytes(),
-                      reinterpret_cast<char*>(gpu.reached()), error);
-    };
+    device.be_card(
+        [](unsigned long long to, const void* from, std::size_t bytes, void*) {
+          std::memcpy(GpuRegion::latest->gpu().reached(to), from, bytes);
+          return 0;
+        },
+        error);
   }
 
   MemoryDevice device;
-  static inline int error{0};
-  static inline const MemoryDevice* card{nullptr};
 };
 
 NetworkConfig gpu_config(std::uint32_t boundary = FIRST_PIECE) {
@@ -98,7 +95,7 @@ TEST_CASE(WRITTEN, "[.]") {
   SECTION("for another poller, too") { config.ifs_[0].rx_.queues_[1].common_.cpu_core_ = "0"; }
   const auto session = Session::open(config);
   CHECK(gpu_path_of(*session) == "split by the device, into GPU 0");
-  CHECK(gpu.device.mappings_of_gpu() == 1);
+  CHECK(gpu.device.regions_on_gpus() == 1);
   for (const std::uint32_t size : {60U, FIRST_PIECE, FIRST_PIECE + 1, 128U, 1500U}) {
     for (int queue = 0; queue < 2; ++queue) {
       CAPTURE(size, queue);
@@ -125,7 +122,7 @@ TEST_CASE(WRITTEN, "[.]") {
   CHECK(receive_numbers(session->rx_queue(0, 0), 5000).size() == 5000);
   CHECK(gpu.device.missed() == 0);
   finish(*session);
-  CHECK(gpu.device.mappings_of_gpu() == 0);
+  CHECK(gpu.device.regions_on_gpus() == 0);
 }
 
 TEST_CASE(BEHIND, "[.]") {
@@ -220,7 +217,7 @@ TEST_CASE(STAGED, "[.]") {
     for (RxQueueConfig& queue : port.rx_.queues_) change(queue.common_);
   };
   int error = 0;
-  bool reached = true;
+  bool is_card = true;
   std::string why;
   std::string path = "split by the device";
   SECTION("the CPU reads headers") {
@@ -255,7 +252,7 @@ TEST_CASE(STAGED, "[.]") {
     path = "split by the engine";
   }
   SECTION("the device is no card") {
-    reached = false;
+    is_card = false;
     why = "the device is no card";
   }
   SECTION("the card does not reach the GPU") {
@@ -264,7 +261,7 @@ TEST_CASE(STAGED, "[.]") {
           "nvidia-peermem";
   }
   const GpuCard gpu(error);
-  if (!reached) GpuRegion::reach = nullptr;
+  if (!is_card) gpu.device.be_card(nullptr, 0);
   config.log_level_ = LogLevel::INFO;
   static int number = 0;
   port.name_ = "port" + std::to_string(number++);
@@ -275,7 +272,7 @@ TEST_CASE(STAGED, "[.]") {
                        "interface '" +
                        port.name_ + "': " + why) == 1);
   CHECK(gpu_path_of(*session) == path + ", staged to GPU 0");
-  CHECK(gpu.device.mappings_of_gpu() == 0);
+  CHECK(gpu.device.regions_on_gpus() == 0);
   finish(*session);
 }
 

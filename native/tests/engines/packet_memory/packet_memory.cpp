@@ -13,6 +13,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <vector>
 
@@ -30,18 +31,14 @@ std::array<std::atomic<const void*>, 4> latest{};
 /// Mbufs to send, and those of them whose pool says that each always has the same buffer.
 std::atomic<unsigned> sent{0};
 std::atomic<unsigned> sent_pinned{0};
-/// Memory of a GPU, and where the device reaches it. None: it is no card.
-struct {
-  char* base{nullptr};
-  std::size_t bytes{0};
-  char* reached{nullptr};
-} gpu;
+/// Of the device's driver for GPUs (cuMemcpyHtoDAsync); null: it is no card.
+int (*copy_to_gpu)(unsigned long long, const void*, std::size_t, void*){nullptr};
 /// Its address is that of the bus of cards.
 char bus_of_cards{0};
-/// What the device says when it is to have memory of a GPU; 0: it takes it.
+/// What the card says when it is to have memory of a GPU; 0: it takes it.
 int gpu_error{0};
-/// Mappings of the GPU's memory that the device has.
-std::atomic<int> gpu_mappings{0};
+/// Memory of GPUs that it has: first bytes, and sizes.
+std::map<const char*, std::size_t> on_gpus;
 eth_rx_burst_t receive_burst{nullptr};
 eth_tx_burst_t send_burst{nullptr};
 
@@ -50,13 +47,15 @@ Function* of_dpdk(const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
 }
 
-bool is_on_gpu(const void* address) {
-  return static_cast<std::size_t>(static_cast<const char*>(address) - gpu.base) < gpu.bytes;
-}
-
-void write(void* to, const char* bytes, std::size_t count) {
-  if (is_on_gpu(to)) to = gpu.reached + (static_cast<char*>(to) - gpu.base);
-  std::memcpy(to, bytes, count);
+/// Instead of memcpy.
+void put(void* to, const char* bytes, std::size_t count) {
+  const auto found = on_gpus.upper_bound(static_cast<const char*>(to));
+  if (found != on_gpus.begin() &&
+      static_cast<const char*>(to) < std::prev(found)->first + std::prev(found)->second) {
+    copy_to_gpu(reinterpret_cast<std::uintptr_t>(to), bytes, count, &bus_of_cards);
+  } else {
+    std::memcpy(to, bytes, count);
+  }
 }
 
 /// A packet in as many pieces as it needs; null: there are no buffers.
@@ -77,7 +76,7 @@ rte_mbuf* split(const std::vector<rte_eth_rxseg_split>& pieces, const rte_mbuf& 
         static_cast<std::uint16_t>(pieces[s].offset + (s == 0 ? RTE_PKTMBUF_HEADROOM : 0));
     piece->data_len = static_cast<std::uint16_t>(
         std::min<std::uint32_t>(pieces[s].length, packet.pkt_len - done));
-    write(rte_pktmbuf_mtod(piece, void*), bytes + done, piece->data_len);
+    put(rte_pktmbuf_mtod(piece, void*), bytes + done, piece->data_len);
     done += piece->data_len;
     latest[s] = rte_pktmbuf_mtod(piece, const void*);
     *end = piece;
@@ -151,7 +150,7 @@ int rte_eth_dev_start(std::uint16_t port) {
 }
 
 const rte_bus* rte_dev_bus(const rte_device* device) {
-  if (gpu.bytes > 0) return reinterpret_cast<const rte_bus*>(&bus_of_cards);
+  if (copy_to_gpu != nullptr) return reinterpret_cast<const rte_bus*>(&bus_of_cards);
   return of_dpdk<decltype(rte_dev_bus)>("rte_dev_bus")(device);
 }
 
@@ -160,28 +159,29 @@ const char* rte_bus_name(const rte_bus* bus) {
   return of_dpdk<decltype(rte_bus_name)>("rte_bus_name")(bus);
 }
 
-int rte_dev_dma_map(rte_device* device, void* address, std::uint64_t iova, std::size_t bytes) {
-  if (!is_on_gpu(address))
-    return of_dpdk<decltype(rte_dev_dma_map)>("rte_dev_dma_map")(device, address, iova, bytes);
-  if (gpu_error == 0) return ++gpu_mappings, 0;
-  rte_errno = gpu_error;
-  return -1;
+/// Cards of the bus have memory of GPUs only: what else they would need is a virtual device's.
+int rte_dev_dma_map(rte_device*, void* address, std::uint64_t iova, std::size_t bytes) {
+  const bool good = gpu_error == 0 && iova == reinterpret_cast<std::uintptr_t>(address);
+  if (good) on_gpus.emplace(static_cast<const char*>(address), bytes);
+  rte_errno = good ? 0 : gpu_error;
+  return good ? 0 : -1;
 }
 
-int rte_dev_dma_unmap(rte_device* device, void* address, std::uint64_t iova, std::size_t bytes) {
-  if (!is_on_gpu(address))
-    return of_dpdk<decltype(rte_dev_dma_unmap)>("rte_dev_dma_unmap")(device, address, iova, bytes);
-  --gpu_mappings;
+int rte_dev_dma_unmap(rte_device*, void* address, std::uint64_t, std::size_t bytes) {
+  const auto found = on_gpus.find(static_cast<const char*>(address));
+  if (found == on_gpus.end() || found->second != bytes) return -1;
+  on_gpus.erase(found);
   return 0;
 }
 
-/// The device is a card that reaches this memory of a GPU, unless it says an error.
-void reach_gpu(char* base, std::size_t bytes, char* reached, int error) {
-  gpu = {base, bytes, reached};
+/// The device is a card, which says this error when it is to reach a GPU. Null: it is no card.
+void be_card(int (*copy)(unsigned long long, const void*, std::size_t, void*), int error) {
+  copy_to_gpu = copy;
   gpu_error = error;
 }
 
-int mappings_of_gpu() { return gpu_mappings; }
+/// Regions on GPUs that the card has.
+unsigned regions_on_gpus() { return static_cast<unsigned>(on_gpus.size()); }
 
 /// From now on. 0 pieces: nothing.
 void offer(unsigned pieces, bool several_pools, bool offsets, unsigned align_log2) {

@@ -1,0 +1,194 @@
+"""Packets that a network card writes to GPU memory: a device of DPDK that is a card to the engine."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from .conftest import Config, Run
+from .test_device_packets import split
+
+CARD = Path(__file__).parents[3] / "native/tests/engines/packet_memory/packet_memory.cpp"
+
+PROGRAM = """
+import ctypes, logging, os, time
+import numpy as np
+from daqiri_ophyd.engine import DeviceArray, Engine, PcapFile
+
+driver = ctypes.CDLL("libcuda.so.1")
+card = ctypes.CDLL(CARD, ctypes.RTLD_GLOBAL)
+card.offer(2, True, True, 0)
+card.be_card(driver.cuMemcpyHtoDAsync_v2, 0)
+
+def asked(word):
+    with open(os.environ["DRIVER_LOG"]) as log:
+        return log.read().split().count(word)
+
+def udp(size):
+    frame = rng.integers(0, 256, size, np.uint8)
+    frame[12:24] = 8, 0, 0x45, 0, (size - 14) >> 8, (size - 14) & 255, 0, 0, 0, 0, 64, 17
+    return frame
+
+lines = []
+logging.basicConfig(level=logging.INFO, handlers=[logging.NullHandler()])
+logging.getLogger("daqiri_ophyd.engine").addFilter(lambda record: lines.append(record.getMessage()))
+rng = np.random.default_rng(1)
+sent = [udp(size) for size in (60, 64, 65, 999, 1500, 128, 77, 1024)]
+engine = Engine.open(CONFIG)
+port = engine.port("port")
+queue = port.rx[0]
+"""
+RECEIVE = """
+port.tx[0].send(sent, timeout=20)
+burst = queue.receive(timeout=20)
+assert len(burst) == len(sent)
+"""
+
+
+@pytest.fixture(scope="session")
+def card(compiled: Path, has_dpdk: None) -> Path:
+    """The library that is called instead of DPDK."""
+    built = compiled / "packet_memory.so"
+    if not built.exists():
+        flags = subprocess.run(
+            ["pkg-config", "--cflags", "--libs", "libdpdk"], capture_output=True, text=True
+        )
+        if flags.returncode != 0:
+            pytest.skip("needs DPDK's headers (libdpdk-dev), as this build's engine dpdk")
+        part = compiled / "packet_memory.part"
+        command = ["g++", "-shared", "-fPIC", "-std=c++20", "-O1", "-DALLOW_EXPERIMENTAL_API"]
+        command += [str(CARD), "-o", str(part), *flags.stdout.split()]
+        subprocess.run(command, check=True)
+        part.rename(built)
+    return built
+
+
+def program(card: Path, text: str, config: Config | None = None) -> str:
+    """Return a program with an engine of that card."""
+    if config is None:
+        config = split()
+    config["engine"] = "dpdk"
+    del config["loopback"]
+    config["interfaces"][0]["address"] = "net_ring0"
+    (queue,) = config["interfaces"][0]["rx"]["queues"]
+    queue["split_boundary"] = 64
+    for region in config["memory_regions"]:
+        region["num_bufs"] = 1024
+    return (PROGRAM + text).replace("CONFIG", repr(config)).replace("CARD", repr(str(card)))
+
+
+def test_packets_are_arrays_where_the_card_has_written_them(with_driver: Run, card: Path) -> None:
+    said, asked = with_driver(
+        program(
+            card,
+            RECEIVE
+            + """
+print(port.receive_path(queue.name))
+print(type(burst.segment(1, 3)) is DeviceArray, burst.segment(1, 3))
+whole = [np.concatenate([burst.segment(0, i), burst.segment(1, i).get()]) for i in range(8)]
+print([np.array_equal(a, b) for a, b in zip(whole, sent)] == [True] * 8)
+rows = burst.gather(segment=1)
+print(rows.get().shape, np.array_equal(rows.get()[4], sent[4][64:]))
+print(asked("flush"))
+burst.release()
+engine.close()
+""",
+        ),
+        GUARD=1,
+        CARDS=1,
+    )
+    assert said.splitlines() == [
+        "split by the device, into GPU 0",
+        "True <DeviceArray: uint8 (935,), GPU 0>",
+        "True",
+        "(8, 1436) True",
+        "0",
+    ]
+    assert asked.count("copies-at-once") == 1
+
+
+@pytest.mark.parametrize("ordering", [0, 100])
+def test_files_have_packets_that_the_card_has_written(
+    with_driver: Run, card: Path, tmp_path: Path, ordering: int
+) -> None:
+    said, _ = with_driver(
+        program(
+            card,
+            RECEIVE
+            + """
+before = asked("flush")
+burst.write_pcap(".", "burst")
+burst.release()
+print(asked("flush") > before)
+with queue.record(".", "run", max_packets=8) as recorder:
+    port.tx[0].send(sent, timeout=20)
+    assert recorder.wait(60)
+(file,) = recorder.files()
+for path in ("burst.pcap", file.path):
+    with PcapFile(path) as pcap:
+        print([np.array_equal(a.data, b) for a, b in zip(pcap, sent, strict=True)] == [True] * 8)
+engine.close()
+""",
+        ),
+        GUARD=1,
+        CARDS=1,
+        ORDERING=ordering,
+    )
+    # A GPU that sees writes in the order of the bus needs no more.
+    assert said.splitlines() == [str(ordering == 0), "True", "True"]
+
+
+def test_a_gpu_that_fails_ends_the_file_not_the_recorder(with_driver: Run, card: Path) -> None:
+    said, _ = with_driver(
+        program(
+            card,
+            """
+with queue.record(".", "run") as recorder:
+    port.tx[0].send(sent, timeout=20)
+    end = time.monotonic() + 60
+    while (state := recorder.snapshot()).dropped < 8 and time.monotonic() < end:
+        time.sleep(0.01)
+    print(state.dropped, state.packets, state.running, state.error)
+engine.close()
+""",
+        ),
+        CARDS=1,
+        LAUNCH=719,
+    )
+    assert said.startswith("8 0 True cannot read packets back from the GPU for "), said
+
+
+@pytest.mark.parametrize(
+    ("answers", "why"),
+    [
+        ({"CARDS": 0}, "it has no GPUDirect RDMA"),
+        ({"CARDS": 1, "ORDERING": 0, "FLUSHES": 2}, "it has no GPUDirect RDMA"),
+        ({"CARDS": 1, "SYNC_MEMOPS": 1}, "CUDA_ERROR_NAME: what went wrong"),
+    ],
+)
+def test_packets_are_copied_to_a_gpu_that_no_card_writes_to(
+    with_driver: Run, card: Path, answers: dict[str, int], why: str
+) -> None:
+    config = split()
+    config["log_level"] = "info"
+    said, _ = with_driver(
+        program(
+            card,
+            RECEIVE
+            + """
+print(port.receive_path(queue.name))
+print(np.array_equal(burst.segment(1, 3).get(), sent[3][64:]))
+burst.release()
+engine.close()
+print([line for line in lines if "by way of" in line])
+""",
+            config,
+        ),
+        GUARD=1,
+        **answers,
+    )
+    assert said.splitlines() == [
+        "split by the device, staged to GPU 0",
+        "True",
+        f"[\"memory region 'rx': packets reach GPU 0 by way of host memory: {why}\"]",
+    ]
