@@ -64,8 +64,8 @@ class GpuRegion final : public memory::MemoryRegion {
  public:
   /// The latest that was made.
   static inline GpuRegion* latest{nullptr};
-  /// Copies to the host that succeed from now on.
-  static inline int good_copies{1 << 30};
+  /// The next copies to the host that fail.
+  static inline int bad_copies{0};
 
   static void register_gpu() {
     static const memory::RegisteredMemoryKind kind(
@@ -81,7 +81,7 @@ class GpuRegion final : public memory::MemoryRegion {
   }
   [[nodiscard]] bool copy_to_host(const void* data, void* to,
                                   std::size_t bytes) const noexcept override {
-    if (good_copies-- <= 0) return false;
+    if (bad_copies > 0) return --bad_copies, false;
     std::memcpy(to, gpu_->reached(data), bytes);
     return true;
   }

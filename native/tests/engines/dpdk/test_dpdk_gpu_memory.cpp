@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
 
+#include "cuda/driver.h"
 #include "daqiri/error.h"
 #include "engines/dpdk/dpdk_module.h"
 #include "engines/dpdk/memory_device.h"
@@ -35,16 +37,29 @@ constexpr const char* STAGED = "a card of DPDK does not write packets to a GPU";
 
 constexpr std::uint32_t FIRST_PIECE = 64;
 
+/// Whether the tests use the first GPU of this host (DAQIRI_TEST_GPU=1), not a simulated one.
+bool has_gpu() {
+  const char* const given = std::getenv("DAQIRI_TEST_GPU");
+  return given != nullptr && std::string(given) == "1";
+}
+
+int copy_by_driver(unsigned long long to, const void* from, std::size_t bytes, void*) {
+  const cuda::Context context("a test");
+  const cuda::Functions& call = context.driver().call();
+  const int error = call.copy_to_gpu(to, from, bytes, nullptr);
+  return error == 0 ? call.synchronize() : error;
+}
+
+int copy_to_simulated(unsigned long long to, const void* from, std::size_t bytes, void*) {
+  std::memcpy(GpuRegion::latest->gpu().reached(to), from, bytes);
+  return 0;
+}
+
 /// A GPU, and a device that is a card, which says this error when it is to reach the GPU.
 struct GpuCard {
   explicit GpuCard(int error = 0) {
-    GpuRegion::register_gpu();
-    device.be_card(
-        [](unsigned long long to, const void* from, std::size_t bytes, void*) {
-          std::memcpy(GpuRegion::latest->gpu().reached(to), from, bytes);
-          return 0;
-        },
-        error);
+    if (!has_gpu()) GpuRegion::register_gpu();
+    device.be_card(has_gpu() ? copy_by_driver : copy_to_simulated, error);
   }
 
   MemoryDevice device;
@@ -67,13 +82,14 @@ std::string gpu_path_of(Session& session) {
   return receive_path_of(session.port(0), session.rx_queue(0, 0));
 }
 
-/// Both pieces of the only packet of a burst. The second is read from the GPU's memory.
+/// Both pieces of the only packet of a burst.
 std::vector<std::uint8_t> bytes_of(const Burst& burst) {
   const auto* const first = static_cast<const std::uint8_t*>(burst.pkts[0][0]);
   std::vector<std::uint8_t> bytes(first, first + burst.pkt_lens[0][0]);
-  const std::byte* const second = GpuRegion::latest->gpu().reached(burst.pkts[1][0]);
-  bytes.insert(bytes.end(), reinterpret_cast<const std::uint8_t*>(second),
-               reinterpret_cast<const std::uint8_t*>(second) + burst.pkt_lens[1][0]);
+  bytes.resize(bytes.size() + burst.pkt_lens[1][0]);
+  if (burst.pkt_lens[1][0] == 0) return bytes;
+  REQUIRE(burst.owners[1]->copy_to_host(burst.pkts[1][0], &bytes[burst.pkt_lens[0][0]],
+                                        burst.pkt_lens[1][0]));
   return bytes;
 }
 
@@ -151,11 +167,12 @@ TEST_CASE(BEHIND, "[.]") {
   check(tagged(udp_frame(5001, 2, 400), {0x8100}), 0, 0);
   check(tagged_with_ids(udp_frame(5001, 3, 400), {0}), 1, 11);
   CHECK(log.lines_with("packets have headers after their 42 bytes in host memory") == 1);
-  // The headers that cannot be read are none.
-  GpuRegion::good_copies = 0;
-  check(make_frame(fields), 0, 0);
-  GpuRegion::good_copies = 1000;
-  check(make_frame(fields), 1, 11);
+  if (!has_gpu()) {
+    // Headers that cannot be read are none.
+    GpuRegion::bad_copies = 1;
+    check(make_frame(fields), 0, 0);
+    check(make_frame(fields), 1, 11);
+  }
   finish(*session);
 }
 
