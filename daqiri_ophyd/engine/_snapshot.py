@@ -80,8 +80,9 @@ class RxQueueState:
         Path of the packets on engine ``packet``: ``af_packet``, ``af_xdp native`` or ``af_xdp
         generic``, with ``, zero copy`` and ``, detached`` if that applies. On engine ``dpdk``, for
         queues with several memory regions: ``split by the device`` or ``split by the engine``.
-        Empty for others. If packets are copied to a memory region of ``kind: device``, it ends in
-        ``staged to GPU 0``.
+        Empty for others. If packets are for a memory region of ``kind: device``, it ends in
+        ``staged to GPU 0``, where they are copied, or ``into GPU 0``, where a network card writes
+        them.
     """
 
     port: str

@@ -74,10 +74,11 @@ void Burst::move_to_host() {
   on_device = 0;
 }
 
-void Burst::copy_to_host(memory::DeviceCopies::Behind behind) const {
+void Burst::copy_to_host(memory::DeviceCopies::Behind behind, std::uint32_t first,
+                         std::uint32_t count) const {
   for (int s = 0; s < hdr.hdr.num_segs; ++s) {
     if (is_on_device(s))
-      owners[s]->device_copies()->to_host({pkts[s], pkt_lens[s], num_packets()}, behind);
+      owners[s]->device_copies()->to_host({pkts[s] + first, pkt_lens[s] + first, count}, behind);
   }
 }
 

@@ -130,8 +130,12 @@ struct Burst : BurstParams, BurstContents {
   /// Change `pkts` to host addresses and copy the packets from the GPU; kernels of the application
   /// must be complete.
   void move_to_host();
-  /// Copy the packets from the GPU to the addresses that `on_host` returns.
-  void copy_to_host(memory::DeviceCopies::Behind behind) const;
+  /// Copy the packets, or `count` of them, from the GPU to the addresses that `on_host` returns.
+  void copy_to_host(memory::DeviceCopies::Behind behind) const {
+    copy_to_host(behind, 0, num_packets());
+  }
+  void copy_to_host(memory::DeviceCopies::Behind behind, std::uint32_t first,
+                    std::uint32_t count) const;
 
   /// Free the buffers of one segment, or of one packet.
   void free_segment(int segment) noexcept;

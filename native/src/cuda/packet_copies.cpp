@@ -114,6 +114,16 @@ void* PacketCopies::launch(const Context& context, std::uint32_t packets, Fill f
   }
 }
 
+bool PacketCopies::flush() const noexcept {
+  if (!flushes_) return true;
+  try {
+    flush(Context(what_, gpu_));
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
 void PacketCopies::flush(const Context& context) const {
   /// CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX, and its TO_OWNER.
   constexpr int TARGET = 0;

@@ -31,6 +31,9 @@ class PacketCopies final : public memory::DeviceCopies {
   /// From now on, network cards write packets to the GPU. `flush`: what follows on the GPU sees
   /// them only after the driver was told to wait for them. Before the session runs.
   void follow_cards(bool flush) noexcept { flushes_ = flush; }
+  /// What network cards have written is seen by what follows on the GPU. Returns false if the GPU has
+  /// failed. Any thread.
+  [[nodiscard]] bool flush() const noexcept;
 
  private:
   // Called with the mutex held. They return the event of the last launch.
@@ -41,7 +44,6 @@ class PacketCopies final : public memory::DeviceCopies {
   /// Launch copies that `fill` writes, repeatedly until it has counted all packets.
   template <typename Fill>
   void* launch(const Context& context, std::uint32_t packets, Fill fill);
-  /// What network cards have written is seen by what follows on the GPU.
   void flush(const Context& context) const;
   void require(const Context& context, Result result) const;
 

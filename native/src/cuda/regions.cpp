@@ -23,9 +23,6 @@ namespace {
 /// CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM
 constexpr int HOST_POINTER = 91;
 
-/// Pages of GPUs as network cards map them.
-constexpr std::size_t GPU_PAGE = std::size_t{64} << 10U;
-
 std::size_t host_page() noexcept { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
 
 /// Pins pages so that GPUs can access them. Throws Error.
@@ -123,16 +120,14 @@ class DeviceMemory {
                 what_ + ": GPU " + std::to_string(gpu_) + " exports no dma-buf (" + problem +
                     "); this requires NVIDIA's open kernel modules, CUDA 11.7 and Linux 5.12");
   }
-  /// How network cards write to the memory.
+  /// What network cards that write to the GPU require.
   struct Cards {
     /// Why they cannot; empty: they can.
     std::string why_not;
     /// See PacketCopies::follow_cards.
     bool flush{false};
   };
-  /// Prepare it for network cards: copies that CUDA begins are complete when its calls return, as
-  /// GPUDirect RDMA requires.
-  [[nodiscard]] Cards admit_cards() const {
+  [[nodiscard]] Cards cards() const {
     /// CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED, ..._FLUSH_WRITES_OPTIONS and
     /// ..._WRITES_ORDERING
     constexpr int SUPPORTED = 116;
@@ -142,24 +137,35 @@ class DeviceMemory {
     constexpr int OWNER = 100;
     /// CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST
     constexpr unsigned BY_HOST = 1;
-    /// CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
-    constexpr int SYNC_MEMOPS = 6;
     Cards cards;
-    bool able = false;
-    cards.why_not = with_gpu([&](const Functions& call) {
+    const std::string problem = with_gpu([&](const Functions& call) {
       const auto attribute = [&](int which) {
         int value = 0;
         return call.attribute(&value, which, gpu_) == 0 ? value : 0;
       };
       cards.flush = attribute(ORDERING) < OWNER;
-      able = attribute(SUPPORTED) != 0 &&
-             (!cards.flush || (call.flush_writes != nullptr &&
-                               (static_cast<unsigned>(attribute(FLUSHES)) & BY_HOST) != 0));
-      const unsigned on = 1;
-      return able ? call.set_pointer_attribute(&on, SYNC_MEMOPS, allocated_.get()) : 0;
+      if (attribute(SUPPORTED) == 0) {
+        cards.why_not = "it has no GPUDirect RDMA";
+      } else if (cards.flush &&
+                 (call.flush_writes == nullptr ||
+                  (static_cast<unsigned>(attribute(FLUSHES)) & BY_HOST) == 0)) {
+        cards.why_not = "the driver cannot wait for what cards have written to it";
+      }
+      return Result{0};
     });
-    if (cards.why_not.empty() && !able) cards.why_not = "it has no GPUDirect RDMA";
+    if (!problem.empty()) cards.why_not = problem;
     return cards;
+  }
+  /// From now on, copies that CUDA begins are complete when its calls return, as GPUDirect RDMA
+  /// requires. Throws Error.
+  void admit_cards() const {
+    /// CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
+    constexpr int SYNC_MEMOPS = 6;
+    const Context context(what_, gpu_);
+    const unsigned on = 1;
+    context.driver().require(
+        context.driver().call().set_pointer_attribute(&on, SYNC_MEMOPS, address_of(extent_.base)),
+        what_, gpu_);
   }
   /// Returns the error; empty: success.
   [[nodiscard]] std::string read(const void* data, void* to, std::size_t bytes) const {
@@ -287,7 +293,7 @@ struct PacketMemory {
       : pages(config, needs),
         pinned(pin(pages.extent(), what, config.affinity_)),
         device(pages.extent(), what, config.affinity_,
-               needs.let_cards_write ? GPU_PAGE : host_page()) {}
+               needs.let_cards_write ? memory::GPU_PAGE : host_page()) {}
 
   memory::HostPages pages;
   PinnedPages pinned;
@@ -314,7 +320,7 @@ class PacketRegion final : public memory::MemoryRegion {
   [[nodiscard]] bool copy_to_host(const void* data, void* to,
                                   std::size_t bytes) const noexcept override {
     // The caller holds a buffer, so the memory exists.
-    return memory_->device.read(data, to, bytes).empty();
+    return copies_->flush() && memory_->device.read(data, to, bytes).empty();
   }
   [[nodiscard]] int export_dma_buf() const override {
     const std::lock_guard lock(mutex_);
@@ -344,15 +350,19 @@ std::unique_ptr<memory::MemoryRegion> allocate_for_packets(const MemoryRegionCon
   auto copies = std::make_unique<PacketCopies>(
       memory->device.extent().base - memory->pages.extent().base, what, config.affinity_);
   auto by = PacketRegion::By::ENGINE;
+  std::string why = needs.why_no_card;
   if (needs.let_cards_write) {
-    const DeviceMemory::Cards cards = memory->device.admit_cards();
-    if (!cards.why_not.empty()) {
-      log(LogLevel::INFO, what + ": packets reach GPU " + std::to_string(config.affinity_) +
-                              " by way of host memory: " + cards.why_not);
-    } else if (needs.let_cards_write(memory->device.extent())) {
+    const DeviceMemory::Cards cards = memory->device.cards();
+    why = cards.why_not.empty() ? needs.let_cards_write(memory->device.extent()) : cards.why_not;
+    if (why.empty()) {
       by = PacketRegion::By::CARDS;
+      memory->device.admit_cards();
       copies->follow_cards(cards.flush);
     }
+  }
+  if (!why.empty()) {
+    log(LogLevel::INFO, what + ": packets reach GPU " + std::to_string(config.affinity_) +
+                            " by way of host memory: " + why);
   }
   return std::make_unique<PacketRegion>(config, by, std::move(memory), std::move(copies));
 }

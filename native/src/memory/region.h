@@ -17,6 +17,9 @@ namespace daqiri::memory {
 
 struct RegionNeeds;
 
+/// Pages of GPUs as network cards map them.
+inline constexpr std::size_t GPU_PAGE = std::size_t{64} << 10U;
+
 /// Layout of a region's buffers: buffer `n` begins at base + n * stride, its data `headroom` later.
 struct RegionExtent {
   std::byte* base{nullptr};
@@ -40,10 +43,12 @@ struct RegionNeeds {
   /// For kind DEVICE: the engine cannot access this GPU's memory. It uses host memory, and packets
   /// are copied (DeviceCopies).
   bool staged{false};
-  /// For `staged`: lets network cards write to the memory on the GPU, and returns whether they can;
-  /// then packets are not staged. Called at most once, with memory that exists until the engine is
-  /// closed. Throws Error. Null: they cannot.
-  std::function<bool(const RegionExtent& on_device)> let_cards_write{};
+  /// For `staged`: lets network cards write to the memory on the GPU, and returns why they cannot;
+  /// empty: they can, and packets are not staged. Called at most once, with memory that exists until
+  /// the engine is closed. Throws Error. Null: no card may.
+  std::function<std::string(const RegionExtent& on_device)> let_cards_write{};
+  /// Why no card may; empty: the engine has none.
+  std::string why_no_card{};
 };
 
 /// Copies of a region's buffers that the CPU can read, at a separate position for each.

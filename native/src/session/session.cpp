@@ -202,17 +202,7 @@ void Session::build() {
   engine_ = entry.make(config_);
   memory_ = std::make_shared<SessionMemory>();
   memory_->session = weak_from_this();
-  for (const MemoryRegionConfig* each : memory_regions(config_)) {
-    MemoryRegionConfig& region = config_.mrs_.at(each->name_);
-    memory::RegionNeeds needs = engine_->needs(region);
-    // Frames are assembled on the GPU.
-    needs.staged = needs.staged && holds_packets(config_, region.name_);
-    auto allocated = memory::MemoryRegion::allocate(region, needs);
-    engine_->attach(*allocated);
-    region.adj_size_ = allocated->extent().stride;
-    region.ttl_size_ = allocated->extent().bytes;
-    memory_->regions.emplace(region.name_, std::move(allocated));
-  }
+  allocate_regions();
   memory_->tx_pool = std::make_unique<BurstPool>(tx_batch > 0 ? config_.tx_meta_buffers_ : 0,
                                                  static_cast<std::uint32_t>(std::max(tx_batch, 1)),
                                                  static_cast<int>(tx_segments), true);
@@ -247,6 +237,29 @@ void Session::build() {
     memory_->mac_addresses.push_back(port->io->mac_address());
   }
   for (const reorder::RunningPlan& plan : reorder_.back()) require_one_clock(plan, ports_);
+}
+
+void Session::allocate_regions() {
+  struct Wanted {
+    MemoryRegionConfig* region;
+    memory::RegionNeeds needs;
+  };
+  std::vector<Wanted> all;
+  for (const MemoryRegionConfig* each : memory_regions(config_)) {
+    MemoryRegionConfig& region = config_.mrs_.at(each->name_);
+    all.push_back({&region, engine_->needs(region)});
+    // Frames are assembled on the GPU.
+    all.back().needs.staged &= holds_packets(config_, region.name_);
+  }
+  // Last, those for which the engine opens cards: it takes hugepages that regions leave.
+  std::ranges::stable_partition(all, [](const Wanted& one) { return !one.needs.let_cards_write; });
+  for (const Wanted& one : all) {
+    auto allocated = memory::MemoryRegion::allocate(*one.region, one.needs);
+    engine_->attach(*allocated);
+    one.region->adj_size_ = allocated->extent().stride;
+    one.region->ttl_size_ = allocated->extent().bytes;
+    memory_->regions.emplace(one.region->name_, std::move(allocated));
+  }
 }
 
 void Session::add_reorder_plans() {

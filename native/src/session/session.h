@@ -104,6 +104,7 @@ class Session : public std::enable_shared_from_this<Session> {
   explicit Session(NetworkConfig config);
   void build();
   using Stages = std::map<RxQueue*, std::unique_ptr<reorder::ReorderStage>>;
+  void allocate_regions();
   void add_reorder_plans();
   void add_reorder_plan(std::deque<reorder::RunningPlan>& plans, const ReorderConfig& config,
                         Stages& stages);

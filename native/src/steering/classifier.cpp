@@ -58,6 +58,7 @@ Program::Program(const InterfaceConfig& config, std::span<const Ranked> flows,
                       static_cast<std::uint32_t>(queues_.size()), flow->id_, position,
                       !Tunnels::has(*flow) && tags_of(*flow) > 0});
     queues_.insert(queues_.end(), ids.begin(), ids.end());
+    matches_udp_ = matches_udp_ || flow->match_.type_ != FlowMatchType::ECPRI;
     flex_bytes_ = std::max(flex_bytes_, flex_bytes_of(flow->match_, config.rx_.flex_items_));
     num_positions_ = std::max<std::size_t>(num_positions_, position + 1U);
   }

@@ -92,7 +92,7 @@ PacketKey parse_frame(const std::uint8_t* frame, std::uint32_t length, std::uint
   return key;
 }
 
-bool has_key(const std::uint8_t* frame, std::uint32_t captured,
+bool has_key(const std::uint8_t* frame, std::uint32_t captured, bool udp,
              std::uint32_t flex_bytes) noexcept {
   if (captured < ETHERNET_SIZE) return false;
   std::uint32_t at = ETHERNET_SIZE;
@@ -100,23 +100,25 @@ bool has_key(const std::uint8_t* frame, std::uint32_t captured,
   const VlanTags tags = skip_vlan_tags(frame, captured, at, eth_type);
   // More tags than any key has, or the beginning of one.
   if (is_vlan_tag(eth_type)) return tags.all == MOST_VLAN_TAGS;
-  const std::uint8_t* const packet = frame + at;
   const std::uint32_t rest = captured - at;
+  if (eth_type == ETHERTYPE_ECPRI) return rest >= ECPRI_BYTES;
+  if (!udp || (eth_type != ETHERTYPE_IPV4 && eth_type != ETHERTYPE_IPV6)) return true;
+  const std::uint8_t* const packet = frame + at;
   const auto has_udp = [&](std::uint32_t ip_size, std::uint32_t ip_length) {
     return rest >= std::min(ip_length, ip_size + UDP_SIZE + flex_bytes);
   };
   if (eth_type == ETHERTYPE_IPV4) {
     if (rest < IPV4_SIZE) return false;
     Ipv4Header ip;
-    if (!ip.parse(packet, rest)) return (packet[0] & 0x0FU) * 4U <= rest;
+    // Another version, or options that follow.
+    if (!ip.parse(packet, rest)) return packet[0] >> 4U != 4 || (packet[0] & 0x0FU) * 4U <= rest;
     return ip.protocol != PROTOCOL_UDP || !ip.first_fragment() || has_udp(ip.size, ip.length);
   }
-  if (eth_type == ETHERTYPE_IPV6) {
-    Ipv6Header ip;
-    if (!ip.parse(packet, rest) || !ip.has_payload) return false;
-    return ip.protocol != PROTOCOL_UDP || has_udp(ip.size, IPV6_SIZE + ip.length);
-  }
-  return eth_type != ETHERTYPE_ECPRI || rest >= ECPRI_BYTES;
+  if (rest < IPV6_SIZE) return false;
+  Ipv6Header ip;
+  if (!ip.parse(packet, rest)) return true;
+  if (!ip.has_payload) return !ip.first_fragment();
+  return ip.protocol != PROTOCOL_UDP || has_udp(ip.size, IPV6_SIZE + ip.length);
 }
 
 PacketView PacketView::of_pieces(const Pieces& packet,

@@ -65,8 +65,8 @@ PacketKey parse_frame(const std::uint8_t* frame, std::uint32_t length, std::uint
                       std::uint16_t eth_type) noexcept;
 
 /// Whether what follows the first `captured` bytes of a longer frame does not change its key, nor
-/// the first `flex_bytes` of its UDP payload.
-[[nodiscard]] bool has_key(const std::uint8_t* frame, std::uint32_t captured,
+/// the first `flex_bytes` of its UDP payload. `udp`: else, the key of UDP is not needed.
+[[nodiscard]] bool has_key(const std::uint8_t* frame, std::uint32_t captured, bool udp,
                            std::uint32_t flex_bytes) noexcept;
 
 /// Input of rules: the key, and the packet's bytes if they are known.

@@ -211,6 +211,7 @@ std::uint64_t CaptureFiles::write_to_files(std::uint64_t count, Write&& write) {
 }
 
 void CaptureFiles::write(Burst& burst, std::uint32_t first, std::uint32_t end) {
+  if (writer_ != nullptr) writer_->fetch(burst, first, end - first);
   const std::uint64_t done =
       write_to_files(end - first, [&](std::uint64_t before, std::uint32_t room) {
         // Includes what the previous file has lost until now.

@@ -231,15 +231,15 @@ std::uint32_t PacketWriter::write(const Burst& burst, const LinkLayer& link, std
   return tally_.packets > before ? static_cast<std::uint32_t>(tally_.packets - before) : 0;
 }
 
-bool PacketWriter::read_back(const Burst& burst) noexcept {
-  if (burst.on_device == 0 || failed()) return true;
+void PacketWriter::fetch(const Burst& burst, std::uint32_t first, std::uint32_t count) noexcept {
+  if (burst.on_device == 0) return;
+  unread_.clear();
   try {
-    burst.copy_to_host(memory::DeviceCopies::Behind::COPIES);
-    return true;
+    burst.copy_to_host(memory::DeviceCopies::Behind::COPIES, first, count);
+  } catch (const Error& error) {
+    unread_ = error.what();
   } catch (const std::exception&) {
-    put_batch();
-    if (!failed()) cut(EIO, "cannot read packets back from the GPU for");
-    return false;
+    unread_ = "no memory";
   }
 }
 
@@ -320,8 +320,8 @@ void PacketWriter::fail(int error_number, const char* action) noexcept {
   cut_errno_ = 0;
 }
 
-void PacketWriter::cut(int error_number, const char* action) noexcept {
-  fail(error_number, action);
+void PacketWriter::cut(int error_number) noexcept {
+  fail(error_number);
   output_->sync();
   tally_ = output_->whole();
   if (ftruncate(file_.fd(), static_cast<off_t>(tally_.size)) != 0) cut_errno_ = errno;
@@ -331,6 +331,7 @@ void PacketWriter::cut(int error_number, const char* action) noexcept {
 std::string PacketWriter::error() const {
   if (!failed()) return {};
   if (gone_) return gone_error(path_);
+  if (!unread_.empty()) return "cannot write " + path_ + ": " + unread_;
   std::string text = file_problem(failed_action_, path_, errno_);
   if (cut_errno_ != 0) {
     text += file_problem("; then its torn end could not be cut off:", path_, cut_errno_) +

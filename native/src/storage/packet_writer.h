@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <array>
+#include <cerrno>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -107,8 +108,14 @@ class PacketWriter final : public RecordWriter {
                       std::uint32_t count, std::uint64_t size_limit = NO_LIMIT) noexcept;
   std::uint32_t write(const Burst& burst, std::uint32_t first, std::uint32_t count,
                       std::uint64_t size_limit) noexcept override {
-    return read_back(burst) ? write(burst, *link_, first, count, size_limit) : 0;
+    if (burst.on_device != 0 && !unread_.empty()) {
+      put_batch();
+      if (!failed()) cut(EIO);
+      return 0;
+    }
+    return write(burst, *link_, first, count, size_limit);
   }
+  void fetch(const Burst& burst, std::uint32_t first, std::uint32_t count) noexcept override;
 
   [[nodiscard]] bool holds_back() const noexcept override { return held_back_; }
   void put_held_back() noexcept override { put_batch(); }
@@ -140,9 +147,6 @@ class PacketWriter final : public RecordWriter {
   /// Returns the offset at which to continue in an existing file of `size` bytes. Throws Error.
   std::uint64_t require_compatible(int fd, const std::string& path, std::uint64_t size,
                                    std::uint32_t longest);
-  /// Copy packets that a network card has written to a GPU to the host. Returns false if the GPU has
-  /// failed: the file has failed, too.
-  bool read_back(const Burst& burst) noexcept;
   /// Add a packet to the batch, which has space for it.
   void add(const Burst& burst, PacketPrefixes& prefixes, std::uint32_t packet,
            std::uint64_t time) noexcept;
@@ -153,7 +157,7 @@ class PacketWriter final : public RecordWriter {
   /// Store the first error; errno 0 means none.
   void fail(int error_number, const char* action = "cannot write") noexcept;
   /// Fail, and cut the file to its whole records.
-  void cut(int error_number, const char* action = "cannot write") noexcept;
+  void cut(int error_number) noexcept;
 
   pcap::Format format_;
   std::uint64_t skip_{0};
@@ -176,6 +180,8 @@ class PacketWriter final : public RecordWriter {
   std::uint32_t snap_length_{pcap::SNAP_LENGTH};
   std::uint64_t size_before_{0};
   FileTally tally_;
+  /// Why packets could not be read from a GPU; empty: they were.
+  std::string unread_;
   const char* failed_action_{""};
   int errno_{0};
   int cut_errno_{0};

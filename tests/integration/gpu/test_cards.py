@@ -1,5 +1,6 @@
 """Packets that a network card writes to GPU memory: a device of DPDK that is a card to the engine."""
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -10,16 +11,19 @@ from .test_device_packets import split
 
 CARD = Path(__file__).parents[3] / "native/tests/engines/packet_memory/packet_memory.cpp"
 
-PROGRAM = """
-import ctypes, logging, os, time
+PLUGGED_IN = """
+import ctypes, json, logging, os, time
+from pathlib import Path
 import numpy as np
-from daqiri_ophyd.engine import DeviceArray, Engine, PcapFile
+from daqiri_ophyd.engine import DeviceArray, Engine, PcapFile, load_config
+from daqiri_ophyd.field_test import FieldTest
 
 driver = ctypes.CDLL("libcuda.so.1")
 card = ctypes.CDLL(CARD, ctypes.RTLD_GLOBAL)
 card.offer(2, True, True, 0)
 card.be_card(driver.cuMemcpyHtoDAsync_v2, 0)
-
+"""
+OPENED = """
 def asked(word):
     with open(os.environ["DRIVER_LOG"]) as log:
         return log.read().split().count(word)
@@ -56,15 +60,15 @@ def card(compiled: Path, has_dpdk: None) -> Path:
         if flags.returncode != 0:
             pytest.skip("needs DPDK's headers (libdpdk-dev), as this build's engine dpdk")
         part = compiled / "packet_memory.part"
-        command = ["g++", "-shared", "-fPIC", "-std=c++20", "-O1", "-DALLOW_EXPERIMENTAL_API"]
+        command = ["g++", "-w", "-shared", "-fPIC", "-std=c++20", "-O1", "-DALLOW_EXPERIMENTAL_API"]
         command += [str(CARD), "-o", str(part), *flags.stdout.split()]
         subprocess.run(command, check=True)
         part.rename(built)
     return built
 
 
-def program(card: Path, text: str, config: Config | None = None) -> str:
-    """Return a program with an engine of that card."""
+def program(card: Path, text: str, config: Config | None = None, *, is_open: bool = True) -> str:
+    """Return a program with that card, and an engine that has it."""
     if config is None:
         config = split()
     config["engine"] = "dpdk"
@@ -73,8 +77,9 @@ def program(card: Path, text: str, config: Config | None = None) -> str:
     (queue,) = config["interfaces"][0]["rx"]["queues"]
     queue["split_boundary"] = 64
     for region in config["memory_regions"]:
-        region["num_bufs"] = 1024
-    return (PROGRAM + text).replace("CONFIG", repr(config)).replace("CARD", repr(str(card)))
+        region["num_bufs"] = 4096
+    text = PLUGGED_IN + (OPENED if is_open else "") + text
+    return text.replace("CONFIG", repr(config)).replace("CARD", repr(str(card)))
 
 
 def test_packets_are_arrays_where_the_card_has_written_them(with_driver: Run, card: Path) -> None:
@@ -105,6 +110,28 @@ engine.close()
         "0",
     ]
     assert asked.count("copies-at-once") == 1
+
+
+def test_a_field_test_tells_that_the_card_writes(with_driver: Run, card: Path) -> None:
+    said, _ = with_driver(
+        program(
+            card,
+            """
+config = load_config(CONFIG)
+with FieldTest(config, Path("found"), name="gpu", only=["flow", "split", "gpu"]) as test:
+    report = test.run(lambda _: None)
+print(json.dumps({step["name"]: [step["status"], step["text"]] for step in report["steps"]}))
+""",
+            is_open=False,
+        ),
+        GUARD=1,
+        CARDS=1,
+    )
+    found = json.loads(said.splitlines()[-1])
+    compared = "each byte compared: port/any packet in headers and rx"
+    path = "port/rx split by the device, into GPU 0"
+    assert found["split"] == ["passed", f"{compared}; {path}"], found["split"]
+    assert found["gpu"] == ["passed", compared], found["gpu"]
 
 
 @pytest.mark.parametrize("ordering", [0, 100])

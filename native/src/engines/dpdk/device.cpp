@@ -134,7 +134,7 @@ std::string Device::write_to_gpu(const NetworkConfig& config, const InterfaceCon
                                  const memory::RegionExtent& on_gpu, const std::string& region) {
   rte_eth_dev_info info{};
   if (const int error = rte_eth_dev_info_get(port_, &info); error != 0)
-    return Reports::reason(error);
+    return "the device does not tell its features: " + Reports::reason(error);
   if (const std::string why = why_not_split(config, interface, info); !why.empty()) return why;
   // Drivers of others may copy with the CPU.
   if (std::string_view(rte_bus_name(rte_dev_bus(info.device))) != PCI_BUS)

@@ -30,10 +30,8 @@ std::mutex mapping_mutex;
 std::map<std::byte*, unsigned> registered;
 std::map<std::pair<const rte_device*, std::byte*>, unsigned> mapped;
 
-/// Of the host, or of GPUs.
 std::size_t page(DmaMapping::Memory memory) noexcept {
-  constexpr std::size_t GPU_PAGE = std::size_t{64} << 10U;
-  return memory == DmaMapping::Memory::GPU ? GPU_PAGE
+  return memory == DmaMapping::Memory::GPU ? memory::GPU_PAGE
                                            : static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
@@ -62,7 +60,7 @@ DmaMapping::DmaMapping(rte_device& device, bool shares_mappings, const memory::R
     if (memory == Memory::GPU) {
       fix =
           "a ConnectX needs the kernel module nvidia-peermem (modprobe nvidia-peermem), and the "
-          "GPU a BAR1 that holds the region (nvidia-smi -q); others cannot";
+          "GPU a BAR1 that holds the region (nvidia-smi -q); other cards do not write to GPUs";
     } else if (error == ENOMEM || error == EPERM) {
       fix =
           "cards need locked memory: raise the limit (ulimit -l, LimitMEMLOCK of systemd) or lower "

@@ -23,7 +23,6 @@
 #include "engines/dpdk/traits.h"
 #include "engines/dpdk/virtual_device.h"
 #include "io/io_engine.h"
-#include "system/log.h"
 #include "system/pci_card.h"
 
 namespace daqiri {
@@ -39,9 +38,8 @@ class DpdkEngine final : public IoEngine {
     memory::RegionNeeds needs = IoEngine::needs(region);
     needs.headroom = dpdk::PacketPool::HEADROOM;
     if (region.kind_ != MemoryKind::DEVICE || !holds_packets(config_, region.name_)) return needs;
-    if (const std::string why = dpdk::why_not_on_gpu(config_, region.name_); !why.empty()) {
-      tell_staged(region, why);
-    } else {
+    needs.why_no_card = dpdk::why_not_on_gpu(config_, region.name_);
+    if (needs.why_no_card.empty()) {
       needs.let_cards_write = [this, &region](const memory::RegionExtent& on_gpu) {
         return let_cards_write(region, on_gpu);
       };
@@ -72,9 +70,16 @@ class DpdkEngine final : public IoEngine {
     if (device == nullptr) device = std::make_unique<dpdk::Device>(interface);
     return *device;
   }
-  /// Whether the cards of all interfaces that receive into the region write to it.
-  bool let_cards_write(const MemoryRegionConfig& region, const memory::RegionExtent& on_gpu) {
+  /// Why not all cards that receive into the region write to it; empty: they do. Throws Error.
+  std::string let_cards_write(const MemoryRegionConfig& region,
+                              const memory::RegionExtent& on_gpu) {
+    // Unless they all do, none does.
     std::vector<dpdk::Device*> writers;
+    const auto leave = [](std::vector<dpdk::Device*>* left) {
+      for (dpdk::Device* const writer : *left) writer->leave_gpu();
+    };
+    std::unique_ptr<std::vector<dpdk::Device*>, decltype(leave)> undo(&writers, leave);
+    writers.reserve(config_.ifs_.size());
     for (const InterfaceConfig& interface : config_.ifs_) {
       const auto has = [&](const RxQueueConfig& queue) {
         return queue.common_.mrs_.back() == region.name_;
@@ -83,18 +88,11 @@ class DpdkEngine final : public IoEngine {
       dpdk::Device& device = device_of(interface);
       const dpdk::Reports reports;
       const std::string why = device.write_to_gpu(config_, interface, on_gpu, region.name_);
-      if (!why.empty()) {
-        for (dpdk::Device* const writer : writers) writer->leave_gpu();
-        tell_staged(region, "interface '" + interface.name_ + "': " + why);
-        return false;
-      }
+      if (!why.empty()) return "interface '" + interface.name_ + "': " + why;
       writers.push_back(&device);
     }
-    return true;
-  }
-  static void tell_staged(const MemoryRegionConfig& region, const std::string& why) {
-    log(LogLevel::INFO, "memory region '" + region.name_ + "': packets reach GPU " +
-                            std::to_string(region.affinity_) + " by way of host memory: " + why);
+    static_cast<void>(undo.release());
+    return {};
   }
 
   const NetworkConfig& config_;

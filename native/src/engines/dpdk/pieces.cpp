@@ -56,8 +56,8 @@ std::string why_not_on_gpu(const FlowConfig& flow, const InterfaceConfig& interf
   }
   const std::uint32_t bytes = steering::header_bytes_of(flow.match_, interface.rx_.flex_items_);
   if (bytes <= first) return {};
-  return "the flow matches the first " + std::to_string(bytes) +
-         " bytes of frames, of which the first memory region gets " + std::to_string(first) +
+  return "what the flow matches ends after " + std::to_string(bytes) +
+         " bytes of a frame, and the first memory region gets " + std::to_string(first) +
          " (split_boundary, buf_size)";
 }
 

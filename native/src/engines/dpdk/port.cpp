@@ -140,6 +140,10 @@ DpdkPort::DpdkPort(const Port& port, const NetworkConfig& config, std::unique_pt
     : port_(port), flows_(port.config), device_(std::move(device)) {
   rules_ = std::make_unique<FlowRules>(device_->port(), port.config);
   const Settings settings = settings_for(config);
+  // Those on a GPU are second pieces, which only the device writes.
+  const auto on_gpu = [](const memory::MemoryRegion* region) { return !region->host_readable(); };
+  if (!splits_ && std::ranges::any_of(regions_of(port, splits_), on_gpu))
+    fail("does not split packets any longer", ENOTSUP, "open the engine again");
   for (const memory::MemoryRegion* region : regions_of(port, splits_)) {
     // Cards have that of a GPU since it was allocated.
     if (region->host_readable()) device_->map(*settings.info.device, *region);
@@ -539,8 +543,8 @@ void DpdkPort::refuse_for_gpu(steering::FlowUpdate& update) const {
         i, Error(Status::NOT_SUPPORTED,
                  why + ", and the device writes the rest to memory region '" + queue.region(1).name() +
                      "' on GPU " + std::to_string(queue.region(1).gpu()) +
-                     "; put the flow into the configuration, with which packets reach the GPU by "
-                     "way of host memory"));
+                     "; with the flow in the configuration when the engine is opened, packets "
+                     "reach the GPU by way of host memory"));
   }
 }
 

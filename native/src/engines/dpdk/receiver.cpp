@@ -313,14 +313,16 @@ std::span<const std::uint8_t> Receiver::beginning_of(
     return {static_cast<const std::uint8_t*>(rte_pktmbuf_read(&packet, 0, wanted, room.data())),
             wanted};
   const std::uint32_t first = packet.data_len;
-  if (first >= wanted || program.decides(data_of(packet), first)) return {data_of(packet), first};
+  const std::uint8_t* const frame = data_of(packet);
+  if (first >= wanted || steering_.recent(frame, first) != nullptr ||
+      program.decides(frame, first))
+    return {frame, first};
   if (!std::exchange(told_headers_, true)) tell_headers(first);
   const rte_mbuf& second = *packet.next;
   const std::uint32_t rest = std::min<std::uint32_t>(wanted - first, second.data_len);
-  std::memcpy(room.data(), data_of(packet), first);
-  // If the GPU has failed, its packets are lost when they are received.
-  const bool read = pools_.back()->region().copy_to_host(data_of(second), &room[first], rest);
-  return {room.data(), read ? first + rest : first};
+  std::memcpy(room.data(), frame, first);
+  if (!pools_.back()->region().copy_to_host(data_of(second), &room[first], rest)) return {};
+  return {room.data(), first + rest};
 }
 
 [[gnu::noinline]] void Receiver::take(rte_mbuf& packet, const steering::Program& program,
@@ -331,6 +333,12 @@ std::span<const std::uint8_t> Receiver::beginning_of(
   std::array<std::uint8_t, steering::MOST_KEY_BYTES> room;
   const std::span<const std::uint8_t> beginning = beginning_of(packet, program, room);
   const std::uint8_t* const frame = beginning.data();
+  if (frame == nullptr) {
+    // The GPU has failed. Without its headers, it is as one that was cut.
+    lose(targets_.front(), DropReason::TRUNCATED, whole);
+    done_[num_done_++] = &packet;
+    return;
+  }
   const steering::Verdict& verdict =
       steering_.classify(frame, static_cast<std::uint32_t>(beginning.size()), whole);
   Target& target = target_for(verdict.queue);
@@ -382,10 +390,11 @@ std::span<const std::uint8_t> Receiver::beginning_of(
 void Receiver::tell_headers(std::uint32_t first) const noexcept {
   try {
     log(LogLevel::WARN,
-        "receive queue '" + first_.config().common_.name_ + "': packets have headers after their " +
+        "interface '" + first_.interface_name() + "': packets have headers after their first " +
             std::to_string(first) +
-            " bytes in host memory (IPv6, VLAN tags, options), which are read back from the GPU, "
-            "one packet at a time; raise split_boundary",
+            " bytes (IPv6, VLAN tags, options), which are read back from the GPU, one packet at a "
+            "time; raise split_boundary of the receive queues, and buf_size of their first memory "
+            "region",
         {.interface = first_.interface_name(), .queue = {}});
   } catch (const std::bad_alloc&) {
     // Packets are slow, not wrong.

@@ -72,6 +72,7 @@ class Receiver {
   }
   [[nodiscard]] Target& find_target(std::uint16_t queue) noexcept;
   /// The beginning of a packet with all headers that flows match, at `room` unless it is together.
+  /// Null: it cannot be read.
   [[nodiscard]] std::span<const std::uint8_t> beginning_of(
       const rte_mbuf& packet, const steering::Program& program,
       std::span<std::uint8_t, steering::MOST_KEY_BYTES> room) noexcept;

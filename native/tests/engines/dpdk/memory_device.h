@@ -30,7 +30,8 @@ struct MemoryDevice {
   void (*mbufs_sent)(unsigned*, unsigned*) = library.find<void(unsigned*, unsigned*)>("mbufs_sent");
   const void* (*latest)(unsigned) = library.find<const void*(unsigned)>("latest_piece");
   void (*be_card)(CopyToGpu*, int) = library.find<void(CopyToGpu*, int)>("be_card");
-  unsigned (*regions_on_gpus)() = library.find<unsigned()>("regions_on_gpus");
+  unsigned (*mappings_of_gpus)() = library.find<unsigned()>("mappings_of_gpus");
+  std::size_t (*latest_pages)() = library.find<std::size_t()>("latest_pages");
 };
 
 }  // namespace daqiri::test

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <new>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -36,9 +38,14 @@ class GpuMemory {
   GpuMemory(const GpuMemory&) = delete;
   GpuMemory& operator=(const GpuMemory&) = delete;
   ~GpuMemory() {
+    if (mappings != nullptr && mappings() > 0) freed_while_mapped = true;
     munmap(space_, bytes_ + PAGE);
     munmap(reached_, bytes_);
   }
+
+  /// How often cards have memory of the GPU, and whether some was freed meanwhile.
+  static inline unsigned (*mappings)(){nullptr};
+  static inline bool freed_while_mapped{false};
 
   [[nodiscard]] std::byte* base() const noexcept { return base_; }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
@@ -64,6 +71,8 @@ class GpuRegion final : public memory::MemoryRegion {
  public:
   /// The latest that was made.
   static inline GpuRegion* latest{nullptr};
+  /// Why no card writes to it; empty: cards do.
+  static inline std::string why_staged;
   /// The next copies to the host that fail.
   static inline int bad_copies{0};
 
@@ -119,7 +128,8 @@ class GpuRegion final : public memory::MemoryRegion {
     on_gpu.base = gpu->base();
     on_gpu.bytes = gpu->bytes();
     extent.base = host.data();
-    const bool by_cards = needs.let_cards_write && needs.let_cards_write(on_gpu);
+    why_staged = needs.let_cards_write ? needs.let_cards_write(on_gpu) : needs.why_no_card;
+    const bool by_cards = why_staged.empty();
     std::unique_ptr<GpuRegion> made(new GpuRegion(config, by_cards ? on_gpu : extent,
                                                   by_cards ? memory::Place::DEVICE
                                                            : memory::Place::PINNED,

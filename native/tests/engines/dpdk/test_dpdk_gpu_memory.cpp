@@ -30,12 +30,15 @@ using namespace daqiri::test;
 namespace {
 
 constexpr const char* WRITTEN = "a card of DPDK writes packets to a GPU";
+constexpr const char* SHARED = "memory of a GPU that two devices of DPDK use";
 constexpr const char* BEHIND = "a card of DPDK writes headers to a GPU";
 constexpr const char* CHANGING = "flows that would change packets on a GPU";
 constexpr const char* LONG = "flows that match bytes on a GPU";
 constexpr const char* STAGED = "a card of DPDK does not write packets to a GPU";
 
 constexpr std::uint32_t FIRST_PIECE = 64;
+/// Longest packet that the memory regions take.
+constexpr std::uint32_t MOST = FIRST_PIECE + 1440;
 
 /// Whether the tests use the first GPU of this host (DAQIRI_TEST_GPU=1), not a simulated one.
 bool has_gpu() {
@@ -58,6 +61,7 @@ int copy_to_simulated(unsigned long long to, const void* from, std::size_t bytes
 /// A GPU, and a device that is a card, which says this error when it is to reach the GPU.
 struct GpuCard {
   explicit GpuCard(int error = 0) {
+    GpuMemory::mappings = device.mappings_of_gpus;
     if (!has_gpu()) GpuRegion::register_gpu();
     device.be_card(has_gpu() ? copy_by_driver : copy_to_simulated, error);
   }
@@ -70,6 +74,7 @@ NetworkConfig gpu_config(std::uint32_t boundary = FIRST_PIECE) {
   use_dpdk(config, {"net_ring0"});
   add_region(config, "rx_headers", "rx_frames", 256);
   config.mrs_.at("rx_frames").kind_ = MemoryKind::DEVICE;
+  config.mrs_.at("rx_frames").buf_size_ = MOST - FIRST_PIECE;
   for (RxQueueConfig& queue : config.ifs_[0].rx_.queues_) {
     queue.common_.mrs_ = {"rx_headers", "rx_frames"};
     queue.common_.split_boundary_ = static_cast<int>(boundary);
@@ -111,7 +116,8 @@ TEST_CASE(WRITTEN, "[.]") {
   SECTION("for another poller, too") { config.ifs_[0].rx_.queues_[1].common_.cpu_core_ = "0"; }
   const auto session = Session::open(config);
   CHECK(gpu_path_of(*session) == "split by the device, into GPU 0");
-  CHECK(gpu.device.regions_on_gpus() == 1);
+  CHECK(gpu.device.mappings_of_gpus() == 1);
+  CHECK(gpu.device.latest_pages() == memory::GPU_PAGE);
   for (const std::uint32_t size : {60U, FIRST_PIECE, FIRST_PIECE + 1, 128U, 1500U}) {
     for (int queue = 0; queue < 2; ++queue) {
       CAPTURE(size, queue);
@@ -137,8 +143,46 @@ TEST_CASE(WRITTEN, "[.]") {
   REQUIRE(send_frames(session->tx_queue(0, 0), 5000, 0, 5000));
   CHECK(receive_numbers(session->rx_queue(0, 0), 5000).size() == 5000);
   CHECK(gpu.device.missed() == 0);
+  // Longer than both buffers.
+  send(*session, udp_frame(5000, 1, MOST + 1));
+  CHECK(dropped(session->rx_queue(0, 0), DropReason::TRUNCATED) == 1);
+  send(*session, udp_frame(5000, 2, MOST));
+  Burst* const burst = next_burst(session->rx_queue(0, 0));
+  CHECK(bytes_of(*burst) == udp_frame(5000, 2, MOST));
+  burst->release();
   finish(*session);
-  CHECK(gpu.device.regions_on_gpus() == 0);
+  CHECK(gpu.device.mappings_of_gpus() == 0);
+}
+
+TEST_CASE(SHARED, "[.]") {
+  const GpuCard gpu;
+  NetworkConfig config = gpu_config();
+  config.ifs_.push_back(config.ifs_[0]);
+  config.ifs_[1].name_ = "port1";
+  config.ifs_[1].rx_.flows_.clear();
+  SECTION("by two cards that write to it") {
+    use_dpdk(config, {"net_ring0", "net_ring1"});
+    const auto session = Session::open(config);
+    for (int port = 0; port < 2; ++port) {
+      CHECK(receive_path_of(session->port(port), session->rx_queue(port, 0)) ==
+            "split by the device, into GPU 0");
+    }
+    CHECK(gpu.device.mappings_of_gpus() == 1);
+    finish(*session);
+  }
+  SECTION("by two cards, of which one does not split packets") {
+    use_dpdk(config, {"net_ring0", "net_ring1"});
+    config.ifs_[1].rx_.queues_[1].common_.split_boundary_ = 60;
+    const auto session = Session::open(config);
+    CHECK(gpu_path_of(*session) == "split by the device, staged to GPU 0");
+    finish(*session);
+  }
+  SECTION("by a card, and one that is not there") {
+    use_dpdk(config, {"net_ring0", "net_nothing1"});
+    CHECK_THROWS_WITH(Session::open(config), Catch::Contains("'net_nothing1'"));
+  }
+  CHECK(gpu.device.mappings_of_gpus() == 0);
+  CHECK(!GpuMemory::freed_while_mapped);
 }
 
 TEST_CASE(BEHIND, "[.]") {
@@ -166,12 +210,13 @@ TEST_CASE(BEHIND, "[.]") {
   // The flow is for frames without tags; that of a priority is none.
   check(tagged(udp_frame(5001, 2, 400), {0x8100}), 0, 0);
   check(tagged_with_ids(udp_frame(5001, 3, 400), {0}), 1, 11);
-  CHECK(log.lines_with("packets have headers after their 42 bytes in host memory") == 1);
+  CHECK(log.lines_with("packets have headers after their first 42 bytes") == 1);
   if (!has_gpu()) {
-    // Headers that cannot be read are none.
+    // Without its headers, a packet has no flow.
     GpuRegion::bad_copies = 1;
-    check(make_frame(fields), 0, 0);
+    send(*session, make_frame(fields));
     check(make_frame(fields), 1, 11);
+    CHECK(dropped(session->rx_queue(0, 0), DropReason::TRUNCATED) == 1);
   }
   finish(*session);
 }
@@ -214,7 +259,7 @@ TEST_CASE(LONG, "[.]") {
   rule.match_.flex_item_match_.flex_item_id_ = 2;
   CHECK_THAT(refusal_of(*session, rule),
              Catch::Contains("flow 'late'") &&
-                 Catch::Contains("the flow matches the first 54 bytes of frames, of which the "
+                 Catch::Contains("what the flow matches ends after 54 bytes of a frame, and the "
                                  "first memory region gets 50 (split_boundary, buf_size)"));
   rule.match_.flex_item_match_.flex_item_id_ = 1;
   CHECK(refusal_of(*session, rule).empty());
@@ -259,8 +304,8 @@ TEST_CASE(STAGED, "[.]") {
   }
   SECTION("headers are longer than the first piece") {
     for_queues([](CommonQueueConfig& queue) { queue.split_boundary_ = 41; });
-    why = "flow 'flow0': the flow matches the first 42 bytes of frames, of which the first memory "
-          "region gets 41";
+    why = "flow 'flow0': what the flow matches ends after 42 bytes of a frame, and the first "
+          "memory region gets 41";
   }
   SECTION("the device splits nothing") {
     for_queues(
@@ -279,23 +324,21 @@ TEST_CASE(STAGED, "[.]") {
   }
   const GpuCard gpu(error);
   if (!is_card) gpu.device.be_card(nullptr, 0);
-  config.log_level_ = LogLevel::INFO;
-  static int number = 0;
-  port.name_ = "port" + std::to_string(number++);
-  LogTaker log;
   const auto session = Session::open(config);
-  CAPTURE(log.lines());
-  CHECK(log.lines_with("memory region 'rx_frames': packets reach GPU 0 by way of host memory: "
-                       "interface '" +
-                       port.name_ + "': " + why) == 1);
+  CHECK_THAT(GpuRegion::why_staged, Catch::StartsWith("interface 'port0': " + why));
   CHECK(gpu_path_of(*session) == path + ", staged to GPU 0");
-  CHECK(gpu.device.regions_on_gpus() == 0);
+  CHECK(gpu.device.mappings_of_gpus() == 0);
   finish(*session);
 }
 
 TEST_CASE("a card writes packets to a GPU", "[engines][dpdk]") {
   if (lacks_dpdk()) return;
   CHECK(run_in_other_process(WRITTEN) == 0);
+}
+
+TEST_CASE("cards that share memory of a GPU all write to it, or none", "[engines][dpdk]") {
+  if (lacks_dpdk()) return;
+  CHECK(run_in_other_process(SHARED) == 0);
 }
 
 TEST_CASE("headers that a card has written to a GPU are found", "[engines][dpdk]") {

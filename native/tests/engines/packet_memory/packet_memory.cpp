@@ -7,6 +7,7 @@
 #include <rte_errno.h>
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
+#include <rte_memory.h>
 
 #include <algorithm>
 #include <array>
@@ -37,8 +38,14 @@ int (*copy_to_gpu)(unsigned long long, const void*, std::size_t, void*){nullptr}
 char bus_of_cards{0};
 /// What the card says when it is to have memory of a GPU; 0: it takes it.
 int gpu_error{0};
-/// Memory of GPUs that it has: first bytes, and sizes.
-std::map<const char*, std::size_t> on_gpus;
+/// Of the latest memory that DPDK got to know.
+std::size_t pages{0};
+/// Memory of GPUs that cards have, by its first byte.
+struct OnGpu {
+  std::size_t bytes{0};
+  unsigned mappings{0};
+};
+std::map<const char*, OnGpu> on_gpus;
 eth_rx_burst_t receive_burst{nullptr};
 eth_tx_burst_t send_burst{nullptr};
 
@@ -51,7 +58,7 @@ Function* of_dpdk(const char* name) {
 void put(void* to, const char* bytes, std::size_t count) {
   const auto found = on_gpus.upper_bound(static_cast<const char*>(to));
   if (found != on_gpus.begin() &&
-      static_cast<const char*>(to) < std::prev(found)->first + std::prev(found)->second) {
+      static_cast<const char*>(to) < std::prev(found)->first + std::prev(found)->second.bytes) {
     copy_to_gpu(reinterpret_cast<std::uintptr_t>(to), bytes, count, &bus_of_cards);
   } else {
     std::memcpy(to, bytes, count);
@@ -66,19 +73,20 @@ rte_mbuf* split(const std::vector<rte_eth_rxseg_split>& pieces, const rte_mbuf& 
   rte_mbuf* first = nullptr;
   rte_mbuf** end = &first;
   std::uint32_t done = 0;
-  for (std::size_t s = 0; s < pieces.size() && done < packet.pkt_len; ++s) {
-    rte_mbuf* const piece = rte_pktmbuf_alloc(pieces[s].mp);
+  for (std::size_t s = 0; done < packet.pkt_len; ++s) {
+    // What is left goes to the memory of the last piece.
+    const rte_eth_rxseg_split& into = pieces[std::min(s, pieces.size() - 1)];
+    rte_mbuf* const piece = rte_pktmbuf_alloc(into.mp);
     if (piece == nullptr) {
       rte_pktmbuf_free(first);
       return nullptr;
     }
-    piece->data_off =
-        static_cast<std::uint16_t>(pieces[s].offset + (s == 0 ? RTE_PKTMBUF_HEADROOM : 0));
-    piece->data_len = static_cast<std::uint16_t>(
-        std::min<std::uint32_t>(pieces[s].length, packet.pkt_len - done));
+    piece->data_off = static_cast<std::uint16_t>(into.offset + (s == 0 ? RTE_PKTMBUF_HEADROOM : 0));
+    piece->data_len =
+        static_cast<std::uint16_t>(std::min<std::uint32_t>(into.length, packet.pkt_len - done));
     put(rte_pktmbuf_mtod(piece, void*), bytes + done, piece->data_len);
     done += piece->data_len;
-    latest[s] = rte_pktmbuf_mtod(piece, const void*);
+    if (s < latest.size()) latest[s] = rte_pktmbuf_mtod(piece, const void*);
     *end = piece;
     end = &piece->next;
     first->nb_segs = static_cast<std::uint16_t>(s + 1);
@@ -162,15 +170,25 @@ const char* rte_bus_name(const rte_bus* bus) {
 /// Cards of the bus have memory of GPUs only: what else they would need is a virtual device's.
 int rte_dev_dma_map(rte_device*, void* address, std::uint64_t iova, std::size_t bytes) {
   const bool good = gpu_error == 0 && iova == reinterpret_cast<std::uintptr_t>(address);
-  if (good) on_gpus.emplace(static_cast<const char*>(address), bytes);
+  if (good) {
+    OnGpu& memory = on_gpus[static_cast<const char*>(address)];
+    memory = {bytes, memory.mappings + 1};
+  }
   rte_errno = good ? 0 : gpu_error;
   return good ? 0 : -1;
 }
 
+int rte_extmem_register(void* address, std::size_t bytes, rte_iova_t iovas[], unsigned count,
+                        std::size_t page) {
+  pages = page;
+  return of_dpdk<decltype(rte_extmem_register)>("rte_extmem_register")(address, bytes, iovas, count,
+                                                                       page);
+}
+
 int rte_dev_dma_unmap(rte_device*, void* address, std::uint64_t, std::size_t bytes) {
   const auto found = on_gpus.find(static_cast<const char*>(address));
-  if (found == on_gpus.end() || found->second != bytes) return -1;
-  on_gpus.erase(found);
+  if (found == on_gpus.end() || found->second.bytes != bytes) return -1;
+  if (--found->second.mappings == 0) on_gpus.erase(found);
   return 0;
 }
 
@@ -180,8 +198,15 @@ void be_card(int (*copy)(unsigned long long, const void*, std::size_t, void*), i
   gpu_error = error;
 }
 
-/// Regions on GPUs that the card has.
-unsigned regions_on_gpus() { return static_cast<unsigned>(on_gpus.size()); }
+/// How often cards have memory of GPUs.
+unsigned mappings_of_gpus() {
+  unsigned count = 0;
+  for (const auto& [base, memory] : on_gpus) count += memory.mappings;
+  return count;
+}
+
+/// Pages of the latest memory that DPDK got to know, in bytes.
+std::size_t latest_pages() { return pages; }
 
 /// From now on. 0 pieces: nothing.
 void offer(unsigned pieces, bool several_pools, bool offsets, unsigned align_log2) {
