@@ -137,6 +137,11 @@ class Context:
         return Status.FAIL if self.needs.given else Status.WARN
 
     @property
+    def wrong_for_gpu(self) -> Status:
+        """Status of what keeps NICs from the memory of a GPU."""
+        return Status.WARN if self.needs.copies_without_nic else self.wrong
+
+    @property
     def missing_ports(self) -> list[PortNeeds]:
         """Ports of the configuration that this host does not have."""
         return [port for port in self._without_details if not self._exists(port)]

@@ -107,6 +107,8 @@ class HostNeeds:
         Bytes that the process maps: the memory, rings of the kernel and stacks of threads.
     staged : list of str
         Memory regions of a GPU whose packets have such copies.
+    written : list of str
+        Those of them that network cards write to where they can; elsewhere the engine copies.
     interfaces : dict of str to InterfaceNeeds
         By name.
     """
@@ -116,6 +118,7 @@ class HostNeeds:
     memory: int
     address_space: int
     staged: Sequence[str]
+    written: Sequence[str]
     interfaces: Mapping[str, InterfaceNeeds]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,6 +17,7 @@ from ._engine_rules import (
     hugepages_needed,
     rejected_here,
 )
+from ._root import FactError
 
 __all__ = ["Needs", "Poller", "PortNeeds", "Region"]
 
@@ -189,8 +190,32 @@ class Needs:
 
     @property
     def nic_writes_to_gpu(self) -> bool:
-        """Whether NICs write to the memory of a GPU; otherwise packets are copied there."""
-        return bool(self.memory("device")) and self.traits.device_memory
+        """Whether NICs write to the memory of a GPU, or may; otherwise packets are copied there."""
+        if not self.memory("device"):
+            return False
+        return self.traits.device_memory or self.copies_without_nic
+
+    @property
+    def copies_without_nic(self) -> bool:
+        """Whether the engine copies packets to a GPU that NICs do not reach."""
+        return bool(self._written)
+
+    @property
+    def _written(self) -> Sequence[str]:
+        try:
+            return self.by_engine().written
+        except FactError:
+            return ()
+
+    @property
+    def mapped_regions(self) -> list[Region]:
+        """Regions in the memory of GPUs that NICs write to."""
+        names = self._written
+        return [
+            region
+            for region in self.regions
+            if region.kind == "device" and (region.name in names or not names)
+        ]
 
     def memory(self, *kinds: str) -> int:
         """Return the bytes of all regions of these kinds."""

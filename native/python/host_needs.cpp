@@ -90,12 +90,14 @@ py::dict host_needs(const std::string& text) {
   for (const InterfaceConfig& each : config.ifs_)
     interfaces[py::str(each.name_)] = interface_needs(config, each, entry.traits);
   py::list staged;
+  py::list written;
   if (entry.make != nullptr) {
     const std::unique_ptr<IoEngine> engine = entry.make(config);
     for (const MemoryRegionConfig* region : memory_regions(config)) {
-      if (region->kind_ == MemoryKind::DEVICE && holds_packets(config, region->name_) &&
-          engine->needs(*region).staged)
-        staged.append(region->name_);
+      if (region->kind_ != MemoryKind::DEVICE || !holds_packets(config, region->name_)) continue;
+      const memory::RegionNeeds needs = engine->needs(*region);
+      if (needs.staged) staged.append(region->name_);
+      if (needs.let_cards_write) written.append(region->name_);
     }
   }
   py::dict needs;
@@ -104,6 +106,7 @@ py::dict host_needs(const std::string& text) {
   needs["memory"] = memory_needed(config);
   needs["address_space"] = address_space_needed(config, entry.traits);
   needs["staged"] = staged;
+  needs["written"] = written;
   needs["interfaces"] = interfaces;
   return needs;
 }

@@ -104,39 +104,51 @@ def gpudirect(context: Context) -> Iterator[Finding]:
     pinned = "Use memory regions of kind host_pinned, which both CPU and GPU can read."
     gpus, lacking = _named(context), _dma_buf_lacks(context)
     peermem = "nvidia_peermem" in context.facts.modules
+    copies = context.needs.copies_without_nic
     for gpu in gpus:
         name = _name(gpu)
         if gpu.integrated and context.needs.given:
             found = "memory is the host's, and the configuration has regions of kind device"
-            yield Finding(Status.FAIL, found, name, Remedy(note=pinned))
+            yield Finding(context.wrong_for_gpu, found, name, Remedy(note=pinned))
         elif gpu.integrated:
             yield skip("memory is the host's; use regions of kind host_pinned", name)
-        elif gpu.dma_buf and not lacking:
+        # DPDK gives its drivers addresses, and no dma-bufs.
+        elif gpu.dma_buf and not lacking and not copies:
             old = context.facts.kernel < _GPUNETIO_KERNEL
             yield ok("dma-buf" + (" (DOCA GPUNetIO requires kernel 6.2)" if old else ""), name)
         elif gpu.gpudirect is False and not gpu.dma_buf:
             note = "GeForce GPUs do not support it; use a workstation or data center GPU. "
-            yield Finding(context.wrong, f"{gpu.name}: none", name, Remedy(note=note + pinned))
+            yield Finding(
+                context.wrong_for_gpu, f"{gpu.name}: none", name, Remedy(note=note + pinned)
+            )
         elif peermem:
             yield ok("nvidia-peermem", name)
+        elif copies:
+            found = f"nvidia-peermem is not loaded: engine {context.needs.engine} copies packets"
+            yield Finding(Status.WARN, found, name, _load_peermem())
         else:
             why = [*lacking] if gpu.dma_buf or gpu.dma_buf is None else ["no dma-buf of the GPU"]
             found = f"nvidia-peermem is not loaded, and dma-buf lacks: {', '.join(why)}"
             if not why:
                 yield skip("not reported by CUDA; all that dma-buf requires is present", name)
                 continue
-            remedy = Remedy(
-                now=("modprobe nvidia-peermem",),
-                files=(module_at_boot("nvidia-peermem"),),
-                note=(
-                    "If the module does not load, rebuild the driver's modules for this kernel "
-                    "(dpkg-reconfigure nvidia-dkms-VERSION, or dkms autoinstall). Or update what "
-                    "dma-buf lacks: nvidia-open, rdma-core, the kernel. CUDA up to 12.5 has open "
-                    "modules only if it was installed with -m=kernel-open."
-                ),
-                verify=("grep -q ^nvidia_peermem /proc/modules",),
+            note = (
+                " Or update what dma-buf lacks: nvidia-open, rdma-core, the kernel. CUDA up to "
+                "12.5 has open modules only if it was installed with -m=kernel-open."
             )
-            yield Finding(context.wrong, found, name, remedy)
+            yield Finding(context.wrong_for_gpu, found, name, _load_peermem(note))
+
+
+def _load_peermem(note: str = "") -> Remedy:
+    return Remedy(
+        now=("modprobe nvidia-peermem",),
+        files=(module_at_boot("nvidia-peermem"),),
+        note=(
+            "If the module does not load, rebuild the driver's modules for this kernel "
+            f"(dpkg-reconfigure nvidia-dkms-VERSION, or dkms autoinstall).{note}"
+        ),
+        verify=("grep -q ^nvidia_peermem /proc/modules",),
+    )
 
 
 # dma-buf of the RDMA stack; DOCA GPUNetIO needs a newer kernel.
@@ -248,8 +260,7 @@ def _lock(gpu: Gpu) -> Remedy:
 )
 def bar1(context: Context) -> Iterator[Finding]:
     for gpu in _named(context):
-        regions = context.needs.regions
-        wanted = sum(r.size for r in regions if r.kind == "device" and r.affinity == gpu.affinity)
+        wanted = sum(r.size for r in context.needs.mapped_regions if r.affinity == gpu.affinity)
         least = next((size for name, size in _LARGE_BAR1.items() if name in gpu.name), _LEAST_BAR1)
         if gpu.integrated:
             yield skip("integrated: no window is needed", _name(gpu))
@@ -257,14 +268,14 @@ def bar1(context: Context) -> Iterator[Finding]:
             yield skip("not reported by the driver", _name(gpu))
         elif wanted > gpu.bar1_total:
             found = f"{gpu.bar1_total // _MIB} MiB; the regions take {wanted // _MIB} MiB"
-            yield Finding(Status.FAIL, found, _name(gpu), _resize(context, gpu))
+            yield Finding(context.wrong_for_gpu, found, _name(gpu), _resize(context, gpu))
         elif gpu.bar1_total < least:
             found = f"{gpu.bar1_total // _MIB} MiB (need {least // _MIB})"
             yield Finding(Status.WARN, found, _name(gpu), _resize(context, gpu))
         elif wanted > gpu.bar1_free:
             found = f"{gpu.bar1_free // _MIB} MiB free; the regions take {wanted // _MIB} MiB"
             note = "Another program has mapped the rest: nvidia-smi lists the programs on this GPU."
-            yield Finding(Status.FAIL, found, _name(gpu), Remedy(note=note))
+            yield Finding(context.wrong_for_gpu, found, _name(gpu), Remedy(note=note))
         else:
             found = f"{gpu.bar1_free // _MIB} of {gpu.bar1_total // _MIB} MiB free"
             yield ok(found, _name(gpu))

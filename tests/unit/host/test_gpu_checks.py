@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from daqiri_ophyd.engine import Engine, NotSupportedError, load_config
+from daqiri_ophyd.engine import Engine, NotSupportedError, capabilities, load_config
 from daqiri_ophyd.host import Status, check_host
 
 from .conftest import assert_shell
@@ -242,6 +242,40 @@ def test_a_geforce_is_of_no_use_to_nics(result_of, gpu_host, profile, config, st
     [remedy] = result.remedies
     assert remedy.now == ()
     assert "GeForce" in remedy.note and "host_pinned" in remedy.note
+
+
+@pytest.fixture
+def copied(profile):
+    """A configuration with which NICs write to GPUs where they can."""
+    if capabilities()["dpdk"] != "available":
+        pytest.skip("needs engine dpdk (built where libdpdk is found: libdpdk-dev)")
+    return profile("igx")
+
+
+def test_where_the_engine_copies_instead_nothing_fails(result_of, gpu_host, copied):
+    result = result_of("gpudirect", gpu_host(), copied, modules=[])
+    assert (result.status, result.found) == (
+        Status.WARN,
+        "GPU 0: nvidia-peermem is not loaded: engine dpdk copies packets",
+    )
+    [remedy] = result.remedies
+    assert remedy.now == ("modprobe nvidia-peermem",)
+    assert_shell(remedy)
+    result = result_of("gpudirect", gpu_host(dma_buf=False), copied)
+    assert (result.status, result.found) == (Status.OK, "GPU 0: nvidia-peermem")
+    assert result_of("gpudirect", gpu_host(**geforce()), copied).status is Status.WARN
+    assert result_of("gpudirect", "spark", copied).status is Status.WARN
+    # The region that is received into, and not the one that is sent from.
+    result = result_of("bar1", gpu_host(bar1_total=256 * MIB, bar1_free=256 * MIB), copied)
+    assert (result.status, result.found) == (
+        Status.WARN,
+        "GPU 0: 256 MiB; the regions take 400 MiB",
+    )
+    result = result_of("bar1", gpu_host(bar1_free=300 * MIB), copied)
+    assert (result.status, result.found) == (
+        Status.WARN,
+        "GPU 0: 300 MiB free; the regions take 400 MiB",
+    )
 
 
 def test_gpus_without_regions_are_left_alone(result_of, gpu_host, profile):

@@ -3,6 +3,7 @@
 import pytest
 
 from daqiri_ophyd import profiles
+from daqiri_ophyd.engine import capabilities
 from daqiri_ophyd.host import FactError, Needs
 from daqiri_ophyd.host._needs import Poller, Region
 
@@ -100,6 +101,13 @@ def test_who_writes_to_a_gpu(engine, direct):
     region = {"name": "m", "kind": "device", "affinity": 0, "num_bufs": 1, "buf_size": 1}
     assert needs(engine=engine, memory_regions=[region]).nic_writes_to_gpu is direct
     assert not needs(engine=engine).nic_writes_to_gpu
+
+
+def test_nics_may_write_where_the_engine_else_copies(profile):
+    asked = Needs.of(profile("igx"))
+    assert asked.copies_without_nic is asked.nic_writes_to_gpu
+    assert asked.copies_without_nic is (capabilities()["dpdk"] == "available")
+    assert not Needs.of(profile("spark")).copies_without_nic
 
 
 def test_the_engine_reads_names_of_any_letters():

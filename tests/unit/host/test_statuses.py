@@ -44,7 +44,8 @@ clocks              skip  ok    ok    ok    warn
 storage             skip  ok    ok    ok    skip
 """
 
-# With a configuration, where it differs. DPDK: ok where this build has it.
+# With a configuration, where it differs. DPDK: ok where this build has it; elsewhere no NIC writes
+# to a GPU.
 CONFIGURED = """
                     igx/igx spark/spark a100/igx a100/jungfrau-gpu laptop/udp container/udp
 engine              DPDK    DPDK        DPDK     ok                ok         ok
@@ -66,13 +67,13 @@ numa                ok      ok          ok       ok                ok         ok
 cpu-isolation       ok      ok          warn     skip              skip       skip
 queue-cores         ok      ok          ok       ok                ok         ok
 gpu-driver          ok      ok          ok       ok                skip       skip
-gpudirect           skip    skip        skip     skip              skip       skip
-pcie-topology       skip    skip        skip     skip              skip       skip
-bar1                skip    skip        skip     skip              skip       skip
-acs                 skip    skip        skip     skip              skip       skip
-iommu               skip    skip        skip     skip              skip       skip
-gdrcopy             skip    skip        skip     skip              skip       skip
-gpu-without-root    skip    skip        skip     skip              skip       skip
+gpudirect           ok      skip        ok       skip             skip       skip
+pcie-topology       ok      skip        skip     skip             skip       skip
+bar1                ok      skip        ok       skip             skip       skip
+acs                 ok      skip        skip     skip             skip       skip
+iommu               ok      skip        ok       skip             skip       skip
+gdrcopy             skip    skip        ok       skip             skip       skip
+gpu-without-root    skip    skip        ok       skip             skip       skip
 capabilities        skip    ok          ok       ok                warn       warn
 socket-buffers      skip    skip        skip     skip              warn       warn
 """
@@ -111,6 +112,12 @@ socket-buffers      skip            skip
 """
 
 
+# Checks for NICs that write to GPUs.
+WRITES_TO_GPUS = [
+    *("gpudirect", "pcie-topology", "bar1", "acs", "iommu", "gdrcopy", "gpu-without-root"),
+]
+
+
 def rows(table):
     head, *lines = table.strip("\n").splitlines()
     for line in lines:
@@ -139,5 +146,8 @@ def test_statuses_with_a_configuration(make_host, profile, table, column):
     wanted = {name: statuses[host] for name, statuses in rows(STATUSES)}
     wanted |= {name: statuses[column] for name, statuses in rows(table)}
     if wanted["engine"] == "DPDK":
-        wanted["engine"] = "ok" if capabilities()["dpdk"] == "available" else "fail"
+        available = capabilities()["dpdk"] == "available"
+        wanted["engine"] = "ok" if available else "fail"
+        if not available:
+            wanted |= dict.fromkeys(WRITES_TO_GPUS, "skip")
     assert {result.check: str(result.status) for result in report.results} == wanted
