@@ -120,14 +120,16 @@ class DeviceMemory {
                 what_ + ": GPU " + std::to_string(gpu_) + " exports no dma-buf (" + problem +
                     "); this requires NVIDIA's open kernel modules, CUDA 11.7 and Linux 5.12");
   }
-  /// What network cards that write to the GPU require.
+  /// How network cards write to the memory.
   struct Cards {
     /// Why they cannot; empty: they can.
     std::string why_not;
     /// See PacketCopies::follow_cards.
     bool flush{false};
   };
-  [[nodiscard]] Cards cards() const {
+  /// From now on, copies that CUDA begins are complete when its calls return, as GPUDirect RDMA
+  /// requires.
+  [[nodiscard]] Cards admit_cards() const {
     /// CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED, ..._FLUSH_WRITES_OPTIONS and
     /// ..._WRITES_ORDERING
     constexpr int SUPPORTED = 116;
@@ -137,6 +139,8 @@ class DeviceMemory {
     constexpr int OWNER = 100;
     /// CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST
     constexpr unsigned BY_HOST = 1;
+    /// CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
+    constexpr int SYNC_MEMOPS = 6;
     Cards cards;
     const std::string problem = with_gpu([&](const Functions& call) {
       const auto attribute = [&](int which) {
@@ -151,21 +155,13 @@ class DeviceMemory {
                   (static_cast<unsigned>(attribute(FLUSHES)) & BY_HOST) == 0)) {
         cards.why_not = "the driver cannot wait for what cards have written to it";
       }
-      return Result{0};
+      const unsigned on = 1;
+      return cards.why_not.empty()
+                 ? call.set_pointer_attribute(&on, SYNC_MEMOPS, address_of(extent_.base))
+                 : Result{0};
     });
     if (!problem.empty()) cards.why_not = problem;
     return cards;
-  }
-  /// From now on, copies that CUDA begins are complete when its calls return, as GPUDirect RDMA
-  /// requires. Throws Error.
-  void admit_cards() const {
-    /// CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
-    constexpr int SYNC_MEMOPS = 6;
-    const Context context(what_, gpu_);
-    const unsigned on = 1;
-    context.driver().require(
-        context.driver().call().set_pointer_attribute(&on, SYNC_MEMOPS, address_of(extent_.base)),
-        what_, gpu_);
   }
   /// Returns the error; empty: success.
   [[nodiscard]] std::string read(const void* data, void* to, std::size_t bytes) const {
@@ -307,7 +303,8 @@ class PacketRegion final : public memory::MemoryRegion {
   /// Who writes packets.
   enum class By : std::uint8_t { ENGINE, CARDS };
 
-  PacketRegion(const MemoryRegionConfig& config, By by, std::unique_ptr<PacketMemory> memory,
+  /// Takes the memory when nothing fails any more.
+  PacketRegion(const MemoryRegionConfig& config, By by, std::unique_ptr<PacketMemory>& memory,
                std::unique_ptr<PacketCopies> copies)
       : MemoryRegion(config, by == By::CARDS ? memory->device.extent() : memory->pages.extent(),
                      by == By::CARDS ? memory::Place::DEVICE : memory::Place::PINNED),
@@ -349,22 +346,26 @@ std::unique_ptr<memory::MemoryRegion> allocate_for_packets(const MemoryRegionCon
   auto memory = std::make_unique<PacketMemory>(config, needs, what);
   auto copies = std::make_unique<PacketCopies>(
       memory->device.extent().base - memory->pages.extent().base, what, config.affinity_);
-  auto by = PacketRegion::By::ENGINE;
   std::string why = needs.why_no_card;
+  bool by_cards = false;
   if (needs.let_cards_write) {
-    const DeviceMemory::Cards cards = memory->device.cards();
+    const DeviceMemory::Cards cards = memory->device.admit_cards();
     why = cards.why_not.empty() ? needs.let_cards_write(memory->device.extent()) : cards.why_not;
-    if (why.empty()) {
-      by = PacketRegion::By::CARDS;
-      memory->device.admit_cards();
-      copies->follow_cards(cards.flush);
-    }
+    by_cards = why.empty();
+    if (by_cards) copies->follow_cards(cards.flush);
   }
   if (!why.empty()) {
     log(LogLevel::INFO, what + ": packets reach GPU " + std::to_string(config.affinity_) +
                             " by way of host memory: " + why);
   }
-  return std::make_unique<PacketRegion>(config, by, std::move(memory), std::move(copies));
+  try {
+    return std::make_unique<PacketRegion>(
+        config, by_cards ? PacketRegion::By::CARDS : PacketRegion::By::ENGINE, memory,
+        std::move(copies));
+  } catch (...) {
+    if (by_cards) needs.keep_cards_away();
+    throw;
+  }
 }
 
 std::unique_ptr<memory::MemoryRegion> allocate_device(const MemoryRegionConfig& config,

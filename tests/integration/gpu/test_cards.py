@@ -212,6 +212,7 @@ engine.close()
             {"CARDS": 1, "ORDERING": 0, "FLUSHES": 2},
             "the driver cannot wait for what cards have written to it",
         ),
+        ({"CARDS": 1, "SYNC_MEMOPS": 1}, "CUDA_ERROR_NAME: what went wrong"),
     ],
 )
 def test_packets_are_copied_to_a_gpu_that_no_card_writes_to(

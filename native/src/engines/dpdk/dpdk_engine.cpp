@@ -40,9 +40,11 @@ class DpdkEngine final : public IoEngine {
     if (region.kind_ != MemoryKind::DEVICE || !holds_packets(config_, region.name_)) return needs;
     needs.why_no_card = dpdk::why_not_on_gpu(config_, region.name_);
     if (needs.why_no_card.empty()) {
-      needs.let_cards_write = [this, &region](const memory::RegionExtent& on_gpu) {
-        return let_cards_write(region, on_gpu);
+      const auto writers = std::make_shared<Writers>();
+      needs.let_cards_write = [this, &region, writers](const memory::RegionExtent& on_gpu) {
+        return let_cards_write(region, on_gpu, *writers);
       };
+      needs.keep_cards_away = [writers] { leave(*writers); };
     }
     return needs;
   }
@@ -70,28 +72,36 @@ class DpdkEngine final : public IoEngine {
     if (device == nullptr) device = std::make_unique<dpdk::Device>(interface);
     return *device;
   }
-  /// Why not all cards that receive into the region write to it; empty: they do. Throws Error.
-  std::string let_cards_write(const MemoryRegionConfig& region,
-                              const memory::RegionExtent& on_gpu) {
-    // Unless they all do, none does.
-    std::vector<dpdk::Device*> writers;
-    const auto leave = [](std::vector<dpdk::Device*>* left) {
-      for (dpdk::Device* const writer : *left) writer->leave_gpu();
-    };
-    std::unique_ptr<std::vector<dpdk::Device*>, decltype(leave)> undo(&writers, leave);
+  /// Devices that write to the latest region that they were given.
+  using Writers = std::vector<dpdk::Device*>;
+  static void leave(Writers& writers) noexcept {
+    for (dpdk::Device* const writer : writers) writer->leave_gpu();
+    writers.clear();
+  }
+  /// Why not all cards that receive into the region write to it; empty: they do, and are in
+  /// `writers`. Throws Error.
+  std::string let_cards_write(const MemoryRegionConfig& region, const memory::RegionExtent& on_gpu,
+                              Writers& writers) {
     writers.reserve(config_.ifs_.size());
-    for (const InterfaceConfig& interface : config_.ifs_) {
-      const auto has = [&](const RxQueueConfig& queue) {
-        return queue.common_.mrs_.back() == region.name_;
-      };
-      if (!std::ranges::any_of(interface.rx_.queues_, has)) continue;
-      dpdk::Device& device = device_of(interface);
-      const dpdk::Reports reports;
-      const std::string why = device.write_to_gpu(config_, interface, on_gpu, region.name_);
-      if (!why.empty()) return "interface '" + interface.name_ + "': " + why;
-      writers.push_back(&device);
+    try {
+      for (const InterfaceConfig& interface : config_.ifs_) {
+        const auto has = [&](const RxQueueConfig& queue) {
+          return queue.common_.mrs_.back() == region.name_;
+        };
+        if (!std::ranges::any_of(interface.rx_.queues_, has)) continue;
+        dpdk::Device& device = device_of(interface);
+        const dpdk::Reports reports;
+        const std::string why = device.write_to_gpu(config_, interface, on_gpu, region.name_);
+        if (!why.empty()) {
+          leave(writers);
+          return "interface '" + interface.name_ + "': " + why;
+        }
+        writers.push_back(&device);
+      }
+    } catch (...) {
+      leave(writers);
+      throw;
     }
-    static_cast<void>(undo.release());
     return {};
   }
 
