@@ -1,4 +1,4 @@
-"""Packets that a network card writes to GPU memory: a device of DPDK that is a card to the engine."""
+"""Packets that a network card writes to GPU memory: to the engine, a device of DPDK is a card."""
 
 import json
 import subprocess
