@@ -192,7 +192,6 @@ bool Receiver::stays(const Target& target, const rte_mbuf& packet,
 }
 
 std::uint32_t Receiver::receive() noexcept {
-  const std::uint64_t now = monotonic_ns();
   const steering::Steering::Pass pass(steering_);
   const auto most = static_cast<std::uint32_t>(MOST_PER_PASS / queues_.size());
   std::uint32_t seen = 0;
@@ -207,7 +206,7 @@ std::uint32_t Receiver::receive() noexcept {
   }
   for (const Target& target : targets_) {
     if (target.hand_over == nullptr) continue;
-    if (all_read) target.hand_over->note_all_read(now);
+    if (all_read) target.hand_over->note_all_read(first_.pass_ns());
     target.hand_over->wake();
   }
   return seen;
