@@ -31,8 +31,8 @@ class PacketCopies final : public memory::DeviceCopies {
   /// From now on, network cards write packets to the GPU. `flush`: what follows on the GPU sees
   /// them only after the driver was told to wait for them. Before the session runs.
   void follow_cards(bool flush) noexcept { flushes_ = flush; }
-  /// What network cards have written is seen by what follows on the GPU. Returns false if the GPU has
-  /// failed. Any thread.
+  /// What network cards have written is seen by what follows on the GPU. Returns false if the GPU
+  /// has failed. Any thread.
   [[nodiscard]] bool flush() const noexcept;
 
  private:

@@ -150,9 +150,8 @@ class DeviceMemory {
       cards.flush = attribute(ORDERING) < OWNER;
       if (attribute(SUPPORTED) == 0) {
         cards.why_not = "it has no GPUDirect RDMA";
-      } else if (cards.flush &&
-                 (call.flush_writes == nullptr ||
-                  (static_cast<unsigned>(attribute(FLUSHES)) & BY_HOST) == 0)) {
+      } else if (cards.flush && (call.flush_writes == nullptr ||
+                                 (static_cast<unsigned>(attribute(FLUSHES)) & BY_HOST) == 0)) {
         cards.why_not = "the driver cannot wait for what cards have written to it";
       }
       const unsigned on = 1;

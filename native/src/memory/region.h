@@ -44,8 +44,8 @@ struct RegionNeeds {
   /// are copied (DeviceCopies).
   bool staged{false};
   /// For `staged`: lets network cards write to the memory on the GPU, and returns why they cannot;
-  /// empty: they can, and packets are not staged. Called at most once, with memory that exists until
-  /// the engine is closed, or the next function was called. Throws Error. Null: no card may.
+  /// empty: they can, and packets are not staged. Called at most once, with memory that exists
+  /// until the engine is closed, or the next function was called. Throws Error. Null: no card may.
   std::function<std::string(const RegionExtent& on_device)> let_cards_write{};
   /// Undoes it: the memory is about to be freed.
   std::function<void()> keep_cards_away{};

@@ -186,7 +186,8 @@ std::string receive_path_of(const Port& port, const RxQueue& queue) {
       continue;
     told.push_back(region.gpu());
     path += path.empty() ? "" : ", ";
-    path += (region.host_readable() ? "staged to GPU " : "into GPU ") + std::to_string(region.gpu());
+    path +=
+        (region.host_readable() ? "staged to GPU " : "into GPU ") + std::to_string(region.gpu());
   }
   return path;
 }

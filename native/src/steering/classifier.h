@@ -72,7 +72,8 @@ class Program {
   [[nodiscard]] bool reads_payloads() const noexcept { return flex_bytes_ > 0; }
   /// Whether a longer frame with these first bytes has the verdict of PacketView::of_beginning.
   [[nodiscard]] bool decides(const std::uint8_t* frame, std::uint32_t captured) const noexcept {
-    return rules_.empty() || (tunnels_.empty() && has_key(frame, captured, matches_udp_, flex_bytes_));
+    return rules_.empty() ||
+           (tunnels_.empty() && has_key(frame, captured, matches_udp_, flex_bytes_));
   }
   /// Whether the verdict depends only on Ethernet, VLAN tags, IP and UDP headers, or those of
   /// eCPRI.

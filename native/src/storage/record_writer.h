@@ -52,8 +52,8 @@ class RecordWriter {
   virtual void discard_prepared() noexcept = 0;
   /// Create the file `path`, prepared or not; it must not exist. Throws like `prepare`.
   virtual void create(const std::string& path) = 0;
-  /// Records [first, first + count) of `burst` are written next: fetch those from a GPU that the CPU
-  /// cannot read there. After an error, `write` fails.
+  /// Records [first, first + count) of `burst` are written next: fetch those from a GPU that the
+  /// CPU cannot read there. After an error, `write` fails.
   virtual void fetch(const Burst& /*burst*/, std::uint32_t /*first*/,
                      std::uint32_t /*count*/) noexcept {}
   /// Write records [first, first + count) of `burst`, up to the one with which the file reaches

@@ -194,9 +194,8 @@ void compare_decided(const Program& program, const RxConfig& rx, Random& random,
   const std::uint32_t captured = random.upto(length);
   const bool decided = program.decides(packet.frame.data(), captured);
   const bool plain = packet.udp && !packet.ipv6 && packet.frame[12] == 0x08;
-  const bool for_udp = std::ranges::any_of(rx.flows_, [](const FlowConfig& flow) {
-    return flow.match_.type_ != FlowMatchType::ECPRI;
-  });
+  const bool for_udp = std::ranges::any_of(
+      rx.flows_, [](const FlowConfig& flow) { return flow.match_.type_ != FlowMatchType::ECPRI; });
   if (plain && !program.reads_payloads() && !program.empty())
     REQUIRE(decided == (captured >= (for_udp ? 42U : 14U)));
   if (!decided) return;

@@ -541,8 +541,8 @@ void DpdkPort::refuse_for_gpu(steering::FlowUpdate& update) const {
     if (why.empty()) continue;
     update.refused.emplace_back(
         i, Error(Status::NOT_SUPPORTED,
-                 why + ", and the device writes the rest to memory region '" + queue.region(1).name() +
-                     "' on GPU " + std::to_string(queue.region(1).gpu()) +
+                 why + ", and the device writes the rest to memory region '" +
+                     queue.region(1).name() + "' on GPU " + std::to_string(queue.region(1).gpu()) +
                      "; with the flow in the configuration when the engine is opened, packets "
                      "reach the GPU by way of host memory"));
   }

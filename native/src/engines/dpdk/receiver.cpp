@@ -313,8 +313,7 @@ std::span<const std::uint8_t> Receiver::beginning_of(
             wanted};
   const std::uint32_t first = packet.data_len;
   const std::uint8_t* const frame = data_of(packet);
-  if (first >= wanted || steering_.recent(frame, first) != nullptr ||
-      program.decides(frame, first))
+  if (first >= wanted || steering_.recent(frame, first) != nullptr || program.decides(frame, first))
     return {frame, first};
   if (!std::exchange(told_headers_, true)) tell_headers(first);
   const rte_mbuf& second = *packet.next;
@@ -350,8 +349,7 @@ std::span<const std::uint8_t> Receiver::beginning_of(
   const bool stay = stays(target, packet, verdict);
   if (!verdict.matched && program.isolated()) {
     lose(target, DropReason::FILTERED, length);
-  } else if (cut || length > queue.max_packet_size() ||
-             (on_gpu_ && packet.nb_segs > 1 && !stay)) {
+  } else if (cut || length > queue.max_packet_size() || (on_gpu_ && packet.nb_segs > 1 && !stay)) {
     // The last: its pieces are none that can be copied.
     lose(target, DropReason::TRUNCATED, length);
   } else if (verdict.malformed) {

@@ -78,8 +78,7 @@ class GpuRegion final : public memory::MemoryRegion {
 
   static void register_gpu() {
     static const memory::RegisteredMemoryKind kind(
-        MemoryKind::DEVICE,
-        [](const MemoryRegionConfig& config, const memory::RegionNeeds& needs) {
+        MemoryKind::DEVICE, [](const MemoryRegionConfig& config, const memory::RegionNeeds& needs) {
           return make(config, needs);
         });
   }
@@ -130,10 +129,9 @@ class GpuRegion final : public memory::MemoryRegion {
     extent.base = host.data();
     why_staged = needs.let_cards_write ? needs.let_cards_write(on_gpu) : needs.why_no_card;
     const bool by_cards = why_staged.empty();
-    std::unique_ptr<GpuRegion> made(new GpuRegion(config, by_cards ? on_gpu : extent,
-                                                  by_cards ? memory::Place::DEVICE
-                                                           : memory::Place::PINNED,
-                                                  std::move(gpu), std::move(host)));
+    std::unique_ptr<GpuRegion> made(new GpuRegion(
+        config, by_cards ? on_gpu : extent,
+        by_cards ? memory::Place::DEVICE : memory::Place::PINNED, std::move(gpu), std::move(host)));
     latest = made.get();
     return made;
   }

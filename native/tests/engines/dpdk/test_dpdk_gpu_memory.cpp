@@ -288,9 +288,8 @@ TEST_CASE(STAGED, "[.]") {
   }
   SECTION("packets have three pieces") {
     add_region(config, "rx_middle", "rx_headers", 256);
-    for_queues([](CommonQueueConfig& queue) {
-      queue.mrs_ = {"rx_headers", "rx_middle", "rx_frames"};
-    });
+    for_queues(
+        [](CommonQueueConfig& queue) { queue.mrs_ = {"rx_headers", "rx_middle", "rx_frames"}; });
     why = "receive queue 'rx0' does not have it as the second of two memory regions";
   }
   SECTION("a transmit queue uses the memory") {
@@ -304,12 +303,12 @@ TEST_CASE(STAGED, "[.]") {
   }
   SECTION("headers are longer than the first piece") {
     for_queues([](CommonQueueConfig& queue) { queue.split_boundary_ = 41; });
-    why = "flow 'flow0': what the flow matches ends after 42 bytes of a frame, and the first "
-          "memory region gets 41";
+    why =
+        "flow 'flow0': what the flow matches ends after 42 bytes of a frame, and the first "
+        "memory region gets 41";
   }
   SECTION("the device splits nothing") {
-    for_queues(
-        [](CommonQueueConfig& queue) { queue.split_boundary_ = queue.id_ == 0 ? 64 : 65; });
+    for_queues([](CommonQueueConfig& queue) { queue.split_boundary_ = queue.id_ == 0 ? 64 : 65; });
     why = "receive queues of the interface differ in memory_regions or split_boundary";
     path = "split by the engine";
   }
@@ -319,8 +318,9 @@ TEST_CASE(STAGED, "[.]") {
   }
   SECTION("the card does not reach the GPU") {
     error = EFAULT;
-    why = "the card cannot have its memory: Bad address; a ConnectX needs the kernel module "
-          "nvidia-peermem";
+    why =
+        "the card cannot have its memory: Bad address; a ConnectX needs the kernel module "
+        "nvidia-peermem";
   }
   const GpuCard gpu(error);
   if (!is_card) gpu.device.be_card(nullptr, 0);

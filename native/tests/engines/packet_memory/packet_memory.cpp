@@ -1,6 +1,6 @@
 // Instead of DPDK's own functions: a device puts the pieces of packets into buffers of several
-// pools, as cards do, also in memory that the CPU cannot access, and looks at the memory of those to
-// send.
+// pools, as cards do, also in memory that the CPU cannot access, and looks at the memory of those
+// to send.
 #include <dlfcn.h>
 #include <rte_bus.h>
 #include <rte_dev.h>
