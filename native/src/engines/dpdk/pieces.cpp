@@ -79,7 +79,8 @@ std::string why_not_on_gpu(const NetworkConfig& config, const std::string& regio
       }
       for (const FlowConfig& flow : interface.rx_.flows_) {
         const std::string why = why_not_on_gpu(flow, interface, first_piece(config, queue));
-        if (!why.empty()) return name + "flow '" + flow.name_ + "': " + why;
+        if (why.empty()) continue;
+        return std::string(name).append("flow '").append(flow.name_).append("': ").append(why);
       }
     }
   }

@@ -140,9 +140,9 @@ DpdkPort::DpdkPort(const Port& port, const NetworkConfig& config, std::unique_pt
     : port_(port), flows_(port.config), device_(std::move(device)) {
   rules_ = std::make_unique<FlowRules>(device_->port(), port.config);
   const Settings settings = settings_for(config);
-  // Those on a GPU are second pieces, which only the device writes.
-  const auto on_gpu = [](const memory::MemoryRegion* region) { return !region->host_readable(); };
-  if (!splits_ && std::ranges::any_of(regions_of(port, splits_), on_gpu))
+  // Only the device writes to them.
+  const auto on_gpu = [](const auto& queue) { return !queue->host_readable(); };
+  if (!splits_ && std::ranges::any_of(port.rx, on_gpu))
     fail("does not split packets any longer", ENOTSUP, "open the engine again");
   for (const memory::MemoryRegion* region : regions_of(port, splits_)) {
     // Cards have that of a GPU since it was allocated.
