@@ -201,8 +201,39 @@ int cuPointerSetAttribute(const void* value, int attribute, unsigned long long p
   const int good = attribute == 6 && *(const unsigned*)value == 1 && pointer;
   return note(good ? "copies-at-once" : "wrong", SYNC_MEMOPS);
 }
+/* For programs: as cuMemcpyHtoDAsync, for a card whose writes are there when they were waited for. */
+static struct {
+  char* to;
+  char* bytes;
+  size_t count;
+} late[256];
+static int num_late;
+static pthread_mutex_t late_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void write_late(void) {
+  use_memory(1);
+  for (int i = 0; i < num_late; ++i) {
+    memcpy(late[i].to, late[i].bytes, late[i].count);
+    free(late[i].bytes);
+  }
+  num_late = 0;
+  use_memory(-1);
+}
+int driver_write_late(unsigned long long to, const void* from, size_t bytes, void* stream) {
+  pthread_mutex_lock(&late_lock);
+  if (num_late == sizeof late / sizeof *late) write_late();
+  late[num_late].to = (char*)to;
+  late[num_late].bytes = malloc(bytes);
+  memcpy(late[num_late].bytes, from, bytes);
+  late[num_late++].count = bytes;
+  pthread_mutex_unlock(&late_lock);
+  return stream == 0;
+}
 /* What network cards have written is there. */
 int cuFlushGPUDirectRDMAWrites(int target, int scope) {
+  pthread_mutex_lock(&late_lock);
+  write_late();
+  pthread_mutex_unlock(&late_lock);
   return note(target == 0 && scope == 100 ? "flush" : "wrong", FLUSH);
 }
 /* A dma-buf of whole pages, here a file that has nothing. */

@@ -74,8 +74,8 @@ def program(card: Path, text: str, config: Config | None = None, *, is_open: boo
     config["engine"] = "dpdk"
     del config["loopback"]
     config["interfaces"][0]["address"] = "net_ring0"
-    (queue,) = config["interfaces"][0]["rx"]["queues"]
-    queue["split_boundary"] = 64
+    for queue in config["interfaces"][0]["rx"]["queues"]:
+        queue["split_boundary"] = 64
     for region in config["memory_regions"]:
         region["num_bufs"] = 4096
     text = PLUGGED_IN + (OPENED if is_open else "") + text
@@ -166,6 +166,52 @@ engine.close()
         ORDERING=ordering,
     )
     assert said.splitlines() == [str(ordering == 0), "True", "True"]
+
+
+def test_what_a_card_writes_late_is_waited_for(with_driver: Run, card: Path) -> None:
+    config = split()
+    port = config["interfaces"][0]
+    (first,) = port["rx"]["queues"]
+    port["rx"]["queues"].append({**first, "name": "other", "id": 1})
+    action = {"type": "queue", "id": 1}
+    flow = {"name": "other", "id": 7, "match": {"udp_dst": 5001}, "action": action}
+    port["rx"]["flows"] = [flow]
+    said, _ = with_driver(
+        program(
+            card,
+            """
+card.be_card(driver.driver_write_late, 0)
+
+def arrived(queue, sent):
+    burst = queue.receive(timeout=20)
+    pieces = [(burst.segment(0, i), burst.segment(1, i).get()) for i in range(len(burst))]
+    whole = map(np.concatenate, pieces)
+    return [np.array_equal(a, b) for a, b in zip(whole, sent, strict=True)] == [True] * len(sent)
+
+port.tx[0].send(sent, timeout=20)
+print(arrived(queue, sent))
+# Options of IPv6 before UDP, which end on the GPU.
+long = rng.integers(0, 256, 300, np.uint8)
+long[12:21] = 0x86, 0xDD, 0x60, 0, 0, 0, 0, 300 - 54, 60
+long[54:56] = 17, 1
+long[70:74] = 0, 9, 5001 >> 8, 5001 & 255
+for _ in range(3):
+    port.tx[0].send([long], timeout=20)
+    print(arrived(port.rx[1], [long]))
+with queue.record(".", "run", max_packets=8) as recorder:
+    port.tx[0].send(sent, timeout=20)
+    assert recorder.wait(60)
+(file,) = recorder.files()
+with PcapFile(file.path) as pcap:
+    print([np.array_equal(a.data, b) for a, b in zip(pcap, sent, strict=True)] == [True] * 8)
+engine.close()
+""",
+            config,
+        ),
+        CARDS=1,
+        ORDERING=0,
+    )
+    assert said.split() == ["True"] * 5
 
 
 def test_a_gpu_that_fails_loses_packets_not_the_recorder(with_driver: Run, card: Path) -> None:
