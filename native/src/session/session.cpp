@@ -252,7 +252,8 @@ void Session::allocate_regions() {
     all.back().needs.staged &= holds_packets(config_, region.name_);
   }
   // Last, those for which the engine opens cards: it takes hugepages that regions leave.
-  std::ranges::stable_partition(all, [](const Wanted& one) { return !one.needs.let_cards_write; });
+  std::stable_partition(all.begin(), all.end(),
+                        [](const Wanted& one) { return !one.needs.let_cards_write; });
   for (const Wanted& one : all) {
     auto allocated = memory::MemoryRegion::allocate(*one.region, one.needs);
     engine_->attach(*allocated);
