@@ -136,7 +136,7 @@ def gpudirect(context: Context) -> Iterator[Finding]:
                 " Or update what dma-buf lacks: nvidia-open, rdma-core, the kernel. CUDA up to "
                 "12.5 has open modules only if it was installed with -m=kernel-open."
             )
-            yield Finding(context.wrong_for_gpu, found, name, _load_peermem(note))
+            yield Finding(context.wrong, found, name, _load_peermem(note))
 
 
 def _load_peermem(note: str = "") -> Remedy:

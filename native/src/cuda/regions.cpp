@@ -299,14 +299,13 @@ struct PacketMemory {
 /// the GPU; then pinned memory is for those who read them on the host.
 class PacketRegion final : public memory::MemoryRegion {
  public:
-  /// Who writes packets.
-  enum class By : std::uint8_t { ENGINE, CARDS };
-
-  /// Takes the memory when nothing fails any more.
-  PacketRegion(const MemoryRegionConfig& config, By by, std::unique_ptr<PacketMemory>& memory,
-               std::unique_ptr<PacketCopies> copies)
-      : MemoryRegion(config, by == By::CARDS ? memory->device.extent() : memory->pages.extent(),
-                     by == By::CARDS ? memory::Place::DEVICE : memory::Place::PINNED),
+  /// `place`: where packets are written. Takes the memory when nothing fails any more.
+  PacketRegion(const MemoryRegionConfig& config, memory::Place place,
+               std::unique_ptr<PacketMemory>& memory, std::unique_ptr<PacketCopies> copies)
+      : MemoryRegion(
+            config,
+            place == memory::Place::DEVICE ? memory->device.extent() : memory->pages.extent(),
+            place),
         memory_(std::move(memory)),
         copies_(std::move(copies)) {}
 
@@ -358,9 +357,9 @@ std::unique_ptr<memory::MemoryRegion> allocate_for_packets(const MemoryRegionCon
                             " by way of host memory: " + why);
   }
   try {
-    return std::make_unique<PacketRegion>(
-        config, by_cards ? PacketRegion::By::CARDS : PacketRegion::By::ENGINE, memory,
-        std::move(copies));
+    return std::make_unique<PacketRegion>(config,
+                                          by_cards ? memory::Place::DEVICE : memory::Place::PINNED,
+                                          memory, std::move(copies));
   } catch (...) {
     if (by_cards) needs.keep_cards_away();
     throw;

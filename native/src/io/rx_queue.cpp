@@ -47,9 +47,8 @@ RxQueue::RxQueue(const InterfaceConfig& interface, const RxQueueConfig& config,
                 ? pool_->most()
                 : std::clamp<std::size_t>(meta_buffers, 2, MOST_BURSTS_IN_RING)) {
   for (const auto* region : regions_) segment_capacity_.push_back(region->buf_size());
-  const auto split = static_cast<std::uint32_t>(config_.common_.split_boundary_);
-  if (regions_.size() > 1 && split > 0)
-    segment_capacity_[0] = std::min(segment_capacity_[0], split);
+  if (regions_.size() > 1)
+    segment_capacity_[0] = first_segment_capacity(config_.common_, segment_capacity_[0]);
   max_packet_size_ = std::accumulate(segment_capacity_.begin(), segment_capacity_.end(), 0U);
   for (std::size_t s = 0; s < regions_.size(); ++s) {
     if (regions_[s]->device_copies() != nullptr && !regions_[s]->host_readable())

@@ -20,6 +20,14 @@
 
 namespace daqiri {
 
+/// Most bytes of a packet that the first of several memory regions gets, whose buffers have
+/// `buf_size` bytes.
+[[nodiscard]] inline std::uint32_t first_segment_capacity(const CommonQueueConfig& queue,
+                                                          std::uint32_t buf_size) noexcept {
+  const auto split = static_cast<std::uint32_t>(queue.split_boundary_);
+  return split == 0 ? buf_size : std::min(buf_size, split);
+}
+
 class RxQueue : public QueueBase<RxQueueConfig> {
  public:
   /// MANY: in addition to its `meta_buffers` bursts, the queue may have a small burst for every

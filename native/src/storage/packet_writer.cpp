@@ -243,6 +243,15 @@ void PacketWriter::fetch(const Burst& burst, std::uint32_t first, std::uint32_t 
   }
 }
 
+std::uint32_t PacketWriter::write(const Burst& burst, std::uint32_t first, std::uint32_t count,
+                                  std::uint64_t size_limit) noexcept {
+  if (burst.on_device == 0 || unread_.empty())
+    return write(burst, *link_, first, count, size_limit);
+  put_batch();
+  if (!failed()) cut(EIO);
+  return 0;
+}
+
 void PacketWriter::add(const Burst& burst, PacketPrefixes& prefixes, std::uint32_t packet,
                        std::uint64_t time) noexcept {
   RecordBatch& batch = *batch_;

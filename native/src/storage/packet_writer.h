@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 
 #include <array>
-#include <cerrno>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -107,14 +106,7 @@ class PacketWriter final : public RecordWriter {
   std::uint32_t write(const Burst& burst, const LinkLayer& link, std::uint32_t first,
                       std::uint32_t count, std::uint64_t size_limit = NO_LIMIT) noexcept;
   std::uint32_t write(const Burst& burst, std::uint32_t first, std::uint32_t count,
-                      std::uint64_t size_limit) noexcept override {
-    if (burst.on_device != 0 && !unread_.empty()) {
-      put_batch();
-      if (!failed()) cut(EIO);
-      return 0;
-    }
-    return write(burst, *link_, first, count, size_limit);
-  }
+                      std::uint64_t size_limit) noexcept override;
   void fetch(const Burst& burst, std::uint32_t first, std::uint32_t count) noexcept override;
 
   [[nodiscard]] bool holds_back() const noexcept override { return held_back_; }

@@ -50,7 +50,7 @@ class DpdkEngine final : public IoEngine {
   }
   void open(std::vector<std::unique_ptr<Port>>& ports) override {
     for (const auto& port : ports) {
-      device_of(port->config);
+      open_device(port->config);
       const dpdk::Reports reports;
       auto device = devices_.extract(port->config.name_);
       ports_.push_back(
@@ -65,7 +65,7 @@ class DpdkEngine final : public IoEngine {
 
  private:
   /// The device of an interface that has no port yet.
-  dpdk::Device& device_of(const InterfaceConfig& interface) {
+  dpdk::Device& open_device(const InterfaceConfig& interface) {
     dpdk::start_eal();
     const dpdk::Reports reports;
     std::unique_ptr<dpdk::Device>& device = devices_[interface.name_];
@@ -89,7 +89,7 @@ class DpdkEngine final : public IoEngine {
           return queue.common_.mrs_.back() == region.name_;
         };
         if (!std::ranges::any_of(interface.rx_.queues_, has)) continue;
-        dpdk::Device& device = device_of(interface);
+        dpdk::Device& device = open_device(interface);
         const dpdk::Reports reports;
         const std::string why = device.write_to_gpu(config_, interface, on_gpu, region.name_);
         if (!why.empty()) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engines/dpdk/packet_pool.h"
+#include "io/rx_queue.h"
 #include "steering/packet_key.h"
 
 namespace daqiri::dpdk {
@@ -19,9 +20,8 @@ bool has(const CommonQueueConfig& queue, const std::string& region) {
 
 std::uint32_t first_piece(const NetworkConfig& config, const RxQueueConfig& queue) {
   const CommonQueueConfig& common = queue.common_;
-  const auto space = static_cast<std::uint32_t>(config.mrs_.at(common.mrs_.front()).buf_size_);
-  const auto boundary = static_cast<std::uint32_t>(common.split_boundary_);
-  return boundary == 0 ? space : std::min(space, boundary);
+  const MemoryRegionConfig& region = config.mrs_.at(common.mrs_.front());
+  return first_segment_capacity(common, static_cast<std::uint32_t>(region.buf_size_));
 }
 
 std::string why_not_split(const NetworkConfig& config, const InterfaceConfig& interface,
