@@ -151,19 +151,21 @@ class Bench {
 
   /// One burst of the driver's.
   void pass(Stages& sums, std::uint64_t& read) {
-    std::array<rte_mbuf*, AT_ONCE> packets;
+    std::array<rte_mbuf*, AT_ONCE + AHEAD> packets;
     std::array<FlowId, AT_ONCE> flows;
     const std::uint64_t t0 = rte_rdtsc();
     dpdk::PacketPool::Stock stock(*pool_);
     const std::uint32_t count = rte_eth_rx_burst(port_, 0, packets.data(), AT_ONCE);
     const std::uint64_t time = realtime_ns();
     const std::uint64_t t1 = rte_rdtsc();
+    if (count == 0) return;
     // As the engine does.
-    for (std::uint32_t i = 0; i < std::min(count, AHEAD); ++i) prefetch(*packets[i]);
+    std::fill_n(packets.begin() + count, AHEAD, packets[count - 1]);
+    for (std::uint32_t i = 0; i < AHEAD; ++i) prefetch(*packets[i]);
     {
       const steering::Steering::Pass pass(reader_);
       for (std::uint32_t i = 0; i < count; ++i) {
-        if (i + AHEAD < count) prefetch(*packets[i + AHEAD]);
+        prefetch(*packets[i + AHEAD]);
         const std::uint32_t length = packets[i]->pkt_len;
         const auto* const frame = rte_pktmbuf_mtod(packets[i], const std::uint8_t*);
         const steering::Verdict* const recent = reader_.recent(frame, length);

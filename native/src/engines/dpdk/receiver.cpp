@@ -69,11 +69,10 @@ std::uint8_t* data_of(const rte_mbuf& packet) noexcept {
   __builtin_prefetch(static_cast<const void*>(&packet.next));
 }
 
-/// The same for packets after that of number `i`.
-[[gnu::always_inline]] inline void prefetch(std::span<rte_mbuf* const> packets,
-                                            std::uint32_t i) noexcept {
-  if (i + 2 * AHEAD < packets.size()) __builtin_prefetch(packets[i + 2 * AHEAD]);
-  if (i + AHEAD < packets.size()) prefetch(*packets[i + AHEAD]);
+/// The same for packets after this one, of which there are 2 * AHEAD.
+[[gnu::always_inline]] inline void prefetch_after(rte_mbuf* const* packet) noexcept {
+  __builtin_prefetch(packet[2 * AHEAD]);
+  prefetch(*packet[AHEAD]);
 }
 
 /// Put the tag back that the device has taken out.
@@ -222,7 +221,7 @@ std::uint32_t Receiver::take_plain(std::span<rte_mbuf* const> packets, bool isol
   std::uint64_t bytes = 0;
   std::uint32_t i = 0;
   for (; i < count; ++i) {
-    prefetch(packets, i);
+    prefetch_after(&packets[i]);
     rte_mbuf& packet = *packets[i];
     if ((packet.ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) != 0 || packet.nb_segs != 1) break;
     std::uint8_t* const frame = data_of(packet);
@@ -261,7 +260,7 @@ std::uint32_t Receiver::receive(std::uint16_t queue, std::uint32_t most,
                                 const steering::Program& program, bool& empty) noexcept {
   std::array<std::optional<PacketPool::Stock>, MAX_NUM_SEGS> stocks;
   for (std::size_t s = 0; s < pools_.size(); ++s) stocks[s].emplace(*pools_[s]);
-  std::array<rte_mbuf*, AT_ONCE> packets;
+  std::array<rte_mbuf*, AT_ONCE + 2 * AHEAD> packets;
   std::uint32_t seen = 0;
   // Some drivers read fewer at once than there are.
   while (seen < most) {
@@ -284,9 +283,11 @@ std::uint32_t Receiver::receive(std::uint16_t queue, std::uint32_t most,
       target.plain_below = plain ? std::min(target.queue.max_packet_size() + 1, cut_at_) : 0;
     }
     const bool isolated = program.isolated();
+    // Each packet prefetches later ones: without asking whether there are so many.
+    std::fill_n(packets.begin() + count, 2 * AHEAD, packets[count - 1]);
     // The address of the data is in the mbuf, which may be in another core's cache, too.
-    for (std::uint32_t i = 0; i < std::min(count, 2 * AHEAD); ++i) __builtin_prefetch(packets[i]);
-    for (std::uint32_t i = 0; i < std::min(count, AHEAD); ++i) prefetch(*packets[i]);
+    for (std::uint32_t i = 0; i < 2 * AHEAD; ++i) __builtin_prefetch(packets[i]);
+    for (std::uint32_t i = 0; i < AHEAD; ++i) prefetch(*packets[i]);
     for (std::uint32_t i = 0; i < count; ++i) {
       i += take_plain({packets.data() + i, count - i}, isolated, times);
       if (i < count) take(*packets[i], program, times.of(*packets[i]), count - i);

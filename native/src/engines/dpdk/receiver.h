@@ -85,7 +85,8 @@ class Receiver {
             std::uint32_t left) noexcept;
   /// The same for what most packets are: in one buffer, of a recent flow (or of none, unless
   /// `isolated`), for a queue of this poller whose packets are in one buffer, and for which there
-  /// is one. Returns how many are, up to the first that is not, which `take` takes or loses.
+  /// is one. Returns how many are, up to the first that is not, which `take` takes or loses. After
+  /// `packets`, there are some that may be prefetched.
   std::uint32_t take_plain(std::span<rte_mbuf* const> packets, bool isolated,
                            const CardClock::ReceiveTimes& times) noexcept;
   void tell_headers(std::uint32_t first) const noexcept;
