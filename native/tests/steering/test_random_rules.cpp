@@ -268,6 +268,39 @@ TEST_CASE("random rules and packets: the program agrees with trying every rule",
   CHECK(hits > 10'000);
 }
 
+TEST_CASE("a frame that differs from a recent one in a bit has its own verdict", "[steering]") {
+  FrameFields fields;
+  fields.udp_src = 4000;
+  fields.udp_dst = 5000;
+  fields.src = 0x0A000001;
+  fields.dst = 0x0A000002;
+  const auto frame = make_frame(fields);
+  const auto length = static_cast<std::uint32_t>(frame.size());
+  auto interface = interface_with_queues(4);
+  FlowMatch& match = add_flow(interface, 1, 1).match_;
+  match.udp_src_ = {fields.udp_src, fields.udp_src};
+  match.udp_dst_ = {fields.udp_dst, fields.udp_dst};
+  match.ipv4_len_ = static_cast<std::uint16_t>(ipv4_length(fields));
+  match.ipv4_src_ = htonl(fields.src);
+  match.ipv4_dst_ = htonl(fields.dst);
+  const Program program(interface);
+  RecentVerdicts recent;
+  recent.use(program);
+  int matched = 0;
+  for (std::size_t bit = 8 * 12; bit < 8 * 42; ++bit) {
+    auto other = frame;
+    other[bit / 8] ^= static_cast<std::uint8_t>(1U << bit % 8);
+    INFO("bit " << bit % 8 << " of byte " << bit / 8);
+    const Verdict wanted = program.classify(PacketView::of_beginning(other.data(), length, length));
+    REQUIRE(recent.classify(program, frame.data(), length, length).flow == 1);
+    require_equal(recent.classify(program, other.data(), length, length), wanted);
+    REQUIRE(recent.classify(program, frame.data(), length, length).flow == 1);
+    matched += wanted.matched ? 1 : 0;
+  }
+  // Type of service, identification, flags, time to live, and checksums and length of UDP.
+  CHECK(matched == 8 * (1 + 2 + 1 + 2 + 4) + 3);
+}
+
 TEST_CASE("a thousand rules agree with trying each", "[steering]") {
   Random random(1);
   auto interface = interface_with_queues(4);
