@@ -25,6 +25,9 @@ constexpr std::uint32_t MOST_PER_PASS = 1024;
 constexpr std::uint32_t MOST_DRAINED = 1U << 16U;
 /// Packets whose headers are prefetched.
 constexpr std::uint32_t AHEAD = 4;
+/// Packets whose mbufs are: where the headers are is in them, and they may be in another core's
+/// cache, too.
+constexpr std::uint32_t MBUFS_AHEAD = 2 * AHEAD;
 
 /// Fills the buffers of a packet one after the other.
 class Segments {
@@ -69,9 +72,9 @@ std::uint8_t* data_of(const rte_mbuf& packet) noexcept {
   __builtin_prefetch(static_cast<const void*>(&packet.next));
 }
 
-/// The same for packets after this one, of which there are 2 * AHEAD.
+/// The same for packets after this one, of which there are MBUFS_AHEAD.
 [[gnu::always_inline]] inline void prefetch_after(rte_mbuf* const* packet) noexcept {
-  __builtin_prefetch(packet[2 * AHEAD]);
+  __builtin_prefetch(packet[MBUFS_AHEAD]);
   prefetch(*packet[AHEAD]);
 }
 
@@ -260,7 +263,7 @@ std::uint32_t Receiver::receive(std::uint16_t queue, std::uint32_t most,
                                 const steering::Program& program, bool& empty) noexcept {
   std::array<std::optional<PacketPool::Stock>, MAX_NUM_SEGS> stocks;
   for (std::size_t s = 0; s < pools_.size(); ++s) stocks[s].emplace(*pools_[s]);
-  std::array<rte_mbuf*, AT_ONCE + 2 * AHEAD> packets;
+  std::array<rte_mbuf*, AT_ONCE + MBUFS_AHEAD> packets;
   std::uint32_t seen = 0;
   // Some drivers read fewer at once than there are.
   while (seen < most) {
@@ -284,9 +287,8 @@ std::uint32_t Receiver::receive(std::uint16_t queue, std::uint32_t most,
     }
     const bool isolated = program.isolated();
     // Each packet prefetches later ones: without asking whether there are so many.
-    std::fill_n(packets.begin() + count, 2 * AHEAD, packets[count - 1]);
-    // The address of the data is in the mbuf, which may be in another core's cache, too.
-    for (std::uint32_t i = 0; i < 2 * AHEAD; ++i) __builtin_prefetch(packets[i]);
+    std::fill_n(packets.begin() + count, MBUFS_AHEAD, packets[count - 1]);
+    for (std::uint32_t i = 0; i < MBUFS_AHEAD; ++i) __builtin_prefetch(packets[i]);
     for (std::uint32_t i = 0; i < AHEAD; ++i) prefetch(*packets[i]);
     for (std::uint32_t i = 0; i < count; ++i) {
       i += take_plain({packets.data() + i, count - i}, isolated, times);
