@@ -269,11 +269,7 @@ TEST_CASE("random rules and packets: the program agrees with trying every rule",
 }
 
 TEST_CASE("a frame that differs from a recent one in a bit has its own verdict", "[steering]") {
-  FrameFields fields;
-  fields.udp_src = 4000;
-  fields.udp_dst = 5000;
-  fields.src = 0x0A000001;
-  fields.dst = 0x0A000002;
+  const FrameFields fields;
   const auto frame = make_frame(fields);
   const auto length = static_cast<std::uint32_t>(frame.size());
   auto interface = interface_with_queues(4);
