@@ -164,6 +164,7 @@ void Assembler::join_split(const Batch& batch) noexcept {
     return false;
   }
   if (packet.time < since_ && packet.time != 0 && now_ns < since_until_ns_) [[unlikely]] {
+    note_waited(where, packet.time);
     count(Fate::EARLY);
     return false;
   }
@@ -404,19 +405,82 @@ bool Assembler::divide(Place& where, const Packet& packet, std::uint64_t now_ns)
   return number.has_value();
 }
 
+std::uint32_t Assembler::claim_beside(std::uint64_t* units, const std::uint64_t* others,
+                                      const Place& place, std::uint32_t& both) noexcept {
+  const std::uint32_t first = plan_.by_bytes() ? place.slot / plan_.unit_bytes() : place.slot;
+  const std::uint32_t number = plan_.by_bytes() ? place.payload_bytes / plan_.unit_bytes() : 1;
+  if (claim(units, first, number) != Claim::FREE) return 0;
+  bool again = false;
+  for_words(first, number, [&](std::uint32_t word, std::uint64_t mask) {
+    again = again || (others[word] & mask) != 0;
+  });
+  if (again) both += number;
+  return number;
+}
+
+Assembler::Batch* Assembler::open_with(std::uint64_t raw) noexcept {
+  for (std::uint64_t place = next_; place < end_; ++place) {
+    Batch& batch = at(place);
+    if (batch.raw == raw && batch.state == Batch::State::OPEN) return &batch;
+  }
+  return nullptr;
+}
+
+Assembler::Begun* Assembler::begun_with(std::uint64_t raw) noexcept {
+  const auto found = std::ranges::find(begun_before_, raw, &Begun::raw);
+  return found != begun_before_.end() ? &*found : nullptr;
+}
+
+Assembler::Begun& Assembler::add_begun(std::uint64_t raw) noexcept {
+  if (begun_before_.size() == 2 * batches_.size()) {
+    // No packet comes any more of the oldest one; those of open batches are weighed.
+    erase(*std::ranges::max_element(begun_before_, {}, [&](const Begun& each) {
+      return open_with(each.raw) == nullptr ? ahead(raw, each.raw) + 1 : 0;
+    }));
+  }
+  Begun& begun = begun_before_.emplace_back(Begun{.raw = raw});
+  std::fill_n(units_of(begun), 2 * valid_.words(), std::uint64_t{0});
+  return begun;
+}
+
+void Assembler::erase(Begun& begun) noexcept {
+  Begun& last = begun_before_.back();
+  if (&begun != &last) {
+    std::copy_n(units_of(last), 2 * valid_.words(), units_of(begun));
+    begun = last;
+  }
+  begun_before_.pop_back();
+}
+
+void Assembler::note_waited(const Place& place, std::uint64_t time) noexcept {
+  leave_latest();
+  active_ = std::max(active_, time);
+  Begun* const known = begun_with(place.batch);
+  Begun& begun = known != nullptr ? *known : add_begun(place.batch);
+  begun.units += claim_beside(units_of(begun), came_units_of(begun), place, begun.again);
+  Batch* const batch = open_with(place.batch);
+  if (batch == nullptr || batch->anew) return;
+  if (!batch->doubtful) {
+    // Another poller's packets came first.
+    batch->doubtful = true;
+    std::copy_n(batch->valid, valid_.words(), came_units_of(begun));
+    begun.came = batch->units;
+    begun.again = 0;
+    for (std::size_t i = 0; i < valid_.words(); ++i) {
+      begun.again +=
+          static_cast<std::uint32_t>(std::popcount(units_of(begun)[i] & came_units_of(begun)[i]));
+    }
+    begun.after_gap = rested_;
+  }
+  batch->rest = is_all(begun);
+  deliver();
+}
+
 bool Assembler::are_new(Begun& begun, const Place& place) noexcept {
   constexpr std::uint32_t FEW = 4;
-  const std::uint32_t first = plan_.by_bytes() ? place.slot / plan_.unit_bytes() : place.slot;
-  const std::uint32_t units = plan_.by_bytes() ? place.payload_bytes / plan_.unit_bytes() : 1;
-  std::uint64_t* const before = units_of(begun);
-  if (claim(before + valid_.words(), first, units) == Claim::FREE) {
-    bool again = false;
-    for_words(first, units, [&](std::uint32_t word, std::uint64_t mask) {
-      again = again || (before[word] & mask) != 0;
-    });
-    begun.came += units;
-    if (again) begun.again += units;
-  }
+  const std::uint32_t units =
+      claim_beside(came_units_of(begun), units_of(begun), place, begun.again);
+  begun.came += units;
   return begun.came == plan_.units() ||
          begun.again > std::max(begun.units / FEW, begun.units == 1 ? 0U : 1U);
 }
@@ -427,31 +491,33 @@ bool Assembler::is_stale(const Place& place) noexcept {
                     : held() > 0 ? is_after(at(next_).raw, raw)
                                  : is_after(newest_, raw);
   if (!past && !is_after(raw, newest_ + plan_.batch_step())) return false;
-  const auto found = std::ranges::find(begun_before_, place.batch, &Begun::raw);
-  return found != begun_before_.end() && !are_new(*found, place);
+  Begun* const begun = begun_with(place.batch);
+  return begun != nullptr && !are_new(*begun, place);
 }
 
 bool Assembler::weigh(Batch& batch, const Place& place, bool after_silence) noexcept {
-  const auto found = std::ranges::find(begun_before_, batch.raw, &Begun::raw);
-  Begun& begun = *found;
+  Begun& begun = *begun_with(batch.raw);
   if (begun.came == 0) {
     begun.after_gap = rested_;
   } else if (after_silence && begun.again == 0 && !begun.after_gap) {
     // What came until now was the rest of the old one.
-    std::uint64_t* const before = units_of(begun);
-    for (std::size_t i = 0; i < valid_.words(); ++i) before[i] |= before[i + valid_.words()];
-    std::fill_n(before + valid_.words(), valid_.words(), std::uint64_t{0});
+    std::uint64_t* const came = came_units_of(begun);
+    for (std::size_t i = 0; i < valid_.words(); ++i) units_of(begun)[i] |= came[i];
+    std::fill_n(came, valid_.words(), std::uint64_t{0});
     begun.units += begun.came;
     begun.came = 0;
+    // It begins twice.
+    epoch_order_ += 1;
     return false;
   }
   if (!are_new(begun, place)) {
-    batch.rest = begun.units + begun.came - begun.again == plan_.units();
+    batch.rest = is_all(begun);
     return true;
   }
   const bool mixed = begun.came > begun.again && !begun.after_gap;
   batch.doubtful = batch.rest = false;
-  begun_before_.erase(found);
+  batch.anew = true;
+  erase(begun);
   if (mixed) return false;
   deliver();
   return true;
@@ -500,8 +566,7 @@ void Assembler::open(Batch& batch, std::uint64_t raw, const Packet& packet,
   active_ns_ = now_ns;
   batch.order = begun_batches_++;
   // Later, their numbers are those of other batches.
-  batch.doubtful = batch.order - epoch_order_ < batches_.size() &&
-                   std::ranges::find(begun_before_, raw, &Begun::raw) != begun_before_.end();
+  batch.doubtful = batch.order - epoch_order_ < batches_.size() && begun_with(raw) != nullptr;
   if (!take_buffer(batch)) {
     batch.state = Batch::State::LOST;
     tally_.lost += 1;
@@ -694,10 +759,10 @@ void Assembler::finish_idle(std::uint64_t now_ns) noexcept {
 
 std::uint64_t Assembler::begin_epoch(std::uint64_t since, std::uint64_t now_ns,
                                      std::optional<std::uint64_t> first) {
-  begun_units_.reserve(2 * batches_.size() * valid_.words());
-  begun_before_.reserve(batches_.size());
+  // Of the open batches, and of as many whose packets wait.
+  begun_before_.reserve(2 * batches_.size());
+  begun_units_.resize(begun_before_.capacity() * 2 * valid_.words());
   begun_before_.clear();
-  begun_units_.clear();
   const bool runs = now_ns < active_ns_ + IDLE_NS;
   for (std::size_t back = 1; back <= batches_.size(); ++back) {
     const std::size_t slot = (end_ + batches_.size() - back) % batches_.size();
@@ -706,17 +771,16 @@ std::uint64_t Assembler::begin_epoch(std::uint64_t since, std::uint64_t now_ns,
     const bool delivered = batch.state == Batch::State::DELIVERED;
     if (batch.state == Batch::State::EMPTY || ((delivered || whole) && !runs)) continue;
     // Of a number that came twice, the latest batch counts.
-    if (std::ranges::find(begun_before_, batch.raw, &Begun::raw) != begun_before_.end()) continue;
-    const std::size_t at = begun_units_.size();
-    begun_before_.push_back({.raw = batch.raw, .units = batch.units, .units_at = at});
-    begun_units_.resize(at + 2 * valid_.words());
+    if (begun_with(batch.raw) != nullptr) continue;
+    Begun& begun = add_begun(batch.raw);
+    begun.units = batch.units;
     if (batch.state == Batch::State::LOST) continue;
     if (whole) {
-      std::fill_n(begun_units_.data() + at, valid_.words(), ~std::uint64_t{0});
+      std::fill_n(units_of(begun), valid_.words(), ~std::uint64_t{0});
     } else {
       const std::uint64_t* const units =
           delivered ? delivered_units_.data() + slot * valid_.words() : batch.valid;
-      std::copy_n(units, valid_.words(), begun_units_.data() + at);
+      std::copy_n(units, valid_.words(), units_of(begun));
     }
   }
   finish();

@@ -208,6 +208,8 @@ class Assembler {
     /// whether all that the other lacked have come.
     bool doubtful{false};
     bool rest{false};
+    /// It was doubtful, and is a new one.
+    bool anew{false};
     std::uint64_t raw{0};
     /// Null: it is lost.
     std::byte* data{nullptr};
@@ -232,12 +234,12 @@ class Assembler {
     }
   };
   /// A batch of which a packet may still come when an acquisition begins: it was open, or delivered
-  /// from a stream that goes on, which may repeat packets. In `begun_units_`: its valid units, and
-  /// those that came since, of which `again` were valid.
+  /// from a stream that goes on, which may repeat packets; or its first packets waited before the
+  /// engine. In `begun_units_`, in the same place: its valid units, and those that came since, of
+  /// which `again` were valid.
   struct Begun {
     std::uint64_t raw;
-    std::uint32_t units;
-    std::size_t units_at;
+    std::uint32_t units{0};
     std::uint32_t came{0};
     std::uint32_t again{0};
     /// `rested_` when the first of these came: they are not of the old batch.
@@ -302,9 +304,28 @@ class Assembler {
   /// Count a packet with the number of a batch from before the acquisition. Returns whether these
   /// packets are of a new one: not with a few that came before, which the network duplicated.
   bool are_new(Begun& begun, const Place& place) noexcept;
-  [[nodiscard]] std::uint64_t* units_of(Begun& begun) noexcept {
-    return begun_units_.data() + begun.units_at;
+  [[nodiscard]] std::uint64_t* units_of(const Begun& begun) noexcept {
+    const auto at = static_cast<std::size_t>(&begun - begun_before_.data());
+    return begun_units_.data() + at * 2 * valid_.words();
   }
+  [[nodiscard]] std::uint64_t* came_units_of(const Begun& begun) noexcept {
+    return units_of(begun) + valid_.words();
+  }
+  [[nodiscard]] bool is_all(const Begun& begun) const noexcept {
+    return begun.units + begun.came - begun.again == plan_.units();
+  }
+  /// Claim the units of a packet. Returns how many; adds them to `both` if the others have some.
+  std::uint32_t claim_beside(std::uint64_t* units, const std::uint64_t* others, const Place& place,
+                             std::uint32_t& both) noexcept;
+  // Null: there is none with this number.
+
+  [[nodiscard]] Batch* open_with(std::uint64_t raw) noexcept;
+  [[nodiscard]] Begun* begun_with(std::uint64_t raw) noexcept;
+  Begun& add_begun(std::uint64_t raw) noexcept;
+  void erase(Begun& begun) noexcept;
+  /// A packet arrived before the acquisition, and waited: so will have begun what comes of its
+  /// batch.
+  void note_waited(const Place& place, std::uint64_t time) noexcept;
   /// Whether a packet that is not next is of a batch from before the acquisition.
   bool is_stale(const Place& place) noexcept;
   /// Compare a packet of a doubtful batch with those from before the acquisition. Returns false if

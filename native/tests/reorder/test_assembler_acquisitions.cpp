@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "assembler_bench.h"
@@ -378,6 +379,75 @@ TEST_CASE("packets that arrived before an acquisition are left out, for a second
   bench.assembler->finish();
   CHECK(bench.batches() == std::vector<std::uint32_t>{2, 3, 5});
   CHECK(bench.assembler->tally().early == 2);
+}
+
+namespace {
+
+/// Images of 8 packets, from 3 on, of which the second half of image 3 and the first half of image
+/// 4 mix: the image and place of each packet, in their order of arrival.
+std::pair<std::uint32_t, std::uint32_t> mixed(std::uint32_t packet) {
+  if (packet < 4 || packet > 11) return {3 + packet / 8, packet % 8};
+  return packet % 2 == 0 ? std::pair{3U, packet / 2 + 2} : std::pair{4U, packet / 2 - 2};
+}
+
+/// The images of `mixed` up to 7 of which no packet is among the first ones.
+std::vector<std::uint32_t> begun_after(std::uint32_t packets) {
+  std::vector<std::uint32_t> images{5, 6, 7};
+  if (packets <= 5) images.insert(images.begin(), 4);
+  if (packets == 0) images.insert(images.begin(), 3);
+  return images;
+}
+
+}  // namespace
+
+TEST_CASE("the rest of images whose packets waited is in no image", "[reorder]") {
+  // They wait in a socket, or in two, of which the other one is read first.
+  const std::uint32_t waited = GENERATE(range(0U, 17U));
+  const bool read_last = GENERATE(false, true);
+  const auto first = GENERATE(std::optional<std::uint64_t>{}, std::optional<std::uint64_t>{3});
+  Bench bench(by_packet_number(8));
+  constexpr std::uint64_t SINCE = 5000;
+  bench.assembler->begin_epoch(SINCE, bench.now, first);
+  const auto send = [&](std::uint32_t packet) {
+    const auto [image, slot] = mixed(packet);
+    bench.send(bench.packet(image, slot, 7, 4), SINCE - waited + packet);
+  };
+  const std::uint32_t behind = read_last ? waited : 0;
+  for (std::uint32_t packet = behind; packet < 16; ++packet) send(packet);
+  for (std::uint32_t packet = 0; packet < behind; ++packet) send(packet);
+  for (std::uint32_t packet = 16; packet < 40; ++packet) send(packet);
+  INFO("waited " << waited << ", read last " << read_last);
+  CHECK(bench.batches() == begun_after(waited));
+  for (const Seen& frame : bench.frames) CHECK(frame.packets == 8);
+  CHECK(bench.assembler->tally().early == 40 - 8 * bench.frames.size());
+  CHECK(bench.balanced());
+  CHECK(bench.region->available() == 80);
+}
+
+TEST_CASE("silences in an image that began before an acquisition do not make it one", "[reorder]") {
+  // The sender's processor is busy with others: it stops often, in the middle of images.
+  const bool waited = GENERATE(false, true);
+  const std::uint32_t before = GENERATE(range(1U, 15U));
+  const std::uint32_t silences = GENERATE(range(0U, 256U));
+  Bench bench(by_packet_number(8));
+  std::uint64_t now = 1'000'000;
+  const auto send = [&](std::uint32_t packet) {
+    const auto [image, slot] = mixed(packet);
+    bench.send(bench.packet(image, slot, 7, 4), now);
+  };
+  const auto begin = [&] { bench.assembler->begin_epoch(now + 1, bench.now, std::nullopt); };
+  if (waited) begin();
+  for (std::uint32_t packet = 0; packet < before; ++packet) send(packet);
+  if (!waited) begin();
+  bench.frames.clear();
+  for (std::uint32_t packet = before; packet < 40; ++packet) {
+    now += (silences >> packet % 8 & 1U) != 0 ? GAP_NS : 1;
+    send(packet);
+  }
+  INFO("waited " << waited << ", before " << before << ", silences " << silences);
+  CHECK(bench.batches() == begun_after(before));
+  for (const Seen& frame : bench.frames) CHECK(frame.packets == 8);
+  CHECK(bench.balanced());
 }
 
 TEST_CASE("with the expected first number, its absence is a gap", "[reorder]") {

@@ -24,30 +24,33 @@ namespace {
 /// The rules as a simple model with lists and maps.
 class Model {
  public:
-  Model(std::uint32_t slots_of, std::uint64_t mask, std::uint32_t window)
-      : slots_(slots_of), mask_(mask), window_(window) {}
+  Model(std::uint32_t slots_of, std::uint64_t mask, std::uint32_t window, bool timed)
+      : slots_(slots_of), mask_(mask), window_(window), timed_(timed) {}
 
+  /// `arrival`: of the packet, by the clock of the port; `now` if it has none.
   void take(std::uint32_t raw, std::uint32_t slot, std::uint8_t value, std::uint32_t size,
-            std::uint64_t now) {
+            std::uint64_t now, std::uint64_t arrival) {
     if (slot >= slots_) return void(++malformed);
-    std::uint64_t* fate = put(raw, slot, value, size, now);
+    if (arrival < since_ && now < epoch_until_) return wait(raw, slot, arrival);
+    std::uint64_t* fate = put(raw, slot, value, size, now, arrival);
     const bool back = !acquiring_ || is_far_back(raw) || is_complete_frame(raw);
-    if ((fate == &duplicate || (fate == &late && back)) && now - active_ >= PAUSE_NS) {
+    if ((fate == &duplicate || (fate == &late && back)) && arrival >= active_ + PAUSE_NS) {
       finish();
       begin(raw);
       ++restarts;
-      fate = put(raw, slot, value, size, now);
+      fate = put(raw, slot, value, size, now, arrival);
     }
     if (fate != &placed) latest_.reset();
     ++*fate;
   }
-  void begin_epoch(std::uint64_t now) {
+  void begin_epoch(std::uint64_t since, std::uint64_t now) {
+    since_ = since;
     before_.clear();
     came_.clear();
     after_gap_.clear();
     rested_ = false;
     begun_in_epoch_ = 0;
-    const bool runs = now < active_ + IDLE_NS;
+    const bool runs = now < active_ns_ + IDLE_NS;
     for (auto batch = held_.rbegin(); batch != held_.rend(); ++batch) {
       if (runs || batch->slots.size() < slots_) before_.try_emplace(batch->raw, there(*batch));
     }
@@ -75,6 +78,8 @@ class Model {
     bool doubtful{false};
     /// Whether all that lacked before the acquisition have come.
     bool rest{false};
+    bool anew{false};
+    std::uint64_t first_arrival{0};
     std::map<std::uint32_t, std::pair<std::uint8_t, std::uint32_t>> slots{};
   };
   [[nodiscard]] std::uint64_t ahead(std::uint64_t raw, std::uint64_t of) const {
@@ -104,25 +109,59 @@ class Model {
     return std::ranges::find(held_, raw, &Batch::raw);
   }
 
+  /// A packet that arrived before the acquisition.
+  void wait(std::uint32_t raw, std::uint32_t slot, std::uint64_t arrival) {
+    ++early;
+    latest_.reset();
+    active_ = std::max(active_, arrival);
+    if (!before_.contains(raw) && before_.size() == 2 * window_) {
+      const auto age = [&](const auto& each) {
+        const auto batch = find(each.first);
+        const bool open = batch != held_.end() && batch->slots.size() < slots_;
+        return open ? 0 : ahead(raw, each.first) + 1;
+      };
+      const auto oldest = std::ranges::max_element(before_, {}, age);
+      came_.erase(oldest->first);
+      before_.erase(oldest);
+    }
+    before_[raw].insert(slot);
+    const auto batch = find(raw);
+    if (batch == held_.end() || batch->anew || batch->slots.size() == slots_) return;
+    if (!batch->doubtful) {
+      batch->doubtful = true;
+      came_[raw] = there(*batch);
+      after_gap_[raw] = rested_;
+    }
+    batch->rest = has_all(raw);
+    deliver();
+  }
+  /// Whether all packets of a frame came, before the acquisition and since.
+  [[nodiscard]] bool has_all(std::uint32_t raw) const {
+    std::set<std::uint32_t> all = before_.at(raw);
+    all.merge(std::set(came_.at(raw)));
+    return all.size() == slots_;
+  }
   /// Returns what the packet counts as.
   std::uint64_t* put(std::uint32_t raw, std::uint32_t slot, std::uint8_t value, std::uint32_t size,
-                     std::uint64_t now) {
+                     std::uint64_t now, std::uint64_t arrival) {
     // A gap within a frame is not seen.
-    const bool gap = now >= active_ + GAP_NS;
+    const bool gap = arrival >= active_ + GAP_NS;
     if (latest_ != raw && begun_ && now < epoch_until_ && is_stale(raw) && !are_new(raw, slot))
       return &early;
     if (!begun_) begin(raw);
     if (latest_ != raw) rested_ = rested_ || gap;
-    auto batch = batch_of(raw, now);
+    auto batch = batch_of(raw, now, arrival);
     if (batch != held_.end() && batch->doubtful && !weigh(*batch, slot, gap)) {
       retract(batch);
-      batch = batch_of(raw, now);
+      batch = batch_of(raw, now, arrival);
       if (batch != held_.end() && batch->doubtful) weigh(*batch, slot, gap);
     }
     if (batch == held_.end()) return &late;
     if (!batch->slots.empty() && batch->slots.begin()->second.second != size) return &malformed;
     if (!batch->slots.try_emplace(slot, value, size).second) return &duplicate;
-    active_ = now;
+    if (batch->slots.size() == 1) batch->first_arrival = arrival;
+    active_ = arrival;
+    active_ns_ = now;
     latest_.reset();
     if (batch->slots.size() < slots_) {
       if (!batch->doubtful) latest_ = raw;
@@ -132,7 +171,7 @@ class Model {
     return &placed;
   }
   /// Returns the end if a packet with this number is late.
-  std::list<Batch>::iterator batch_of(std::uint32_t raw, std::uint64_t now) {
+  std::list<Batch>::iterator batch_of(std::uint32_t raw, std::uint64_t now, std::uint64_t arrival) {
     if (const auto known = find(raw); known != held_.end())
       return known->slots.size() < slots_ ? known : held_.end();
     if ((!held_.empty() || anchored_) && !is_after(raw, newest_)) {
@@ -150,7 +189,8 @@ class Model {
     auto later = held_.end();
     while (later != held_.begin() && is_after(std::prev(later)->raw, raw)) --later;
     if (later == held_.end()) newest_ = raw;
-    active_ = now;
+    active_ = arrival;
+    active_ns_ = now;
     const bool doubtful = begun_in_epoch_++ < window_ && before_.contains(raw);
     const auto batch = held_.insert(later, {raw, doubtful});
     while (past_.size() > window_ - held_.size()) past_.pop_front();
@@ -182,18 +222,18 @@ class Model {
     } else if (gap && again(raw) == 0 && !after_gap_[raw]) {
       before_[raw].merge(came_[raw]);
       came_[raw].clear();
+      --begun_in_epoch_;  // it begins twice
       return false;
     }
     if (!are_new(raw, slot)) {
-      std::set<std::uint32_t> all = before_.at(raw);
-      all.merge(std::set(came_.at(raw)));
-      batch.rest = all.size() == slots_;
+      batch.rest = has_all(raw);
       return true;
     }
     const bool mixed = came_[raw].size() > again(raw) && !after_gap_[raw];
     before_.erase(raw);
     came_.erase(raw);
     batch.doubtful = false;
+    batch.anew = true;
     if (mixed) return false;
     deliver();
     return true;
@@ -228,7 +268,9 @@ class Model {
     if (latest_ == batch->raw) latest_.reset();
     passed_ += absent();
     last_ = batch->raw;
-    Seen frame{batch->raw, {}, {}, static_cast<std::uint32_t>(batch->slots.size()), false, 0};
+    Seen frame{batch->raw, {},
+               {},         static_cast<std::uint32_t>(batch->slots.size()),
+               false,      timed_ ? batch->first_arrival : 0};
     const std::uint32_t size = batch->slots.begin()->second.second;
     for (std::uint32_t slot = 0; slot < slots_; ++slot) {
       const auto found = batch->slots.find(slot);
@@ -249,6 +291,8 @@ class Model {
   std::uint32_t slots_;
   std::uint64_t mask_;
   std::size_t window_;
+  /// Whether packets have a time of arrival.
+  bool timed_;
   /// In the order of their numbers.
   std::list<Batch> held_;
   /// Delivered, the latest last; null: forgotten.
@@ -259,6 +303,7 @@ class Model {
   bool rested_{false};
   /// Number of the frame of the latest packet, if it was placed.
   std::optional<std::uint32_t> latest_;
+  std::uint64_t since_{0};
   std::uint64_t epoch_until_{0};
   bool acquiring_{false};
   bool anchored_{false};
@@ -269,6 +314,7 @@ class Model {
   std::uint64_t passed_{0};
   std::uint64_t index_{0};
   std::uint64_t active_{0};
+  std::uint64_t active_ns_{0};
   std::size_t begun_in_epoch_{0};
 };
 
@@ -283,20 +329,26 @@ TEST_CASE("any sequence of packets does what the rules say", "[reorder]") {
     config.window_ = 1 + below(below(2) == 0 ? 3 : 64);
     // Use the storage of small frames and of large frames.
     Bench bench(config, 80, 4096, seed % 2 == 0 ? 0 : std::uint64_t{1} << 40U);
-    Model model(bench.plan.units(), bench.plan.batch_mask(), bench.plan.window());
     std::uint32_t batch = below(65536);
     std::uint64_t sent = 0;
     // One by one, or several in a call.
     const std::size_t most = seed % 4 < 2 ? 1 : 2 + below(MOST_TOGETHER - 1);
     std::vector<std::vector<std::uint8_t>> together;
+    // Some have waited before the engine when an acquisition begins.
+    const bool timed = most == 1 && below(2) == 0;
+    Model model(bench.plan.units(), bench.plan.batch_mask(), bench.plan.window(), timed);
+    std::uint64_t since = 0;
+    // An arrival of 0 is none.
+    bench.now += 1;
     for (int frame = 0; frame < 40; ++frame) {
       ++batch;
       if (below(15) == 0) batch = below(65536);
       if (below(4) == 0) bench.now += PAUSE_NS - below(2);
       if (below(3) == 0) bench.now += GAP_NS - below(2);
       if (below(12) == 0) {
-        bench.assembler->begin_epoch(0, bench.now, std::nullopt);
-        model.begin_epoch(bench.now);
+        since = timed ? bench.now : 0;
+        bench.assembler->begin_epoch(since, bench.now, std::nullopt);
+        model.begin_epoch(since, bench.now);
       }
       for (std::uint32_t i = 0; i < bench.plan.units() + below(3); ++i) {
         if (below(20) == 0) continue;
@@ -305,13 +357,15 @@ TEST_CASE("any sequence of packets does what the rules say", "[reorder]") {
         const std::uint32_t slot = below(10) == 0 ? below(bench.plan.units() + 2) : i;
         const auto value = static_cast<std::uint8_t>(1 + below(255));
         const std::uint32_t size = below(50) == 0 ? 3 : 4;
+        const bool waits = since != 0 && bench.now < since + PAUSE_NS && below(4) == 0;
+        const std::uint64_t arrival = waits ? since - 1 : bench.now;
         if (most == 1) {
-          bench.send(raw, slot, value, size);
+          bench.send(bench.packet(raw, slot, value, size), timed ? arrival : 0);
         } else {
           together.push_back(bench.packet(raw, slot, value, size));
           if (together.size() == most) bench.send_together(together);
         }
-        model.take(raw, slot, value, size, bench.now);
+        model.take(raw, slot, value, size, bench.now, arrival);
         ++sent;
       }
       bench.send_together(together);
