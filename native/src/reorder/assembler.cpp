@@ -418,11 +418,9 @@ std::uint32_t Assembler::claim_beside(std::uint64_t* units, const std::uint64_t*
   return number;
 }
 
-Assembler::Batch* Assembler::open_with(std::uint64_t raw) noexcept {
-  for (std::uint64_t place = next_; place < end_; ++place) {
-    Batch& batch = at(place);
-    if (batch.raw == raw && batch.state == Batch::State::OPEN) return &batch;
-  }
+Assembler::Batch* Assembler::held_with(std::uint64_t raw) noexcept {
+  for (std::uint64_t place = next_; place < end_; ++place)
+    if (at(place).raw == raw) return &at(place);
   return nullptr;
 }
 
@@ -431,16 +429,19 @@ Assembler::Begun* Assembler::begun_with(std::uint64_t raw) noexcept {
   return found != begun_before_.end() ? &*found : nullptr;
 }
 
-Assembler::Begun& Assembler::add_begun(std::uint64_t raw) noexcept {
+Assembler::Begun* Assembler::add_begun(std::uint64_t raw) noexcept {
   if (begun_before_.size() == 2 * batches_.size()) {
-    // No packet comes any more of the oldest one; those of open batches are weighed.
-    erase(*std::ranges::max_element(begun_before_, {}, [&](const Begun& each) {
-      return open_with(each.raw) == nullptr ? ahead(raw, each.raw) + 1 : 0;
-    }));
+    // Of the oldest one, no packet comes any more; those of held batches are weighed.
+    const auto age = [&](const Begun& each) {
+      return is_after(each.raw, raw) || held_with(each.raw) != nullptr ? 0 : ahead(raw, each.raw);
+    };
+    const auto oldest = std::ranges::max_element(begun_before_, {}, age);
+    if (age(*oldest) == 0) return nullptr;
+    erase(*oldest);
   }
   Begun& begun = begun_before_.emplace_back(Begun{.raw = raw});
   std::fill_n(units_of(begun), 2 * valid_.words(), std::uint64_t{0});
-  return begun;
+  return &begun;
 }
 
 void Assembler::erase(Begun& begun) noexcept {
@@ -455,25 +456,30 @@ void Assembler::erase(Begun& begun) noexcept {
 void Assembler::note_waited(const Place& place, std::uint64_t time) noexcept {
   leave_latest();
   active_ = std::max(active_, time);
-  Begun* const known = begun_with(place.batch);
-  Begun& begun = known != nullptr ? *known : add_begun(place.batch);
-  begun.units += claim_beside(units_of(begun), came_units_of(begun), place, begun.again);
-  Batch* const batch = open_with(place.batch);
-  if (batch == nullptr || batch->anew) return;
+  Begun* begun = begun_with(place.batch);
+  if (begun == nullptr) begun = add_begun(place.batch);
+  if (begun == nullptr) return;
+  begun->units += claim_beside(units_of(*begun), came_units_of(*begun), place, begun->again);
+  Batch* const batch = held_with(place.batch);
+  if (batch == nullptr || batch->state == Batch::State::CLOSED || batch->anew) return;
   if (!batch->doubtful) {
     // Another poller's packets came first.
     batch->doubtful = true;
-    std::copy_n(batch->valid, valid_.words(), came_units_of(begun));
-    begun.came = batch->units;
-    begun.again = 0;
-    for (std::size_t i = 0; i < valid_.words(); ++i) {
-      begun.again +=
-          static_cast<std::uint32_t>(std::popcount(units_of(begun)[i] & came_units_of(begun)[i]));
-    }
-    begun.after_gap = rested_;
+    if (batch->valid != nullptr) note_came(*begun, *batch);
   }
-  batch->rest = is_all(begun);
+  batch->rest = is_all(*begun);
   deliver();
+}
+
+void Assembler::note_came(Begun& begun, const Batch& batch) noexcept {
+  std::copy_n(batch.valid, valid_.words(), came_units_of(begun));
+  begun.came = batch.units;
+  begun.again = 0;
+  for (std::size_t i = 0; i < valid_.words(); ++i) {
+    begun.again +=
+        static_cast<std::uint32_t>(std::popcount(units_of(begun)[i] & came_units_of(begun)[i]));
+  }
+  begun.after_gap = rested_;
 }
 
 bool Assembler::are_new(Begun& begun, const Place& place) noexcept {
@@ -506,8 +512,6 @@ bool Assembler::weigh(Batch& batch, const Place& place, bool after_silence) noex
     std::fill_n(came, valid_.words(), std::uint64_t{0});
     begun.units += begun.came;
     begun.came = 0;
-    // It begins twice.
-    epoch_order_ += 1;
     return false;
   }
   if (!are_new(begun, place)) {
@@ -542,6 +546,8 @@ void Assembler::retract(Batch& batch) noexcept {
     tally_.early += batch.packets;
     sink_.discard(batch.buffer);
   }
+  // All that may come of it has come.
+  if (batch.doubtful && batch.rest) erase(*begun_with(batch.raw));
   batch = {};
 }
 
@@ -565,8 +571,10 @@ void Assembler::open(Batch& batch, std::uint64_t raw, const Packet& packet,
   active_ = batch.last_time = packet.time;
   active_ns_ = now_ns;
   batch.order = begun_batches_++;
-  // Later, their numbers are those of other batches.
-  batch.doubtful = batch.order - epoch_order_ < batches_.size() && begun_with(raw) != nullptr;
+  const bool again = begun_with(raw) != nullptr;
+  if (!again) fresh_batches_ += 1;
+  // Behind more than are open at once, it is a new one whose number is the same.
+  batch.doubtful = again && fresh_batches_ <= batches_.size();
   if (!take_buffer(batch)) {
     batch.state = Batch::State::LOST;
     tally_.lost += 1;
@@ -772,7 +780,7 @@ std::uint64_t Assembler::begin_epoch(std::uint64_t since, std::uint64_t now_ns,
     if (batch.state == Batch::State::EMPTY || ((delivered || whole) && !runs)) continue;
     // Of a number that came twice, the latest batch counts.
     if (begun_with(batch.raw) != nullptr) continue;
-    Begun& begun = add_begun(batch.raw);
+    Begun& begun = *add_begun(batch.raw);
     begun.units = batch.units;
     if (batch.state == Batch::State::LOST) continue;
     if (whole) {
@@ -790,9 +798,10 @@ std::uint64_t Assembler::begin_epoch(std::uint64_t since, std::uint64_t now_ns,
   passed_ = gap_ = index_ = 0;
   first_ = first;
   unknown_ = unknown_ && !first;
+  fresh_batches_ = 0;
   since_ = since;
   since_until_ns_ = now_ns + BACKLOG_NS;
-  return epoch_order_ = begun_batches_;
+  return begun_batches_;
 }
 
 void Assembler::discard() noexcept {

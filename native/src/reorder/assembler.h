@@ -319,13 +319,16 @@ class Assembler {
                              std::uint32_t& both) noexcept;
   // Null: there is none with this number.
 
-  [[nodiscard]] Batch* open_with(std::uint64_t raw) noexcept;
+  [[nodiscard]] Batch* held_with(std::uint64_t raw) noexcept;
   [[nodiscard]] Begun* begun_with(std::uint64_t raw) noexcept;
-  Begun& add_begun(std::uint64_t raw) noexcept;
+  /// Null: there is no place, as all others are later.
+  Begun* add_begun(std::uint64_t raw) noexcept;
   void erase(Begun& begun) noexcept;
   /// A packet arrived before the acquisition, and waited: so will have begun what comes of its
   /// batch.
   void note_waited(const Place& place, std::uint64_t time) noexcept;
+  /// What a batch has came since the acquisition began.
+  void note_came(Begun& begun, const Batch& batch) noexcept;
   /// Whether a packet that is not next is of a batch from before the acquisition.
   bool is_stale(const Place& place) noexcept;
   /// Compare a packet of a doubtful batch with those from before the acquisition. Returns false if
@@ -462,7 +465,8 @@ class Assembler {
   bool acquiring_{false};
   /// Nothing was placed for GAP_NS since it began: what was sent before has arrived.
   bool rested_{false};
-  std::uint64_t epoch_order_{0};
+  /// Batches that began since, without those of which packets came before.
+  std::uint64_t fresh_batches_{0};
   std::optional<std::uint64_t> first_;
   /// Valid units of the latest incomplete batches that were delivered, as in `batches_`.
   std::vector<std::uint64_t> delivered_units_;

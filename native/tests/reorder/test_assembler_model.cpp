@@ -49,7 +49,7 @@ class Model {
     came_.clear();
     after_gap_.clear();
     rested_ = false;
-    begun_in_epoch_ = 0;
+    fresh_batches_ = 0;
     const bool runs = now < active_ns_ + IDLE_NS;
     for (auto batch = held_.rbegin(); batch != held_.rend(); ++batch) {
       if (runs || batch->slots.size() < slots_) before_.try_emplace(batch->raw, there(*batch));
@@ -115,12 +115,12 @@ class Model {
     latest_.reset();
     active_ = std::max(active_, arrival);
     if (!before_.contains(raw) && before_.size() == 2 * window_) {
-      const auto age = [&](const auto& each) {
-        const auto batch = find(each.first);
-        const bool open = batch != held_.end() && batch->slots.size() < slots_;
-        return open ? 0 : ahead(raw, each.first) + 1;
+      const auto age = [&](const auto& each) -> std::uint64_t {
+        const bool later = is_after(each.first, raw) || find(each.first) != held_.end();
+        return later ? 0 : ahead(raw, each.first);
       };
       const auto oldest = std::ranges::max_element(before_, {}, age);
+      if (age(*oldest) == 0) return;
       came_.erase(oldest->first);
       before_.erase(oldest);
     }
@@ -191,7 +191,8 @@ class Model {
     if (later == held_.end()) newest_ = raw;
     active_ = arrival;
     active_ns_ = now;
-    const bool doubtful = begun_in_epoch_++ < window_ && before_.contains(raw);
+    if (!before_.contains(raw)) ++fresh_batches_;
+    const bool doubtful = before_.contains(raw) && fresh_batches_ <= window_;
     const auto batch = held_.insert(later, {raw, doubtful});
     while (past_.size() > window_ - held_.size()) past_.pop_front();
     deliver();
@@ -222,7 +223,6 @@ class Model {
     } else if (gap && again(raw) == 0 && !after_gap_[raw]) {
       before_[raw].merge(came_[raw]);
       came_[raw].clear();
-      --begun_in_epoch_;  // it begins twice
       return false;
     }
     if (!are_new(raw, slot)) {
@@ -247,6 +247,10 @@ class Model {
   }
   void retract(std::list<Batch>::iterator batch) {
     if (latest_ == batch->raw) latest_.reset();
+    if (batch->rest) {
+      before_.erase(batch->raw);
+      came_.erase(batch->raw);
+    }
     placed -= batch->slots.size();
     early += batch->slots.size();
     if (batch == held_.begin()) past_.emplace_back();
@@ -315,7 +319,7 @@ class Model {
   std::uint64_t index_{0};
   std::uint64_t active_{0};
   std::uint64_t active_ns_{0};
-  std::size_t begun_in_epoch_{0};
+  std::size_t fresh_batches_{0};
 };
 
 }  // namespace
