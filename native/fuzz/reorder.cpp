@@ -306,8 +306,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (what == 2) assembler.begin_epoch(now, now, std::nullopt);
     if (what == 3) assembler.begin_epoch(now, now, static_cast<std::uint32_t>(step));
     if (what == 4) now += 250'000'000;
+    // Some have waited while an acquisition began.
+    const std::uint64_t arrival = what % 8 == 7 ? now - 1 : now;
     const Packet each = packets.make(input.ConsumeBytes<std::uint8_t>(what),
-                                     what % static_cast<std::uint32_t>(flows), now);
+                                     what % static_cast<std::uint32_t>(flows), arrival);
     assembler.take({&each, 1}, now, taker.workers.get());
     if (taker.workers == nullptr) packets.give(&each.buffer, 1);
   }

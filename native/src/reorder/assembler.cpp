@@ -571,10 +571,11 @@ void Assembler::open(Batch& batch, std::uint64_t raw, const Packet& packet,
   active_ = batch.last_time = packet.time;
   active_ns_ = now_ns;
   batch.order = begun_batches_++;
-  const bool again = begun_with(raw) != nullptr;
-  if (!again) fresh_batches_ += 1;
-  // Behind more than are open at once, it is a new one whose number is the same.
-  batch.doubtful = again && fresh_batches_ <= batches_.size();
+  // Behind more new ones than are open at once, it is a new one, too, whatever its number.
+  if (fresh_batches_ <= batches_.size()) {
+    batch.doubtful = begun_with(raw) != nullptr;
+    fresh_batches_ += batch.doubtful ? 0 : 1;
+  }
   if (!take_buffer(batch)) {
     batch.state = Batch::State::LOST;
     tally_.lost += 1;

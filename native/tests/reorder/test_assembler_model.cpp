@@ -191,8 +191,8 @@ class Model {
     if (later == held_.end()) newest_ = raw;
     active_ = arrival;
     active_ns_ = now;
-    if (!before_.contains(raw)) ++fresh_batches_;
-    const bool doubtful = before_.contains(raw) && fresh_batches_ <= window_;
+    const bool doubtful = fresh_batches_ <= window_ && before_.contains(raw);
+    if (!doubtful) ++fresh_batches_;
     const auto batch = held_.insert(later, {raw, doubtful});
     while (past_.size() > window_ - held_.size()) past_.pop_front();
     deliver();
