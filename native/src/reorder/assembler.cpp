@@ -184,10 +184,12 @@ Assembler::Fate Assembler::place_in_other(const Place& where, const Packet& pack
     return Fate::EARLY;
   const bool after_silence = silence_before(packet, now_ns, GAP_NS);
   rested_ = rested_ || after_silence;
+  if (after_silence) retract_rests();
   Batch* batch = batch_of(where.batch, packet, now_ns);
   if (batch != nullptr && batch->doubtful && !weigh(*batch, where, after_silence)) {
     retract_at(place_of(*batch));
     batch = batch_of(where.batch, packet, now_ns);
+    if (batch != nullptr) batch->anew = !batch->doubtful;
     if (batch != nullptr && batch->doubtful) weigh(*batch, where, after_silence);
   }
   if (batch == nullptr) return Fate::LATE;
@@ -432,19 +434,32 @@ Assembler::Begun* Assembler::begun_with(std::uint64_t raw) noexcept {
 Assembler::Begun* Assembler::add_begun(std::uint64_t raw) noexcept {
   if (begun_before_.size() == 2 * batches_.size()) {
     // Of the oldest one, no packet comes any more; those of held batches are weighed.
-    const auto age = [&](const Begun& each) {
-      return is_after(each.raw, raw) || held_with(each.raw) != nullptr ? 0 : ahead(raw, each.raw);
-    };
-    const auto oldest = std::ranges::max_element(begun_before_, {}, age);
-    if (age(*oldest) == 0) return nullptr;
-    erase(*oldest);
+    Begun* oldest = nullptr;
+    std::uint64_t most = 0;
+    for (Begun& each : begun_before_) {
+      const std::uint64_t age = is_after(each.raw, raw) ? 0 : ahead(raw, each.raw);
+      if (age <= most || held_with(each.raw) != nullptr) continue;
+      most = age;
+      oldest = &each;
+    }
+    if (oldest == nullptr) return nullptr;
+    forget(*oldest);
   }
   Begun& begun = begun_before_.emplace_back(Begun{.raw = raw});
   std::fill_n(units_of(begun), 2 * valid_.words(), std::uint64_t{0});
   return &begun;
 }
 
-void Assembler::erase(Begun& begun) noexcept {
+void Assembler::absorb(Begun& begun) noexcept {
+  std::uint64_t* const came = came_units_of(begun);
+  for (std::size_t i = 0; i < valid_.words(); ++i) units_of(begun)[i] |= came[i];
+  std::fill_n(came, valid_.words(), std::uint64_t{0});
+  begun.units += begun.came - begun.again;
+  begun.came = begun.again = 0;
+  begun.after_gap = false;
+}
+
+void Assembler::forget(Begun& begun) noexcept {
   Begun& last = begun_before_.back();
   if (&begun != &last) {
     std::copy_n(units_of(last), 2 * valid_.words(), units_of(begun));
@@ -465,9 +480,12 @@ void Assembler::note_waited(const Place& place, std::uint64_t time) noexcept {
   if (!batch->doubtful) {
     // Another poller's packets came first.
     batch->doubtful = true;
+    begun->after_gap = true;
     if (batch->valid != nullptr) note_came(*begun, *batch);
   }
+  begun->after_gap = begun->after_gap && batch->first_time >= time + GAP_NS;
   batch->rest = is_all(*begun);
+  if (is_new(*begun) && !make_new(*batch, *begun)) return retract_at(place_of(*batch));
   deliver();
 }
 
@@ -479,14 +497,17 @@ void Assembler::note_came(Begun& begun, const Batch& batch) noexcept {
     begun.again +=
         static_cast<std::uint32_t>(std::popcount(units_of(begun)[i] & came_units_of(begun)[i]));
   }
-  begun.after_gap = rested_;
 }
 
 bool Assembler::are_new(Begun& begun, const Place& place) noexcept {
-  constexpr std::uint32_t FEW = 4;
   const std::uint32_t units =
       claim_beside(came_units_of(begun), units_of(begun), place, begun.again);
   begun.came += units;
+  return is_new(begun);
+}
+
+bool Assembler::is_new(const Begun& begun) const noexcept {
+  constexpr std::uint32_t FEW = 4;
   return begun.came == plan_.units() ||
          begun.again > std::max(begun.units / FEW, begun.units == 1 ? 0U : 1U);
 }
@@ -505,26 +526,31 @@ bool Assembler::weigh(Batch& batch, const Place& place, bool after_silence) noex
   Begun& begun = *begun_with(batch.raw);
   if (begun.came == 0) {
     begun.after_gap = rested_;
-  } else if (after_silence && begun.again == 0 && !begun.after_gap) {
+  } else if (after_silence && begun.again == 0 && (!begun.after_gap || batch.rest)) {
     // What came until now was the rest of the old one.
-    std::uint64_t* const came = came_units_of(begun);
-    for (std::size_t i = 0; i < valid_.words(); ++i) units_of(begun)[i] |= came[i];
-    std::fill_n(came, valid_.words(), std::uint64_t{0});
-    begun.units += begun.came;
-    begun.came = 0;
+    absorb(begun);
     return false;
   }
   if (!are_new(begun, place)) {
     batch.rest = is_all(begun);
     return true;
   }
+  if (!make_new(batch, begun)) return false;
+  deliver();
+  return true;
+}
+
+bool Assembler::make_new(Batch& batch, Begun& begun) noexcept {
   const bool mixed = begun.came > begun.again && !begun.after_gap;
   batch.doubtful = batch.rest = false;
   batch.anew = true;
-  erase(begun);
-  if (mixed) return false;
-  deliver();
-  return true;
+  forget(begun);
+  return !mixed;
+}
+
+void Assembler::retract_rests() noexcept {
+  for (std::uint64_t place = end_; place-- > next_;)
+    if (at(place).doubtful && at(place).rest) retract_at(place);
 }
 
 void Assembler::begin(std::uint64_t raw) noexcept {
@@ -546,8 +572,8 @@ void Assembler::retract(Batch& batch) noexcept {
     tally_.early += batch.packets;
     sink_.discard(batch.buffer);
   }
-  // All that may come of it has come.
-  if (batch.doubtful && batch.rest) erase(*begun_with(batch.raw));
+  // Now only duplicates of its packets may come.
+  if (batch.doubtful && batch.rest) absorb(*begun_with(batch.raw));
   batch = {};
 }
 
@@ -572,9 +598,9 @@ void Assembler::open(Batch& batch, std::uint64_t raw, const Packet& packet,
   active_ns_ = now_ns;
   batch.order = begun_batches_++;
   // Behind more new ones than are open at once, it is a new one, too, whatever its number.
-  if (fresh_batches_ <= batches_.size()) {
+  if (undoubted_batches_ <= batches_.size()) {
     batch.doubtful = begun_with(raw) != nullptr;
-    fresh_batches_ += batch.doubtful ? 0 : 1;
+    undoubted_batches_ += batch.doubtful ? 0 : 1;
   }
   if (!take_buffer(batch)) {
     batch.state = Batch::State::LOST;
@@ -675,7 +701,8 @@ void Assembler::end_next() noexcept {
   last_ = batch.raw;
   ++next_;
   if (batch.state != Batch::State::LOST) return hand(batch);
-  // Its other packets still come.
+  // Its other packets still come; nothing would change if they were of one from before.
+  batch.doubtful = batch.rest = false;
   anchored_ = true;
   ++gap_;
 }
@@ -770,8 +797,13 @@ std::uint64_t Assembler::begin_epoch(std::uint64_t since, std::uint64_t now_ns,
                                      std::optional<std::uint64_t> first) {
   // Of the open batches, and of as many whose packets wait.
   begun_before_.reserve(2 * batches_.size());
-  begun_units_.resize(begun_before_.capacity() * 2 * valid_.words());
-  begun_before_.clear();
+  if (begun_units_ == nullptr) {
+    begun_units_ =
+        std::make_unique_for_overwrite<std::uint64_t[]>(4 * batches_.size() * valid_.words());
+  }
+  // What was from before the last acquisition is from before this one.
+  if (now_ns >= since_until_ns_ || undoubted_batches_ > batches_.size()) begun_before_.clear();
+  for (Begun& each : begun_before_) absorb(each);
   const bool runs = now_ns < active_ns_ + IDLE_NS;
   for (std::size_t back = 1; back <= batches_.size(); ++back) {
     const std::size_t slot = (end_ + batches_.size() - back) % batches_.size();
@@ -781,7 +813,9 @@ std::uint64_t Assembler::begin_epoch(std::uint64_t since, std::uint64_t now_ns,
     if (batch.state == Batch::State::EMPTY || ((delivered || whole) && !runs)) continue;
     // Of a number that came twice, the latest batch counts.
     if (begun_with(batch.raw) != nullptr) continue;
-    Begun& begun = *add_begun(batch.raw);
+    Begun* const added = add_begun(batch.raw);
+    if (added == nullptr) continue;
+    Begun& begun = *added;
     begun.units = batch.units;
     if (batch.state == Batch::State::LOST) continue;
     if (whole) {
@@ -799,7 +833,7 @@ std::uint64_t Assembler::begin_epoch(std::uint64_t since, std::uint64_t now_ns,
   passed_ = gap_ = index_ = 0;
   first_ = first;
   unknown_ = unknown_ && !first;
-  fresh_batches_ = 0;
+  undoubted_batches_ = 0;
   since_ = since;
   since_until_ns_ = now_ns + BACKLOG_NS;
   return begun_batches_;

@@ -208,7 +208,7 @@ class Assembler {
     /// whether all that the other lacked have come.
     bool doubtful{false};
     bool rest{false};
-    /// It was doubtful, and is a new one.
+    /// It was doubtful, and is not any more.
     bool anew{false};
     std::uint64_t raw{0};
     /// Null: it is lost.
@@ -306,7 +306,7 @@ class Assembler {
   bool are_new(Begun& begun, const Place& place) noexcept;
   [[nodiscard]] std::uint64_t* units_of(const Begun& begun) noexcept {
     const auto at = static_cast<std::size_t>(&begun - begun_before_.data());
-    return begun_units_.data() + at * 2 * valid_.words();
+    return begun_units_.get() + at * 2 * valid_.words();
   }
   [[nodiscard]] std::uint64_t* came_units_of(const Begun& begun) noexcept {
     return units_of(begun) + valid_.words();
@@ -323,11 +323,20 @@ class Assembler {
   [[nodiscard]] Begun* begun_with(std::uint64_t raw) noexcept;
   /// Null: there is no place, as all others are later.
   Begun* add_begun(std::uint64_t raw) noexcept;
-  void erase(Begun& begun) noexcept;
-  /// A packet arrived before the acquisition, and waited: so will have begun what comes of its
-  /// batch.
+  void forget(Begun& begun) noexcept;
+  /// What came since the acquisition began was the rest of it.
+  void absorb(Begun& begun) noexcept;
+  /// Whether packets came again, or all of them: they are of a new batch.
+  [[nodiscard]] bool is_new(const Begun& begun) const noexcept;
+  /// A doubtful batch is a new one. Returns false if it may have packets of the old one.
+  bool make_new(Batch& batch, Begun& begun) noexcept;
+  /// Retract the batches whose packets are all that the old ones lacked: nothing came for GAP_NS,
+  /// and the next packet is of a new batch.
+  void retract_rests() noexcept;
+  /// A packet arrived before the acquisition, and waited. Others of its batch may come later, or
+  /// came through another poller.
   void note_waited(const Place& place, std::uint64_t time) noexcept;
-  /// What a batch has came since the acquisition began.
+  /// The packets of this batch came since the acquisition began.
   void note_came(Begun& begun, const Batch& batch) noexcept;
   /// Whether a packet that is not next is of a batch from before the acquisition.
   bool is_stale(const Place& place) noexcept;
@@ -465,13 +474,13 @@ class Assembler {
   bool acquiring_{false};
   /// Nothing was placed for GAP_NS since it began: what was sent before has arrived.
   bool rested_{false};
-  /// Batches that began since, without those of which packets came before.
-  std::uint64_t fresh_batches_{0};
+  /// Batches that began since, and are not doubtful; counted while others may be.
+  std::uint64_t undoubted_batches_{0};
   std::optional<std::uint64_t> first_;
   /// Valid units of the latest incomplete batches that were delivered, as in `batches_`.
   std::vector<std::uint64_t> delivered_units_;
   std::vector<Begun> begun_before_;
-  std::vector<std::uint64_t> begun_units_;
+  std::unique_ptr<std::uint64_t[]> begun_units_;
   /// Of the current call of `take`.
   Copier* copier_{nullptr};
   DeferredCopies* deferred_{nullptr};

@@ -7,6 +7,7 @@
 #include <optional>
 #include <random>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "assembler_bench.h"
@@ -386,7 +387,8 @@ TEST_CASE("packets that arrived before an acquisition are left out, for a second
 TEST_CASE("an image of which a packet came before an acquisition is none of it", "[reorder]") {
   // Images of 8 packets from a network that changes their order and loses some. The sender stops
   // often, as its processor is busy with others. Of the packets from before the acquisition, some
-  // were taken, and some wait: in one socket, or in two, of which the other is read first.
+  // were taken, by other acquisitions, too, and some wait: in one socket, or in two, of which the
+  // other is read first.
   constexpr std::uint32_t IMAGES = 12;
   for (unsigned seed = 0; seed < 5'000; ++seed) {
     std::mt19937 random(seed);
@@ -421,7 +423,14 @@ TEST_CASE("an image of which a packet came before an acquisition is none of it",
     // Those before `waited` are taken before the acquisition; then those of the other socket, and
     // those that it has up to `taken`.
     const std::uint32_t taken = before + (behind == 0 ? 0 : below(delay));
-    send(0, before - waited);
+    std::uint32_t others = 0;
+    while (below(2) == 0 && others < before - waited) {
+      const std::uint32_t from =
+          std::exchange(others, others + 1 + below(before - waited - others));
+      send(from, others);
+      bench.assembler->begin_epoch(sent[others].time, bench.now, std::nullopt);
+    }
+    send(others, before - waited);
     const auto first = below(2) == 0 ? std::optional<std::uint64_t>{} : below(IMAGES);
     bench.assembler->begin_epoch(sent[before].time, bench.now, first);
     bench.frames.clear();
@@ -446,6 +455,137 @@ TEST_CASE("an image of which a packet came before an acquisition is none of it",
     CHECK(bench.balanced());
     CHECK(bench.region->available() == 80);
   }
+}
+
+namespace {
+
+void send_at(Bench& bench, std::uint32_t batch, std::uint32_t slot, std::uint8_t value,
+             std::uint64_t time) {
+  bench.send(bench.packet(batch, slot, value, 4), time);
+}
+
+}  // namespace
+
+TEST_CASE("a duplicate of an image whose rest has come begins no image", "[reorder]") {
+  Bench bench(by_packet_number(8));
+  for (std::uint32_t slot = 0; slot < 5; ++slot) bench.send(3, slot, 3);
+  bench.assembler->begin_epoch(0, bench.now, std::nullopt);
+  for (std::uint32_t slot = 5; slot < 8; ++slot) bench.send(3, slot, 3);
+  bench.send(4, 0, 7);
+  bench.send(3, 4, 3);
+  for (std::uint32_t slot = 1; slot < 8; ++slot) bench.send(4, slot, 7);
+  bench.whole(5);
+  CHECK(bench.batches() == std::vector<std::uint32_t>{3, 4, 5});
+  CHECK(bench.indices == std::vector<std::uint64_t>{0, 0, 1});
+  CHECK(bench.assembler->tally().early == 4);
+}
+
+TEST_CASE("a new image is whole, whatever of one with its number waited", "[reorder]") {
+  // The poller of the one that waited comes before the last packet of the new one.
+  Bench bench(by_packet_number(8));
+  const std::uint64_t since = 10 * GAP_NS;
+  bench.assembler->begin_epoch(since, bench.now, std::nullopt);
+  for (std::uint32_t slot = 0; slot < 7; ++slot) send_at(bench, 0, slot, 2, since + slot);
+  for (std::uint32_t slot = 0; slot < 8; ++slot)
+    send_at(bench, 0, slot, 1, since - 2 * GAP_NS + slot);
+  send_at(bench, 0, 7, 2, since + 7);
+  REQUIRE(bench.frames.size() == 1);
+  CHECK(bench.frames.front().bytes == slots({2, 2, 2, 2, 2, 2, 2, 2}));
+  CHECK(bench.assembler->tally().early == 8);
+}
+
+TEST_CASE("an image from before that is lost is no image later", "[reorder]") {
+  ReorderConfig config = by_packet_number(8);
+  config.window_ = 3;
+  Bench bench(config);
+  for (std::uint32_t slot = 0; slot < 4; ++slot) bench.send(5, slot, 3);
+  const std::uint64_t since = bench.now += GAP_NS;
+  bench.assembler->begin_epoch(since, bench.now, 5);
+  bench.refuse = true;
+  send_at(bench, 5, 4, 3, since + 1);
+  bench.refuse = false;
+  bench.now += TIMEOUT_NS;
+  bench.assembler->expire(bench.now);
+  const bool others_wait = GENERATE(false, true);
+  for (std::uint32_t batch = 6; batch < (others_wait ? 13U : 6U); ++batch)
+    send_at(bench, batch, 0, 3, since - 1);
+  if (!others_wait) bench.now += BACKLOG_NS;
+  send_at(bench, 5, 5, 3, since + 2);
+  for (std::uint32_t batch = 13; batch < 16; ++batch) bench.whole(batch);
+  bench.assembler->finish();
+  CHECK(bench.batches() == std::vector<std::uint32_t>{5, 13, 14, 15});
+  CHECK(bench.balanced());
+  CHECK(bench.region->available() == 80);
+}
+
+TEST_CASE("what came before an acquisition came before the next one, too", "[reorder]") {
+  Bench bench(by_packet_number(8));
+  const std::uint64_t since = 10 * GAP_NS;
+  std::vector<std::uint32_t> expected{6, 7, 8};
+  SECTION("it waited") {
+    bench.assembler->begin_epoch(since, bench.now, std::nullopt);
+    for (std::uint32_t slot = 0; slot < 4; ++slot) send_at(bench, 5, slot, 1, since - 9 + slot);
+    bench.assembler->begin_epoch(since + 9, bench.now, std::nullopt);
+    for (std::uint32_t slot = 4; slot < 8; ++slot) send_at(bench, 5, slot, 1, since + 9 + slot);
+  }
+  SECTION("it was given up") {
+    for (std::uint32_t slot = 0; slot < 3; ++slot) bench.send(5, slot, 1);
+    bench.assembler->begin_epoch(0, bench.now, std::nullopt);
+    for (std::uint32_t slot = 3; slot < 6; ++slot) bench.send(5, slot, 1);
+    bench.assembler->expire(bench.now + TIMEOUT_NS);
+    bench.assembler->begin_epoch(0, bench.now, std::nullopt);
+    bench.frames.clear();
+    for (std::uint32_t slot = 6; slot < 8; ++slot) bench.send(5, slot, 1);
+  }
+  SECTION("its rest came behind the next one") {
+    for (std::uint32_t slot = 0; slot < 3; ++slot) bench.send(5, slot, 1);
+    bench.assembler->begin_epoch(0, bench.now, std::nullopt);
+    bench.send(6, 0, 1);
+    bench.send(5, 4, 1);
+    bench.assembler->begin_epoch(0, bench.now, std::nullopt);
+    bench.frames.clear();
+    for (std::uint32_t slot = 5; slot < 8; ++slot) bench.send(5, slot, 1);
+    for (std::uint32_t slot = 1; slot < 8; ++slot) bench.send(6, slot, 1);
+    expected = {7, 8};
+  }
+  for (std::uint32_t batch = expected.front(); batch < 9; ++batch) bench.whole(batch);
+  CHECK(bench.batches() == expected);
+}
+
+TEST_CASE("an image is not mixed of the rest of one that waited and of a new one", "[reorder]") {
+  // The rest came through another poller, before it.
+  const std::uint64_t gap = GENERATE(std::uint64_t{0}, GAP_NS);
+  Bench bench(by_packet_number(8));
+  const std::uint64_t since = 10 * GAP_NS;
+  bench.assembler->begin_epoch(since, bench.now, std::nullopt);
+  for (const std::uint32_t slot : {4U, 5U}) send_at(bench, 0, slot, 1, since + slot);
+  for (std::uint32_t slot = 0; slot < 4; ++slot) send_at(bench, 0, slot, 1, since - 4 + slot);
+  for (const std::uint32_t slot : {6U, 7U}) send_at(bench, 0, slot, 1, since + slot);
+  for (std::uint32_t slot = 0; slot < 8; ++slot) send_at(bench, 0, slot, 2, since + 8 + gap + slot);
+  bench.assembler->finish();
+  REQUIRE(bench.frames.size() == 1);
+  const Seen& frame = bench.frames.front();
+  for (std::uint32_t slot = 0; slot < 8; ++slot)
+    CHECK((!frame.valid[slot] || frame.bytes[std::size_t{4} * slot] == 2));
+  if (gap > 0) CHECK(frame.packets == 8);
+}
+
+TEST_CASE("an image is not mixed of a rest that came after a pause and of a new one", "[reorder]") {
+  const bool waited = GENERATE(false, true);
+  Bench bench(by_packet_number(8));
+  const std::uint64_t since = 10 * GAP_NS;
+  const auto old = [&](std::uint32_t begin, std::uint32_t end, std::uint64_t time) {
+    for (std::uint32_t slot = begin; slot < end; ++slot) send_at(bench, 0, slot, 1, time + slot);
+  };
+  if (!waited) old(0, 4, since - 9);
+  bench.assembler->begin_epoch(since, bench.now, std::nullopt);
+  bench.frames.clear();
+  if (waited) old(0, 4, since - 9);
+  old(4, 8, since + GAP_NS);
+  for (std::uint32_t slot = 0; slot < 8; ++slot)
+    send_at(bench, 0, slot, 2, since + 2 * GAP_NS + 8 + slot);
+  REQUIRE(bench.frames.size() == 1);
+  CHECK(bench.frames.front().bytes == slots({2, 2, 2, 2, 2, 2, 2, 2}));
 }
 
 TEST_CASE("with the expected first number, its absence is a gap", "[reorder]") {

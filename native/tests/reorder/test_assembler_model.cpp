@@ -45,17 +45,18 @@ class Model {
   }
   void begin_epoch(std::uint64_t since, std::uint64_t now) {
     since_ = since;
-    before_.clear();
+    if (now >= epoch_until_ || undoubted_ > window_) before_.clear();
+    for (const auto& each : before_) absorb(each.first);
     came_.clear();
     after_gap_.clear();
     rested_ = false;
-    fresh_batches_ = 0;
+    undoubted_ = 0;
     const bool runs = now < active_ns_ + IDLE_NS;
     for (auto batch = held_.rbegin(); batch != held_.rend(); ++batch) {
-      if (runs || batch->slots.size() < slots_) before_.try_emplace(batch->raw, there(*batch));
+      if (runs || batch->slots.size() < slots_) add_before(*batch);
     }
     for (auto batch = past_.rbegin(); batch != past_.rend(); ++batch) {
-      if (runs && *batch) before_.try_emplace((*batch)->raw, there(**batch));
+      if (runs && *batch) add_before(**batch);
     }
     finish();
     latest_.reset();
@@ -114,26 +115,41 @@ class Model {
     ++early;
     latest_.reset();
     active_ = std::max(active_, arrival);
-    if (!before_.contains(raw) && before_.size() == 2 * window_) {
-      const auto age = [&](const auto& each) -> std::uint64_t {
-        const bool later = is_after(each.first, raw) || find(each.first) != held_.end();
-        return later ? 0 : ahead(raw, each.first);
-      };
-      const auto oldest = std::ranges::max_element(before_, {}, age);
-      if (age(*oldest) == 0) return;
-      came_.erase(oldest->first);
-      before_.erase(oldest);
-    }
+    if (!make_place(raw)) return;
     before_[raw].insert(slot);
     const auto batch = find(raw);
     if (batch == held_.end() || batch->anew || batch->slots.size() == slots_) return;
     if (!batch->doubtful) {
       batch->doubtful = true;
       came_[raw] = there(*batch);
-      after_gap_[raw] = rested_;
+      after_gap_[raw] = true;
     }
+    after_gap_[raw] = after_gap_[raw] && batch->first_arrival >= arrival + GAP_NS;
     batch->rest = has_all(raw);
+    if (is_new(raw) && !make_new(*batch)) return void(retract(batch));
     deliver();
+  }
+  /// Returns false if all others are later.
+  bool make_place(std::uint32_t raw) {
+    if (before_.contains(raw) || before_.size() < 2 * window_) return true;
+    const auto age = [&](const auto& each) -> std::uint64_t {
+      const bool later = is_after(each.first, raw) || find(each.first) != held_.end();
+      return later ? 0 : ahead(raw, each.first);
+    };
+    const auto oldest = std::ranges::max_element(before_, {}, age);
+    if (age(*oldest) == 0) return false;
+    came_.erase(oldest->first);
+    before_.erase(oldest);
+    return true;
+  }
+  void add_before(const Batch& batch) {
+    if (!before_.contains(batch.raw) && make_place(batch.raw)) before_[batch.raw] = there(batch);
+  }
+  /// All that came was the rest of a frame from before.
+  void absorb(std::uint32_t raw) {
+    before_[raw].merge(came_[raw]);
+    came_[raw].clear();
+    after_gap_[raw] = false;
   }
   /// Whether all packets of a frame came, before the acquisition and since.
   [[nodiscard]] bool has_all(std::uint32_t raw) const {
@@ -149,11 +165,16 @@ class Model {
     if (latest_ != raw && begun_ && now < epoch_until_ && is_stale(raw) && !are_new(raw, slot))
       return &early;
     if (!begun_) begin(raw);
-    if (latest_ != raw) rested_ = rested_ || gap;
+    if (latest_ != raw && gap) {
+      rested_ = true;
+      for (auto each = held_.end(); each != held_.begin();)
+        if (--each; each->doubtful && each->rest) each = retract(each);
+    }
     auto batch = batch_of(raw, now, arrival);
     if (batch != held_.end() && batch->doubtful && !weigh(*batch, slot, gap)) {
       retract(batch);
       batch = batch_of(raw, now, arrival);
+      if (batch != held_.end()) batch->anew = !batch->doubtful;
       if (batch != held_.end() && batch->doubtful) weigh(*batch, slot, gap);
     }
     if (batch == held_.end()) return &late;
@@ -191,8 +212,8 @@ class Model {
     if (later == held_.end()) newest_ = raw;
     active_ = arrival;
     active_ns_ = now;
-    const bool doubtful = fresh_batches_ <= window_ && before_.contains(raw);
-    if (!doubtful) ++fresh_batches_;
+    const bool doubtful = undoubted_ <= window_ && before_.contains(raw);
+    if (!doubtful) ++undoubted_;
     const auto batch = held_.insert(later, {raw, doubtful});
     while (past_.size() > window_ - held_.size()) past_.pop_front();
     deliver();
@@ -211,6 +232,9 @@ class Model {
   /// Whether the packets that came since the acquisition began are of a new frame.
   [[nodiscard]] bool are_new(std::uint32_t raw, std::uint32_t slot) {
     came_[raw].insert(slot);
+    return is_new(raw);
+  }
+  [[nodiscard]] bool is_new(std::uint32_t raw) {
     const std::size_t before = before_.at(raw).size();
     return came_[raw].size() == slots_ ||
            again(raw) > std::max(before / 4, before == 1 ? 0UL : 1UL);
@@ -220,23 +244,26 @@ class Model {
     const std::uint32_t raw = batch.raw;
     if (came_[raw].empty()) {
       after_gap_[raw] = rested_;
-    } else if (gap && again(raw) == 0 && !after_gap_[raw]) {
-      before_[raw].merge(came_[raw]);
-      came_[raw].clear();
+    } else if (gap && again(raw) == 0 && (!after_gap_[raw] || batch.rest)) {
+      absorb(raw);
       return false;
     }
     if (!are_new(raw, slot)) {
       batch.rest = has_all(raw);
       return true;
     }
-    const bool mixed = came_[raw].size() > again(raw) && !after_gap_[raw];
-    before_.erase(raw);
-    came_.erase(raw);
-    batch.doubtful = false;
-    batch.anew = true;
-    if (mixed) return false;
+    if (!make_new(batch)) return false;
     deliver();
     return true;
+  }
+  /// Returns false if it may have packets from before.
+  bool make_new(Batch& batch) {
+    const bool mixed = came_[batch.raw].size() > again(batch.raw) && !after_gap_[batch.raw];
+    before_.erase(batch.raw);
+    came_.erase(batch.raw);
+    batch.doubtful = batch.rest = false;
+    batch.anew = true;
+    return !mixed;
   }
   void begin(std::uint32_t raw) {
     begun_ = fresh_ = true;
@@ -245,16 +272,13 @@ class Model {
     passed_ = 0;
     past_.clear();
   }
-  void retract(std::list<Batch>::iterator batch) {
+  std::list<Batch>::iterator retract(std::list<Batch>::iterator batch) {
     if (latest_ == batch->raw) latest_.reset();
-    if (batch->rest) {
-      before_.erase(batch->raw);
-      came_.erase(batch->raw);
-    }
+    if (batch->rest) absorb(batch->raw);
     placed -= batch->slots.size();
     early += batch->slots.size();
     if (batch == held_.begin()) past_.emplace_back();
-    held_.erase(batch);
+    return held_.erase(batch);
   }
   /// Numbers before the first one that is held of which no packet came.
   [[nodiscard]] std::uint64_t absent() const {
@@ -268,7 +292,7 @@ class Model {
   }
   void end_first() {
     const auto batch = held_.begin();
-    if (batch->doubtful && batch->slots.size() < slots_) return retract(batch);
+    if (batch->doubtful && batch->slots.size() < slots_) return void(retract(batch));
     if (latest_ == batch->raw) latest_.reset();
     passed_ += absent();
     last_ = batch->raw;
@@ -319,7 +343,7 @@ class Model {
   std::uint64_t index_{0};
   std::uint64_t active_{0};
   std::uint64_t active_ns_{0};
-  std::size_t fresh_batches_{0};
+  std::size_t undoubted_{0};
 };
 
 }  // namespace
