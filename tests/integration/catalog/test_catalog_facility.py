@@ -12,7 +12,7 @@ import tiled.client.utils
 from bluesky import plans as bp
 from catalog_servers import KEY, FacilityServer, snippet
 
-from daqiri_ophyd.catalog import Catalog, CatalogError, capture_files
+from daqiri_ophyd.catalog import Catalog, CatalogError, _writer, capture_files
 from daqiri_ophyd.documents import sidecar_path
 
 
@@ -123,6 +123,8 @@ def test_databroker_by_profile(server, facility, device, run_engine, tmp_path):
 
 def test_writer_returns_to_a_server_that_is_back(server, facility, device, run_engine, monkeypatch):
     monkeypatch.setattr(tiled.client.utils, "TILED_RETRY_ATTEMPTS", 2)
+    # A server of a busy machine may take its time.
+    monkeypatch.setattr(_writer, "_PROBE_S", 60.0)
     writer = facility.writer()
     run_engine.subscribe(writer)
     server.stop()
