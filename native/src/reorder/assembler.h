@@ -242,7 +242,7 @@ class Assembler {
     std::uint32_t units{0};
     std::uint32_t came{0};
     std::uint32_t again{0};
-    /// `rested_` when the first of these came: they are not of the old batch.
+    /// Nothing came for GAP_NS before the first of these: they are not of the old batch.
     bool after_gap{false};
   };
   enum class Claim : std::uint8_t { FREE, TAKEN, OVERLAPS };
@@ -317,9 +317,9 @@ class Assembler {
   /// Claim the units of a packet. Returns how many; adds them to `both` if the others have some.
   std::uint32_t claim_beside(std::uint64_t* units, const std::uint64_t* others, const Place& place,
                              std::uint32_t& both) noexcept;
-  // Null: there is none with this number.
-
+  /// Null: there is none with this number.
   [[nodiscard]] Batch* held_with(std::uint64_t raw) noexcept;
+  /// The same of batches from before the acquisition.
   [[nodiscard]] Begun* begun_with(std::uint64_t raw) noexcept;
   /// Null: there is no place, as all others are later.
   Begun* add_begun(std::uint64_t raw) noexcept;
