@@ -327,12 +327,16 @@ Assembler::Batch* Assembler::find(std::uint64_t raw) noexcept {
   return nullptr;
 }
 
+Assembler::Batch* Assembler::held_with(std::uint64_t raw) noexcept {
+  for (std::uint64_t place = end_; place-- > next_;)
+    if (at(place).raw == raw) return &at(place);
+  return nullptr;
+}
+
 Assembler::Batch* Assembler::batch_of(std::uint64_t raw, const Packet& packet,
                                       std::uint64_t now_ns) noexcept {
-  for (std::uint64_t place = end_; place-- > next_;) {
-    if (Batch& batch = at(place); batch.raw == raw)
-      return batch.state == Batch::State::CLOSED ? nullptr : &batch;
-  }
+  if (Batch* const batch = held_with(raw); batch != nullptr)
+    return batch->state == Batch::State::CLOSED ? nullptr : batch;
   const bool is_known = held() > 0 || anchored_;
   if (is_known && !is_after(raw, newest_)) {
     const bool before_all = held() > 0 && !is_after(raw, at(next_).raw);
@@ -420,12 +424,6 @@ std::uint32_t Assembler::claim_beside(std::uint64_t* units, const std::uint64_t*
   return number;
 }
 
-Assembler::Batch* Assembler::held_with(std::uint64_t raw) noexcept {
-  for (std::uint64_t place = next_; place < end_; ++place)
-    if (at(place).raw == raw) return &at(place);
-  return nullptr;
-}
-
 Assembler::Begun* Assembler::begun_with(std::uint64_t raw) noexcept {
   const auto found = std::ranges::find(begun_before_, raw, &Begun::raw);
   return found != begun_before_.end() ? &*found : nullptr;
@@ -443,7 +441,7 @@ Assembler::Begun* Assembler::add_begun(std::uint64_t raw) noexcept {
       oldest = &each;
     }
     if (oldest == nullptr) return nullptr;
-    forget(*oldest);
+    remove_begun(*oldest);
   }
   Begun& begun = begun_before_.emplace_back(Begun{.raw = raw});
   std::fill_n(units_of(begun), 2 * valid_.words(), std::uint64_t{0});
@@ -459,7 +457,7 @@ void Assembler::absorb(Begun& begun) noexcept {
   begun.after_gap = false;
 }
 
-void Assembler::forget(Begun& begun) noexcept {
+void Assembler::remove_begun(Begun& begun) noexcept {
   Begun& last = begun_before_.back();
   if (&begun != &last) {
     std::copy_n(units_of(last), 2 * valid_.words(), units_of(begun));
@@ -544,13 +542,13 @@ bool Assembler::make_new(Batch& batch, Begun& begun) noexcept {
   const bool mixed = begun.came > begun.again && !begun.after_gap;
   batch.doubtful = batch.rest = false;
   batch.anew = true;
-  forget(begun);
+  remove_begun(begun);
   return !mixed;
 }
 
 void Assembler::retract_rests() noexcept {
   for (std::uint64_t place = end_; place-- > next_;)
-    if (at(place).doubtful && at(place).rest) retract_at(place);
+    if (at(place).rest) retract_at(place);
 }
 
 void Assembler::begin(std::uint64_t raw) noexcept {
@@ -573,7 +571,7 @@ void Assembler::retract(Batch& batch) noexcept {
     sink_.discard(batch.buffer);
   }
   // Now only duplicates of its packets may come.
-  if (batch.doubtful && batch.rest) absorb(*begun_with(batch.raw));
+  if (batch.rest) absorb(*begun_with(batch.raw));
   batch = {};
 }
 

@@ -205,7 +205,7 @@ class Assembler {
     enum class State : std::uint8_t { EMPTY, OPEN, CLOSED, DELIVERED, LOST } state{State::EMPTY};
     End end{End::COMPLETE};
     /// Whether its packets may be the rest of a batch that had begun before the acquisition; and
-    /// whether all that the other lacked have come.
+    /// whether all that the other lacked have come, while that is so.
     bool doubtful{false};
     bool rest{false};
     /// It was doubtful, and is not any more.
@@ -272,6 +272,8 @@ class Assembler {
   /// Begin a batch before the open one with number `at`.
   Batch& open_at(std::uint64_t at, std::uint64_t raw, const Packet& packet,
                  std::uint64_t now_ns) noexcept;
+  /// The batch with this number that is not delivered; null: there is none.
+  [[nodiscard]] Batch* held_with(std::uint64_t raw) noexcept;
   /// The latest batch with this number; null: there is none.
   Batch* find(std::uint64_t raw) noexcept;
   [[nodiscard]] std::uint64_t ahead(std::uint64_t raw, std::uint64_t of) const noexcept {
@@ -318,12 +320,10 @@ class Assembler {
   std::uint32_t claim_beside(std::uint64_t* units, const std::uint64_t* others, const Place& place,
                              std::uint32_t& both) noexcept;
   /// Null: there is none with this number.
-  [[nodiscard]] Batch* held_with(std::uint64_t raw) noexcept;
-  /// The same of batches from before the acquisition.
   [[nodiscard]] Begun* begun_with(std::uint64_t raw) noexcept;
   /// Null: there is no place, as all others are later.
   Begun* add_begun(std::uint64_t raw) noexcept;
-  void forget(Begun& begun) noexcept;
+  void remove_begun(Begun& begun) noexcept;
   /// What came since the acquisition began was the rest of it.
   void absorb(Begun& begun) noexcept;
   /// Whether packets came again, or all of them: they are of a new batch.

@@ -138,6 +138,10 @@ struct Bench : FrameSink, FrameWaiter {
             std::uint32_t flow = 0) {
     send(packet(batch, slot, value, size), 0, flow);
   }
+  void send_at(std::uint64_t time, std::uint32_t batch, std::uint32_t slot, std::uint8_t value,
+               std::uint32_t size = 4) {
+    send(packet(batch, slot, value, size), time);
+  }
   [[nodiscard]] std::vector<std::uint8_t> packet(std::uint32_t batch, std::uint32_t slot,
                                                  std::uint8_t value, std::uint32_t size) const {
     std::vector<std::uint8_t> bytes(8 + size, value);

@@ -418,7 +418,7 @@ TEST_CASE("an image of which a packet came before an acquisition is none of it",
 
     const auto send = [&](std::size_t begin, std::size_t end) {
       for (std::size_t i = begin; i < end; ++i)
-        bench.send(bench.packet(sent[i].image, sent[i].slot, 7, 4), sent[i].time);
+        bench.send_at(sent[i].time, sent[i].image, sent[i].slot, 7);
     };
     // Those before `waited` are taken before the acquisition; then those of the other socket, and
     // those that it has up to `taken`.
@@ -457,15 +457,6 @@ TEST_CASE("an image of which a packet came before an acquisition is none of it",
   }
 }
 
-namespace {
-
-void send_at(Bench& bench, std::uint32_t batch, std::uint32_t slot, std::uint8_t value,
-             std::uint64_t time) {
-  bench.send(bench.packet(batch, slot, value, 4), time);
-}
-
-}  // namespace
-
 TEST_CASE("a duplicate of an image whose rest has come begins no image", "[reorder]") {
   Bench bench(by_packet_number(8));
   for (std::uint32_t slot = 0; slot < 5; ++slot) bench.send(3, slot, 3);
@@ -485,10 +476,10 @@ TEST_CASE("a new image is whole, whatever of one with its number waited", "[reor
   Bench bench(by_packet_number(8));
   const std::uint64_t since = 10 * GAP_NS;
   bench.assembler->begin_epoch(since, bench.now, std::nullopt);
-  for (std::uint32_t slot = 0; slot < 7; ++slot) send_at(bench, 0, slot, 2, since + slot);
+  for (std::uint32_t slot = 0; slot < 7; ++slot) bench.send_at(since + slot, 0, slot, 2);
   for (std::uint32_t slot = 0; slot < 8; ++slot)
-    send_at(bench, 0, slot, 1, since - 2 * GAP_NS + slot);
-  send_at(bench, 0, 7, 2, since + 7);
+    bench.send_at(since - 2 * GAP_NS + slot, 0, slot, 1);
+  bench.send_at(since + 7, 0, 7, 2);
   REQUIRE(bench.frames.size() == 1);
   CHECK(bench.frames.front().bytes == slots({2, 2, 2, 2, 2, 2, 2, 2}));
   CHECK(bench.assembler->tally().early == 8);
@@ -502,15 +493,15 @@ TEST_CASE("an image from before that is lost is no image later", "[reorder]") {
   const std::uint64_t since = bench.now += GAP_NS;
   bench.assembler->begin_epoch(since, bench.now, 5);
   bench.refuse = true;
-  send_at(bench, 5, 4, 3, since + 1);
+  bench.send_at(since + 1, 5, 4, 3);
   bench.refuse = false;
   bench.now += TIMEOUT_NS;
   bench.assembler->expire(bench.now);
   const bool others_wait = GENERATE(false, true);
   for (std::uint32_t batch = 6; batch < (others_wait ? 13U : 6U); ++batch)
-    send_at(bench, batch, 0, 3, since - 1);
+    bench.send_at(since - 1, batch, 0, 3);
   if (!others_wait) bench.now += BACKLOG_NS;
-  send_at(bench, 5, 5, 3, since + 2);
+  bench.send_at(since + 2, 5, 5, 3);
   for (std::uint32_t batch = 13; batch < 16; ++batch) bench.whole(batch);
   bench.assembler->finish();
   CHECK(bench.batches() == std::vector<std::uint32_t>{5, 13, 14, 15});
@@ -524,9 +515,9 @@ TEST_CASE("what came before an acquisition came before the next one, too", "[reo
   std::vector<std::uint32_t> expected{6, 7, 8};
   SECTION("it waited") {
     bench.assembler->begin_epoch(since, bench.now, std::nullopt);
-    for (std::uint32_t slot = 0; slot < 4; ++slot) send_at(bench, 5, slot, 1, since - 9 + slot);
+    for (std::uint32_t slot = 0; slot < 4; ++slot) bench.send_at(since - 9 + slot, 5, slot, 1);
     bench.assembler->begin_epoch(since + 9, bench.now, std::nullopt);
-    for (std::uint32_t slot = 4; slot < 8; ++slot) send_at(bench, 5, slot, 1, since + 9 + slot);
+    for (std::uint32_t slot = 4; slot < 8; ++slot) bench.send_at(since + 9 + slot, 5, slot, 1);
   }
   SECTION("it was given up") {
     for (std::uint32_t slot = 0; slot < 3; ++slot) bench.send(5, slot, 1);
@@ -558,10 +549,10 @@ TEST_CASE("an image is not mixed of the rest of one that waited and of a new one
   Bench bench(by_packet_number(8));
   const std::uint64_t since = 10 * GAP_NS;
   bench.assembler->begin_epoch(since, bench.now, std::nullopt);
-  for (const std::uint32_t slot : {4U, 5U}) send_at(bench, 0, slot, 1, since + slot);
-  for (std::uint32_t slot = 0; slot < 4; ++slot) send_at(bench, 0, slot, 1, since - 4 + slot);
-  for (const std::uint32_t slot : {6U, 7U}) send_at(bench, 0, slot, 1, since + slot);
-  for (std::uint32_t slot = 0; slot < 8; ++slot) send_at(bench, 0, slot, 2, since + 8 + gap + slot);
+  for (const std::uint32_t slot : {4U, 5U}) bench.send_at(since + slot, 0, slot, 1);
+  for (std::uint32_t slot = 0; slot < 4; ++slot) bench.send_at(since - 4 + slot, 0, slot, 1);
+  for (const std::uint32_t slot : {6U, 7U}) bench.send_at(since + slot, 0, slot, 1);
+  for (std::uint32_t slot = 0; slot < 8; ++slot) bench.send_at(since + 8 + gap + slot, 0, slot, 2);
   bench.assembler->finish();
   REQUIRE(bench.frames.size() == 1);
   const Seen& frame = bench.frames.front();
@@ -575,7 +566,7 @@ TEST_CASE("an image is not mixed of a rest that came after a pause and of a new 
   Bench bench(by_packet_number(8));
   const std::uint64_t since = 10 * GAP_NS;
   const auto old = [&](std::uint32_t begin, std::uint32_t end, std::uint64_t time) {
-    for (std::uint32_t slot = begin; slot < end; ++slot) send_at(bench, 0, slot, 1, time + slot);
+    for (std::uint32_t slot = begin; slot < end; ++slot) bench.send_at(time + slot, 0, slot, 1);
   };
   if (!waited) old(0, 4, since - 9);
   bench.assembler->begin_epoch(since, bench.now, std::nullopt);
@@ -583,7 +574,7 @@ TEST_CASE("an image is not mixed of a rest that came after a pause and of a new 
   if (waited) old(0, 4, since - 9);
   old(4, 8, since + GAP_NS);
   for (std::uint32_t slot = 0; slot < 8; ++slot)
-    send_at(bench, 0, slot, 2, since + 2 * GAP_NS + 8 + slot);
+    bench.send_at(since + 2 * GAP_NS + 8 + slot, 0, slot, 2);
   REQUIRE(bench.frames.size() == 1);
   CHECK(bench.frames.front().bytes == slots({2, 2, 2, 2, 2, 2, 2, 2}));
 }

@@ -388,7 +388,7 @@ TEST_CASE("any sequence of packets does what the rules say", "[reorder]") {
         const bool waits = since != 0 && bench.now < since + PAUSE_NS && below(4) == 0;
         const std::uint64_t arrival = waits ? since - 1 : bench.now;
         if (most == 1) {
-          bench.send(bench.packet(raw, slot, value, size), timed ? arrival : 0);
+          bench.send_at(timed ? arrival : 0, raw, slot, value, size);
         } else {
           together.push_back(bench.packet(raw, slot, value, size));
           if (together.size() == most) bench.send_together(together);
