@@ -40,8 +40,9 @@ constexpr std::uint16_t DESCRIPTORS = 1024;
 /// Short beside what the kernel gives a thread at once: the median block is undisturbed.
 constexpr std::uint32_t BURSTS_IN_BLOCK = 128;
 constexpr int BATCH = 256;
-/// Packets whose headers are prefetched.
+/// Packets whose headers are prefetched, and those whose mbufs are, as the engine does.
 constexpr std::uint32_t AHEAD = 4;
+constexpr std::uint32_t MBUFS_AHEAD = 8;
 
 /// Sums of cycles.
 struct Stages {
@@ -60,9 +61,7 @@ double median(const std::vector<Stages>& blocks, std::uint64_t Stages::* stage) 
   return middle == each.end() ? 0 : *middle;
 }
 
-void prefetch(const rte_mbuf& packet) {
-  __builtin_prefetch(rte_pktmbuf_mtod(&packet, const std::uint8_t*));
-}
+std::uint8_t* data_of(const rte_mbuf& packet) { return rte_pktmbuf_mtod(&packet, std::uint8_t*); }
 
 void expect(int error, const char* what) {
   if (error == 0) return;
@@ -151,38 +150,47 @@ class Bench {
 
   /// One burst of the driver's.
   void pass(Stages& sums, std::uint64_t& read) {
-    std::array<rte_mbuf*, AT_ONCE + AHEAD> packets;
-    std::array<FlowId, AT_ONCE> flows;
+    std::array<rte_mbuf*, AT_ONCE + MBUFS_AHEAD> packets;
     const std::uint64_t t0 = rte_rdtsc();
     dpdk::PacketPool::Stock stock(*pool_);
     const std::uint32_t count = rte_eth_rx_burst(port_, 0, packets.data(), AT_ONCE);
     const std::uint64_t time = realtime_ns();
     const std::uint64_t t1 = rte_rdtsc();
     if (count == 0) return;
-    // As the engine does.
-    std::fill_n(packets.begin() + count, AHEAD, packets[count - 1]);
-    for (std::uint32_t i = 0; i < AHEAD; ++i) prefetch(*packets[i]);
+    // As the engine does, which has one loop for both: packets of the latest verdict, in buffers of
+    // the region. There are no others here.
+    std::fill_n(packets.begin() + count, MBUFS_AHEAD, packets[count - 1]);
+    std::uint32_t alike = 0;
+    FlowId flow = 0;
+    std::uint64_t bytes = 0;
     {
       const steering::Steering::Pass pass(reader_);
-      for (std::uint32_t i = 0; i < count; ++i) {
-        prefetch(*packets[i + AHEAD]);
-        const std::uint32_t length = packets[i]->pkt_len;
-        const auto* const frame = rte_pktmbuf_mtod(packets[i], const std::uint8_t*);
-        const steering::Verdict* const recent = reader_.recent(frame, length);
-        const steering::Verdict& verdict =
-            recent != nullptr ? *recent : reader_.classify(frame, length, length);
-        flows[i] = verdict.flow;
-        run_.add(verdict.position);
-        run_.add_bytes(length);
+      const steering::Verdict& verdict = verdict_of(*packets[0]);
+      const steering::RecentVerdicts::Latest latest = reader_.latest();
+      const dpdk::PacketPool::Buffers buffers = pool_->buffers();
+      for (; alike < count; ++alike) {
+        __builtin_prefetch(packets[alike + MBUFS_AHEAD]);
+        __builtin_prefetch(data_of(*packets[alike + AHEAD]));
+        const rte_mbuf& packet = *packets[alike];
+        if (!buffers.hold(packet) || packet.pkt_len < latest.fewest || !latest.is(data_of(packet)))
+          break;
+        bytes += packet.pkt_len;
       }
+      flow = verdict.flow;
+      run_.add(verdict.position, alike, bytes);
       run_.end();
     }
     const std::uint64_t t2 = rte_rdtsc();
-    for (std::uint32_t i = 0; i < count; ++i) {
-      const rte_mbuf& packet = *packets[i];
-      if (pool_->holds(packet))
-        batch_.add(pool_->number_of(packet), rte_pktmbuf_mtod(&packet, void*), packet.pkt_len,
-                   flows[i], time);
+    {
+      const dpdk::PacketPool::Buffers buffers = pool_->buffers();
+      const dpdk::Batch::Places places = batch_.places();
+      for (std::uint32_t i = 0; i < alike; ++i) {
+        places.buffers[i] = buffers.number_of(*packets[i]);
+        places.data[i] = data_of(*packets[i]);
+        places.lengths[i] = packets[i]->pkt_len;
+        places.times[i] = time;
+      }
+      batch_.add(alike, flow);
     }
     const std::uint64_t t3 = rte_rdtsc();
     batch_.deliver(*queue_);
@@ -201,6 +209,14 @@ class Bench {
     sums.hand_over += t4 - t3;
     sums.free += t5 - t4;
     sums.packets += count;
+  }
+
+  const steering::Verdict& verdict_of(const rte_mbuf& packet) {
+    const auto* const frame = data_of(packet);
+    // Not only for its verdict: from then on it is a recent one.
+    if (reader_.recent(frame, packet.pkt_len) == nullptr)
+      reader_.classify(frame, packet.pkt_len, packet.pkt_len);
+    return *reader_.recent(frame, packet.pkt_len);
   }
 
   std::shared_ptr<SessionMemory> memory_{std::make_shared<SessionMemory>()};

@@ -34,6 +34,9 @@ class RecentVerdicts {
     latest_ = place;
     return &entries_[place].verdict;
   }
+  struct Latest;
+  /// The latest that was found.
+  [[nodiscard]] Latest latest() const noexcept;
   /// As Program::classify, for PacketView::of_beginning. The verdict is valid until the next call.
   const Verdict& classify(const Program& program, const std::uint8_t* frame, std::uint32_t captured,
                           std::uint32_t length) noexcept {
@@ -109,5 +112,21 @@ class RecentVerdicts {
   /// Frames with fewer bytes are not found.
   std::uint32_t fewest_{NEVER};
 };
+
+/// What frames of a verdict have.
+struct RecentVerdicts::Latest {
+  Fields fields;
+  /// Frames with fewer bytes have other verdicts.
+  std::uint32_t fewest;
+
+  /// Of a frame with so many bytes.
+  [[nodiscard]] bool is(const std::uint8_t* frame) const noexcept {
+    return fields == Fields::of(frame);
+  }
+};
+
+inline RecentVerdicts::Latest RecentVerdicts::latest() const noexcept {
+  return {.fields = entries_[latest_].fields, .fewest = fewest_};
+}
 
 }  // namespace daqiri::steering

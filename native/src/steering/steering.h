@@ -68,6 +68,8 @@ class Steering {
                                         std::uint32_t captured) noexcept {
       return recent_.find(frame, captured);
     }
+    /// What frames have that get the verdict which `recent` has returned last.
+    [[nodiscard]] RecentVerdicts::Latest latest() const noexcept { return recent_.latest(); }
     /// End the pass, because the next one may begin much later.
     void rest() noexcept {
       passes_.store(passes_.load(std::memory_order_relaxed) & ~std::uint64_t{1},

@@ -111,6 +111,14 @@ class CardClock::ReceiveTimes {
   [[nodiscard]] std::uint64_t of(const rte_mbuf& packet) const noexcept {
     return clock_ == nullptr ? read_ : stamp_of(packet);
   }
+  /// The same for each of them.
+  void of(std::span<rte_mbuf* const> packets, std::uint64_t* to) const noexcept {
+    if (clock_ == nullptr) {
+      std::fill_n(to, packets.size(), read_);
+      return;
+    }
+    for (const rte_mbuf* packet : packets) *to++ = stamp_of(*packet);
+  }
 
  private:
   /// Packets may wait for buffers; a time before that is not of this clock.

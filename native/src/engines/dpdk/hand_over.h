@@ -2,6 +2,7 @@
 /// poller.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -23,7 +24,7 @@ struct PlacedPacket {
 /// Collects packets for one delivery.
 class Batch {
  public:
-  static constexpr std::uint32_t MOST = 64;
+  static constexpr std::uint32_t MOST = 128;
 
   /// A packet in one buffer. There is space. `time`: CLOCK_REALTIME ns.
   void add(std::uint32_t buffer, void* data, std::uint32_t length, FlowId flow,
@@ -45,6 +46,24 @@ class Batch {
     flows_[count_] = packet.flow;
     times_[count_] = time;
     ++count_;
+  }
+  /// Where the next packets of one buffer are put that `add` then adds.
+  struct Places {
+    std::uint32_t* buffers;
+    void** data;
+    std::uint32_t* lengths;
+    /// CLOCK_REALTIME ns.
+    std::uint64_t* times;
+  };
+  [[nodiscard]] Places places() noexcept {
+    return {.buffers = &buffers_[0][count_],
+            .data = &data_[0][count_],
+            .lengths = &lengths_[0][count_],
+            .times = &times_[count_]};
+  }
+  void add(std::uint32_t packets, FlowId flow) noexcept {
+    std::fill_n(&flows_[count_], packets, flow);
+    count_ += packets;
   }
   void deliver(RxQueue& queue) noexcept;
 

@@ -153,7 +153,7 @@ ExternalMbufs make_mbufs(std::uint32_t count, std::uint16_t room, int socket, vo
 }  // namespace
 
 PacketPool::Stock::Stock(const PacketPool& pool) noexcept
-    : pool_(pool), before_(std::exchange(stock_of_thread, this)) {}
+    : pool_(pool), mempool_(pool.mempool()), before_(std::exchange(stock_of_thread, this)) {}
 
 PacketPool::Stock::~Stock() {
   stock_of_thread = before_;
@@ -163,7 +163,11 @@ PacketPool::Stock::~Stock() {
 bool PacketPool::Stock::refill() noexcept {
   next_ = 0;
   count_ = pool_.region_.take(numbers_.data(), MOST);
-  return count_ > 0;
+  if (count_ == 0) return false;
+  for (std::uint32_t i = 0; i < count_; ++i) mbufs_[i] = pool_.mbufs_.all[numbers_[i]];
+  std::fill_n(&mbufs_[count_], AHEAD, mbufs_[count_ - 1]);
+  for (std::uint32_t i = 0; i < AHEAD; ++i) prefetch(*mbufs_[i]);
+  return true;
 }
 
 /// The region's list of free buffers as DPDK calls it.
@@ -171,9 +175,9 @@ struct RegionOps {
   static int enqueue(rte_mempool* mempool, void* const* mbufs, unsigned n) noexcept {
     const PacketPool& pool = of(mempool);
     if (pool.mbufs_.all.empty()) return 0;
-    std::array<std::uint32_t, AT_ONCE> numbers;
+    std::array<std::uint32_t, PacketPool::AT_ONCE> numbers;
     for (unsigned done = 0; done < n;) {
-      const unsigned part = std::min(n - done, AT_ONCE);
+      const unsigned part = std::min(n - done, PacketPool::AT_ONCE);
       for (unsigned i = 0; i < part; ++i)
         numbers[i] = pool.number_of(*static_cast<const rte_mbuf*>(mbufs[done + i]));
       pool.region_.give(numbers.data(), part);
@@ -184,9 +188,8 @@ struct RegionOps {
   static int dequeue(rte_mempool* mempool, void** mbufs, unsigned n) noexcept {
     PacketPool::Stock* stock = stock_of_thread;
     // Pieces of a packet are of several pools.
-    while (n == 1 && stock != nullptr && &stock->pool_ != mempool->pool_config)
-      stock = stock->before_;
-    if (n == 1 && stock != nullptr) {
+    while (stock != nullptr && stock->mempool_ != mempool) stock = stock->before_;
+    if (n == 1 && stock != nullptr) [[likely]] {
       mbufs[0] = stock->take();
       if (mbufs[0] != nullptr) return 0;
       stock->pool_.region_.note_shortage();
@@ -202,7 +205,6 @@ struct RegionOps {
   static constexpr bool PINNED = true;
 
  private:
-  static constexpr unsigned AT_ONCE = 64;
   static PacketPool& of(const rte_mempool* mempool) noexcept {
     return *static_cast<PacketPool*>(mempool->pool_config);
   }
@@ -210,9 +212,9 @@ struct RegionOps {
                                             unsigned n) noexcept {
     const PacketPool& pool = of(mempool);
     if (pool.mbufs_.all.empty()) return -ENOBUFS;
-    std::array<std::uint32_t, AT_ONCE> numbers;
+    std::array<std::uint32_t, PacketPool::AT_ONCE> numbers;
     for (unsigned done = 0; done < n;) {
-      const unsigned part = std::min(n - done, AT_ONCE);
+      const unsigned part = std::min(n - done, PacketPool::AT_ONCE);
       const std::uint32_t taken = pool.region_.take(numbers.data(), part);
       if (taken < part) {
         pool.region_.give(numbers.data(), taken);
@@ -230,8 +232,8 @@ struct RegionOps {
 
 PacketPool::PacketPool(memory::MemoryRegion& region, int socket)
     : region_(region),
-      first_(static_cast<const std::byte*>(region.address(0)) - HEADROOM),
-      inverse_stride_(UINT64_MAX / region.extent().stride + 1) {
+      buffers_(nullptr, static_cast<const std::byte*>(region.address(0)) - HEADROOM,
+               region.extent().stride) {
   const auto count = static_cast<std::uint32_t>(region.config().num_bufs_);
   const auto room = static_cast<std::uint16_t>(HEADROOM + region.buf_size());
   ExternalMbufs mbufs = make_mbufs<RegionOps>(count, room, socket, this,
@@ -242,6 +244,8 @@ PacketPool::PacketPool(memory::MemoryRegion& region, int socket)
     mbuf.data_off = HEADROOM;
   }
   mbufs_ = std::move(mbufs);
+  buffers_ = Buffers(mempool(), static_cast<const std::byte*>(region.address(0)) - HEADROOM,
+                     region.extent().stride);
 }
 
 PacketPool::~PacketPool() { mbufs_.all.clear(); }

@@ -6,8 +6,10 @@
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
@@ -57,6 +59,8 @@ class PacketPool {
   /// Bytes before a packet.
   static constexpr std::size_t HEADROOM = dpdk::HEADROOM;
   static_assert(HEADROOM == RTE_PKTMBUF_HEADROOM);
+  /// Most buffers that are taken from the region's list together, or given to it.
+  static constexpr std::uint32_t AT_ONCE = 128;
   /// Longest buffer of a region.
   static constexpr std::size_t MOST_BYTES = UINT16_MAX - HEADROOM;
 
@@ -78,7 +82,7 @@ class PacketPool {
       return count_ - next_;
     }
 
-    static constexpr std::uint32_t MOST = 64;
+    static constexpr std::uint32_t MOST = AT_ONCE;
 
    private:
     friend struct RegionOps;
@@ -87,8 +91,9 @@ class PacketPool {
 
     /// Null: there is none.
     rte_mbuf* take() noexcept {
-      if (next_ + AHEAD < count_) prefetch(*pool_.mbufs_.all[numbers_[next_ + AHEAD]]);
-      return next_ < count_ || refill() ? pool_.mbufs_.all[numbers_[next_++]] : nullptr;
+      if (next_ == count_ && !refill()) return nullptr;
+      prefetch(*mbufs_[next_ + AHEAD]);
+      return mbufs_[next_++];
     }
     /// Drivers write to both lines of the mbufs that they take. Inline: GCC leaves out calls of
     /// functions that only prefetch, because they change nothing.
@@ -99,11 +104,50 @@ class PacketPool {
     [[gnu::noinline]] bool refill() noexcept;
 
     const PacketPool& pool_;
+    /// That of the pool: drivers ask with it.
+    const rte_mempool* mempool_;
     Stock* before_;
     /// In the order in which they were taken (see FreeList::take): those from `next_` to `count_`.
     std::uint32_t next_{0};
     std::uint32_t count_{0};
     std::array<std::uint32_t, MOST> numbers_;
+    /// Their mbufs, and some more that are only prefetched.
+    std::array<rte_mbuf*, MOST + AHEAD> mbufs_;
+  };
+
+  /// Tells which packets are in buffers of the region.
+  class Buffers {
+   public:
+    /// `first`: where the buffer of number 0 begins, with its headroom.
+    Buffers(const rte_mempool* mempool, const void* first, std::size_t stride) noexcept
+        : mempool_(mempool),
+          first_(static_cast<const std::byte*>(first)),
+          inverse_stride_(UINT64_MAX / stride + 1) {}
+
+    /// Whether a whole packet is in one of them, and nothing else refers to it.
+    [[nodiscard]] bool hold(const rte_mbuf& packet) const noexcept {
+      // Both in one comparison.
+      using Counts = std::array<std::uint16_t, 2>;
+      static_assert(offsetof(rte_mbuf, nb_segs) == offsetof(rte_mbuf, refcnt) + 2);
+      std::uint32_t counts = 0;
+      std::memcpy(&counts, &packet.refcnt, sizeof counts);
+      return counts == std::bit_cast<std::uint32_t>(Counts{1, 1}) && packet.pool == mempool_;
+    }
+    /// Number of the buffer of an mbuf of the pool. From its address: a number beside the mbuf
+    /// would be one more line of memory to read.
+    [[nodiscard]] std::uint32_t number_of(const rte_mbuf& packet) const noexcept {
+      const auto offset =
+          static_cast<std::uint64_t>(static_cast<const std::byte*>(packet.buf_addr) - first_);
+      return static_cast<std::uint32_t>(Product{offset} * inverse_stride_ >> 64U);
+    }
+
+   private:
+    __extension__ using Product = unsigned __int128;
+
+    const rte_mempool* mempool_;
+    const std::byte* first_;
+    /// 2^64 / stride, rounded up: exact for multiples of the stride.
+    std::uint64_t inverse_stride_;
   };
 
   /// The region has HEADROOM bytes before the data of each buffer. Throws Error.
@@ -115,31 +159,22 @@ class PacketPool {
 
   [[nodiscard]] rte_mempool* mempool() const noexcept { return mbufs_.mempool.get(); }
   [[nodiscard]] memory::MemoryRegion& region() const noexcept { return region_; }
+  [[nodiscard]] const Buffers& buffers() const noexcept { return buffers_; }
   /// Whether an mbuf is a buffer of the region, and nothing else refers to it.
   [[nodiscard]] bool owns(const rte_mbuf& mbuf) const noexcept {
     return mbuf.pool == mempool() && rte_mbuf_refcnt_read(&mbuf) == 1;
   }
   /// The same for a whole packet.
-  [[nodiscard]] bool holds(const rte_mbuf& packet) const noexcept {
-    return packet.nb_segs == 1 && owns(packet);
-  }
-  /// Number of the buffer of an mbuf of the pool. From its address: a number beside the mbuf would
-  /// be one more line of memory to read.
+  [[nodiscard]] bool holds(const rte_mbuf& packet) const noexcept { return buffers_.hold(packet); }
   [[nodiscard]] std::uint32_t number_of(const rte_mbuf& packet) const noexcept {
-    const auto offset =
-        static_cast<std::uint64_t>(static_cast<const std::byte*>(packet.buf_addr) - first_);
-    return static_cast<std::uint32_t>(Product{offset} * inverse_stride_ >> 64U);
+    return buffers_.number_of(packet);
   }
 
  private:
   friend struct RegionOps;
-  __extension__ using Product = unsigned __int128;
 
   memory::MemoryRegion& region_;
-  /// Where the buffer of number 0 begins, with its headroom.
-  const std::byte* first_;
-  /// 2^64 / stride, rounded up: exact for multiples of the stride.
-  std::uint64_t inverse_stride_;
+  Buffers buffers_;
   /// By number. Empty while DPDK makes or removes them: it moves them in and out of the list, which
   /// has nothing to do with the buffers.
   ExternalMbufs mbufs_;

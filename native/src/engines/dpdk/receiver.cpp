@@ -214,6 +214,42 @@ std::uint32_t Receiver::receive() noexcept {
   return seen;
 }
 
+std::uint32_t Receiver::keep_alike(std::span<rte_mbuf* const> packets, Target& target,
+                                   const steering::Verdict& verdict,
+                                   const CardClock::ReceiveTimes& times,
+                                   std::uint64_t& bytes) noexcept {
+  // Copies: for the compiler, what is written to the batch might change the originals.
+  const steering::RecentVerdicts::Latest latest = steering_.latest();
+  const PacketPool::Buffers buffers = pool_.buffers();
+  // Lengths from `fewest` on, so many.
+  const std::uint32_t fewest = latest.fewest;
+  const std::uint32_t lengths = std::max(target.plain_below, fewest) - fewest;
+  const Batch::Places places = target.batch.places();
+  const rte_mbuf* packet = packets.front();
+  const std::size_t count = packets.size();
+  std::size_t n = 0;
+  std::uint64_t sum = 0;
+  for (;;) {
+    places.buffers[n] = buffers.number_of(*packet);
+    places.data[n] = data_of(*packet);
+    places.lengths[n] = packet->pkt_len;
+    sum += packet->pkt_len;
+    if (++n == count) break;
+    // As prefetch_after, without `next`, which is not read here.
+    __builtin_prefetch(packets[n + MBUFS_AHEAD]);
+    __builtin_prefetch(data_of(*packets[n + AHEAD]));
+    packet = packets[n];
+    if ((packet->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) != 0 || !buffers.hold(*packet) ||
+        packet->pkt_len - fewest >= lengths || !latest.is(data_of(*packet)))
+      break;
+  }
+  const auto kept = static_cast<std::uint32_t>(n);
+  times.of(packets.first(n), places.times);
+  target.batch.add(kept, verdict.flow);
+  bytes += sum;
+  return kept;
+}
+
 std::uint32_t Receiver::take_plain(std::span<rte_mbuf* const> packets, bool isolated,
                                    const CardClock::ReceiveTimes& times) noexcept {
   const auto count = static_cast<std::uint32_t>(packets.size());
@@ -223,7 +259,7 @@ std::uint32_t Receiver::take_plain(std::span<rte_mbuf* const> packets, bool isol
   std::uint32_t first = 0;
   std::uint64_t bytes = 0;
   std::uint32_t i = 0;
-  for (; i < count; ++i) {
+  while (i < count) {
     prefetch_after(&packets[i]);
     rte_mbuf& packet = *packets[i];
     if ((packet.ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) != 0 || packet.nb_segs != 1) break;
@@ -241,19 +277,20 @@ std::uint32_t Receiver::take_plain(std::span<rte_mbuf* const> packets, bool isol
     }
     if (length >= target->plain_below) break;
     if (target->stay && pool_.holds(packet)) {
-      target->batch.add(pool_.number_of(packet), frame, length, its->flow, times.of(packet));
-    } else {
-      PacketBuffers buffers;
-      if (!target->stock.take(target->queue, count - i, buffers)) break;
-      // Whoever had the buffer before has read it, on another core.
-      if (const void* const later = target->stock.ahead(target->queue, AHEAD); later != nullptr)
-        __builtin_prefetch(later, 1);
-      void* const data = target->queue.region(0).address(buffers[0]);
-      std::memcpy(data, frame, length);
-      target->batch.add(buffers[0], data, length, its->flow, times.of(packet));
-      done_[num_done_++] = &packet;
+      i += keep_alike(packets.subspan(i), *target, *its, times, bytes);
+      continue;
     }
+    PacketBuffers buffers;
+    if (!target->stock.take(target->queue, count - i, buffers)) break;
+    // Whoever had the buffer before has read it, on another core.
+    if (const void* const later = target->stock.ahead(target->queue, AHEAD); later != nullptr)
+      __builtin_prefetch(later, 1);
+    void* const data = target->queue.region(0).address(buffers[0]);
+    std::memcpy(data, frame, length);
+    target->batch.add(buffers[0], data, length, its->flow, times.of(packet));
+    done_[num_done_++] = &packet;
     bytes += length;
+    ++i;
   }
   if (verdict != nullptr) run_.add(verdict->position, i - first, bytes);
   return i;
@@ -267,9 +304,9 @@ std::uint32_t Receiver::receive(std::uint16_t queue, std::uint32_t most,
   std::uint32_t seen = 0;
   // Some drivers read fewer at once than there are.
   while (seen < most) {
-    std::uint32_t at_once = AT_ONCE;
+    std::uint32_t at_once = std::min(AT_ONCE, most);
     if (buffers_ahead_ > 0) {
-      at_once = std::min(AT_ONCE, stocks[0]->ready(buffers_ahead_) / buffers_ahead_);
+      at_once = std::min(at_once, stocks[0]->ready(buffers_ahead_) / buffers_ahead_);
       if (at_once == 0) {
         pool_.region().note_shortage();
         break;

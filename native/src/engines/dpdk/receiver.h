@@ -89,6 +89,12 @@ class Receiver {
   /// `packets`, there are some that may be prefetched.
   std::uint32_t take_plain(std::span<rte_mbuf* const> packets, bool isolated,
                            const CardClock::ReceiveTimes& times) noexcept;
+  /// The first packet, and those after it that are as it is: of the same verdict, the latest that
+  /// was found, and in buffers of the target's queue. Returns how many there are, and adds their
+  /// bytes to `bytes`. As `take_plain`.
+  std::uint32_t keep_alike(std::span<rte_mbuf* const> packets, Target& target,
+                           const steering::Verdict& verdict, const CardClock::ReceiveTimes& times,
+                           std::uint64_t& bytes) noexcept;
   void tell_headers(std::uint32_t first) const noexcept;
   void lose(Target& target, DropReason reason, std::uint32_t length) noexcept;
   /// Up to about `most` packets of a queue of the device; `empty`: it has no more.
