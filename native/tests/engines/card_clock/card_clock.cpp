@@ -8,6 +8,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <cstring>
 #include <mutex>
 #include <vector>
 
@@ -44,6 +45,8 @@ struct {
 /// Of the packets sent; 0: none.
 std::vector<std::uint64_t> launches;
 
+/// What the device receives into.
+rte_mempool* buffers{nullptr};
 eth_rx_burst_t receive_burst{nullptr};
 eth_tx_burst_t send_burst{nullptr};
 
@@ -70,8 +73,23 @@ std::uint64_t ticks_at(std::uint64_t monotonic) {
              static_cast<long double>(since) * static_cast<long double>(card.ticks_per_ns)));
 }
 
+/// To a buffer of the receiver's, if there is one.
+rte_mbuf* moved(rte_mbuf* packet) {
+  rte_mbuf* const copy = rte_pktmbuf_alloc(buffers);
+  if (copy == nullptr) return packet;
+  std::memcpy(rte_pktmbuf_mtod(copy, void*), rte_pktmbuf_mtod(packet, const void*),
+              packet->data_len);
+  copy->data_len = packet->data_len;
+  copy->pkt_len = packet->pkt_len;
+  rte_pktmbuf_free(packet);
+  return copy;
+}
+
 std::uint16_t receive_stamped(void* queue, rte_mbuf** packets, std::uint16_t most) {
   const std::uint16_t count = receive_burst(queue, packets, most);
+  // Of six, three as those of cards and three as those of net_ring, which are the sender's.
+  for (std::uint16_t i = 0; i < count; ++i)
+    if (i % 6 < 3) packets[i] = moved(packets[i]);
   const std::lock_guard lock(mutex);
   for (std::uint16_t i = 0; stamp.given && i < count; ++i) {
     time_of(*packets[i]) = stamp.ticks;
@@ -112,6 +130,13 @@ int rte_eth_dev_configure(std::uint16_t port, std::uint16_t rx, std::uint16_t tx
     asked = {.rx = conf->rxmode.offloads, .tx = conf->txmode.offloads};
   }
   return of_dpdk<decltype(rte_eth_dev_configure)>("rte_eth_dev_configure")(port, rx, tx, conf);
+}
+
+int rte_eth_rx_queue_setup(std::uint16_t port, std::uint16_t queue, std::uint16_t descriptors,
+                           unsigned socket, const rte_eth_rxconf* conf, rte_mempool* pool) {
+  buffers = pool;
+  return of_dpdk<decltype(rte_eth_rx_queue_setup)>("rte_eth_rx_queue_setup")(
+      port, queue, descriptors, socket, conf, pool);
 }
 
 int rte_eth_dev_start(std::uint16_t port) {

@@ -13,6 +13,8 @@
 #include <utility>
 
 #include "engines/dpdk/dpdk_module.h"
+#include "engines/dpdk/memory_device.h"
+#include "engines/dpdk/other_process.h"
 #include "frames.h"
 #include "session/flow_counts.h"
 #include "session/loopback_config.h"
@@ -22,6 +24,8 @@ using namespace daqiri;
 using namespace daqiri::test;
 
 namespace {
+
+constexpr const char* OF_A_CARD = "packets of a device of DPDK have fates of their own";
 
 using Bytes = std::vector<std::uint8_t>;
 
@@ -69,6 +73,57 @@ bool steer_in_each_way(NetworkConfig& config) {
     config.ifs_[0].rx_.queues_[1].common_.cpu_core_ = "0";
   }
   return config.ifs_[0].rx_.flow_isolation_;
+}
+
+/// Sends packets of flows and lengths in any order.
+void check_fates() {
+  NetworkConfig config = ring_config();
+  config.mrs_.at("rx_frames").buf_size_ = 512;
+  const bool isolated = steer_in_each_way(config);
+  const std::array<Fate, 3> fates{Fate{5000, 10, 0, false}, Fate{5001, 11, 1, false},
+                                  Fate{7000, 0, 0, isolated}};
+  // The length in the header of IPv4 is always the same, so that long packets of a flow look like
+  // its others.
+  std::mt19937 random(36);
+  std::vector<Bytes> packets;
+  std::array<std::vector<std::pair<Bytes, FlowId>>, 2> wanted;
+  std::array<FlowSnapshot, 2> counts;
+  std::array<std::uint64_t, 2> filtered{}, truncated{}, received{};
+  while (packets.size() < 1000) {
+    const Fate& fate = fates[random() % fates.size()];
+    for (auto left = 1 + random() % 6; left > 0; --left) {
+      Bytes packet = udp_frame(fate.udp_port, static_cast<std::uint32_t>(packets.size()));
+      packet.resize(std::array{128U, 200U, 512U, 513U, 1500U}[random() % 5], 0x5A);
+      const auto queue = static_cast<std::size_t>(fate.queue);
+      if (fate.flow != 0) {
+        counts[queue].packets += 1;
+        counts[queue].bytes += packet.size();
+      }
+      ++received[queue];
+      if (fate.filtered)
+        ++filtered[queue];
+      else if (packet.size() > 512)
+        ++truncated[queue];
+      else
+        wanted[queue].emplace_back(packet, fate.flow);
+      packets.push_back(std::move(packet));
+    }
+  }
+  const auto session = Session::open(config);
+  REQUIRE(send_packets(session->tx_queue(0, 0), static_cast<std::uint32_t>(packets.size()), 0, 0,
+                       PATIENCE_NS, [&](std::uint32_t i) { return packets[i]; }));
+  for (int queue = 0; queue < 2; ++queue) {
+    INFO(queue);
+    const auto at = static_cast<std::size_t>(queue);
+    RxQueue& rx = session->rx_queue(0, queue);
+    CHECK(receive_all(rx, wanted[at].size()) == wanted[at]);
+    wait_received(rx, received[at]);
+    auto dropped = rx.counters().dropped;
+    CHECK(dropped[DropReason::TRUNCATED] == truncated[at]);
+    CHECK(dropped[DropReason::FILTERED] == filtered[at]);
+    check_flow(*session, at, counts[at].packets, counts[at].bytes);
+  }
+  finish(*session);
 }
 
 /// Splits packets of a queue after 20 bytes.
@@ -151,53 +206,18 @@ TEST_CASE("packets that do not fit are counted as truncated", "[engines][dpdk]")
 TEST_CASE("each packet of a burst has its own fate, in whatever order they come",
           "[engines][dpdk]") {
   if (lacks_dpdk()) return;
-  NetworkConfig config = ring_config();
-  config.mrs_.at("rx_frames").buf_size_ = 512;
-  const bool isolated = steer_in_each_way(config);
-  const std::array<Fate, 3> fates{Fate{5000, 10, 0, false}, Fate{5001, 11, 1, false},
-                                  Fate{7000, 0, 0, isolated}};
-  // The length in the header of IPv4 is always the same, so that long packets of a flow look like
-  // its others.
-  std::mt19937 random(36);
-  std::vector<Bytes> packets;
-  std::array<std::vector<std::pair<Bytes, FlowId>>, 2> wanted;
-  std::array<FlowSnapshot, 2> counts;
-  std::array<std::uint64_t, 2> filtered{}, truncated{}, received{};
-  while (packets.size() < 1000) {
-    const Fate& fate = fates[random() % fates.size()];
-    for (auto left = 1 + random() % 6; left > 0; --left) {
-      Bytes packet = udp_frame(fate.udp_port, static_cast<std::uint32_t>(packets.size()));
-      packet.resize(std::array{128U, 200U, 512U, 513U, 1500U}[random() % 5], 0x5A);
-      const auto queue = static_cast<std::size_t>(fate.queue);
-      if (fate.flow != 0) {
-        counts[queue].packets += 1;
-        counts[queue].bytes += packet.size();
-      }
-      ++received[queue];
-      if (fate.filtered)
-        ++filtered[queue];
-      else if (packet.size() > 512)
-        ++truncated[queue];
-      else
-        wanted[queue].emplace_back(packet, fate.flow);
-      packets.push_back(std::move(packet));
-    }
-  }
-  const auto session = Session::open(config);
-  REQUIRE(send_packets(session->tx_queue(0, 0), static_cast<std::uint32_t>(packets.size()), 0, 0,
-                       PATIENCE_NS, [&](std::uint32_t i) { return packets[i]; }));
-  for (int queue = 0; queue < 2; ++queue) {
-    INFO(queue);
-    const auto at = static_cast<std::size_t>(queue);
-    RxQueue& rx = session->rx_queue(0, queue);
-    CHECK(receive_all(rx, wanted[at].size()) == wanted[at]);
-    wait_received(rx, received[at]);
-    auto dropped = rx.counters().dropped;
-    CHECK(dropped[DropReason::TRUNCATED] == truncated[at]);
-    CHECK(dropped[DropReason::FILTERED] == filtered[at]);
-    check_flow(*session, at, counts[at].packets, counts[at].bytes);
-  }
-  finish(*session);
+  check_fates();
+}
+
+TEST_CASE(OF_A_CARD, "[.]") {
+  const MemoryDevice card({.pieces = 1});
+  check_fates();
+  CHECK(card.missed() == 0);
+}
+
+TEST_CASE("each packet of a card has its own fate, too", "[engines][dpdk]") {
+  if (lacks_dpdk()) return;
+  CHECK(run_in_other_process(OF_A_CARD) == 0);
 }
 
 TEST_CASE("packets in one piece and in several are of one flow", "[engines][dpdk]") {

@@ -20,7 +20,8 @@
 
 namespace {
 
-/// 0 pieces: it does not split packets.
+/// 0 pieces: it does not split packets. 1: it receives them into one memory, as most cards do, in
+/// several of its buffers if they are long; some packets are the sender's, as those of net_ring.
 rte_eth_rxseg_capa offered{};
 /// Of each queue, as it was set up; by what its driver calls it.
 std::map<std::uint16_t, std::vector<rte_eth_rxseg_split>> set_up;
@@ -101,6 +102,10 @@ std::uint16_t receive_split(void* queue, rte_mbuf** packets, std::uint16_t most)
   if (known == queues.end()) return count;
   std::uint16_t left = 0;
   for (std::uint16_t i = 0; i < count; ++i) {
+    if (offered.max_nseg == 1 && i % 8 == 7) {
+      packets[left++] = packets[i];
+      continue;
+    }
     rte_mbuf* const made = split(known->second, *packets[i]);
     rte_pktmbuf_free(packets[i]);
     if (made == nullptr)
@@ -140,6 +145,12 @@ int rte_eth_rx_queue_setup(std::uint16_t port, std::uint16_t queue, std::uint16_
   pieces.clear();
   for (std::uint16_t s = 0; pool == nullptr && s < conf->rx_nseg; ++s)
     pieces.push_back(conf->rx_seg[s].split);
+  if (pool != nullptr && offered.max_nseg == 1) {
+    rte_eth_rxseg_split& whole = pieces.emplace_back();
+    whole.mp = pool;
+    whole.length =
+        static_cast<std::uint16_t>(rte_pktmbuf_data_room_size(pool) - RTE_PKTMBUF_HEADROOM);
+  }
   return of_dpdk<decltype(rte_eth_rx_queue_setup)>("rte_eth_rx_queue_setup")(
       port, queue, descriptors, socket, conf, pool);
 }
