@@ -231,9 +231,7 @@ struct RegionOps {
 };
 
 PacketPool::PacketPool(memory::MemoryRegion& region, int socket)
-    : region_(region),
-      buffers_(nullptr, static_cast<const std::byte*>(region.address(0)) - HEADROOM,
-               region.extent().stride) {
+    : region_(region), buffers_(region, nullptr) {
   const auto count = static_cast<std::uint32_t>(region.config().num_bufs_);
   const auto room = static_cast<std::uint16_t>(HEADROOM + region.buf_size());
   ExternalMbufs mbufs = make_mbufs<RegionOps>(count, room, socket, this,
@@ -244,8 +242,7 @@ PacketPool::PacketPool(memory::MemoryRegion& region, int socket)
     mbuf.data_off = HEADROOM;
   }
   mbufs_ = std::move(mbufs);
-  buffers_ = Buffers(mempool(), static_cast<const std::byte*>(region.address(0)) - HEADROOM,
-                     region.extent().stride);
+  buffers_ = Buffers(region, mempool());
 }
 
 PacketPool::~PacketPool() { mbufs_.all.clear(); }

@@ -118,11 +118,10 @@ class PacketPool {
   /// Tells which packets are in buffers of the region.
   class Buffers {
    public:
-    /// `first`: where the buffer of number 0 begins, with its headroom.
-    Buffers(const rte_mempool* mempool, const void* first, std::size_t stride) noexcept
+    Buffers(const memory::MemoryRegion& region, const rte_mempool* mempool) noexcept
         : mempool_(mempool),
-          first_(static_cast<const std::byte*>(first)),
-          inverse_stride_(UINT64_MAX / stride + 1) {}
+          first_(static_cast<const std::byte*>(region.address(0)) - HEADROOM),
+          inverse_stride_(UINT64_MAX / region.extent().stride + 1) {}
 
     /// Whether a whole packet is in one of them, and nothing else refers to it.
     [[nodiscard]] bool hold(const rte_mbuf& packet) const noexcept {
@@ -145,6 +144,7 @@ class PacketPool {
     __extension__ using Product = unsigned __int128;
 
     const rte_mempool* mempool_;
+    /// Where the buffer of number 0 begins, with its headroom.
     const std::byte* first_;
     /// 2^64 / stride, rounded up: exact for multiples of the stride.
     std::uint64_t inverse_stride_;
