@@ -19,6 +19,7 @@
 #include "session/flow_counts.h"
 #include "session/loopback_config.h"
 #include "session/single_packets.h"
+#include "timing/clock.h"
 
 using namespace daqiri;
 using namespace daqiri::test;
@@ -42,11 +43,16 @@ NetworkConfig config_with_many_bursts() {
   return config;
 }
 
-/// Packets of a queue in the order of their arrival, with their flows; waits for `count`.
-std::vector<std::pair<Bytes, FlowId>> receive_all(RxQueue& rx, std::size_t count) {
+/// Packets of a queue in the order of their arrival, with their flows; waits for `count`. They
+/// arrive from `since` on, CLOCK_REALTIME ns.
+std::vector<std::pair<Bytes, FlowId>> receive_all(RxQueue& rx, std::size_t count,
+                                                  std::uint64_t since = 0) {
   std::vector<std::pair<Bytes, FlowId>> found;
   while (found.size() < count) {
     Burst* const burst = next_burst(rx);
+    const auto* const times = burst->timestamps;
+    CHECK(std::is_sorted(times, times + burst->num_packets()));
+    CHECK((times[0] >= since && times[burst->num_packets() - 1] <= realtime_ns()));
     for (std::uint32_t i = 0; i < burst->num_packets(); ++i) {
       const auto* const at = static_cast<const std::uint8_t*>(burst->pkts[0][i]);
       found.emplace_back(Bytes(at, at + burst->pkt_lens[0][i]), burst->flow_ids[i]);
@@ -93,30 +99,35 @@ void check_fates() {
     const Fate& fate = fates[random() % fates.size()];
     for (auto left = 1 + random() % 6; left > 0; --left) {
       Bytes packet = udp_frame(fate.udp_port, static_cast<std::uint32_t>(packets.size()));
-      packet.resize(std::array{128U, 200U, 512U, 513U, 1500U}[random() % 5], 0x5A);
-      const auto queue = static_cast<std::size_t>(fate.queue);
-      if (fate.flow != 0) {
+      const bool has_tag = random() % 8 == 0;
+      if (has_tag) packet = tagged(packet, {0x8100});
+      packet.resize(std::array{41U, 128U, 200U, 512U, 513U, 1500U}[random() % 6], 0x5A);
+      // With a tag, or without the rest of its headers, it is as those of no flow.
+      const Fate& its = has_tag || packet.size() < 42 ? fates.back() : fate;
+      const auto queue = static_cast<std::size_t>(its.queue);
+      if (its.flow != 0) {
         counts[queue].packets += 1;
         counts[queue].bytes += packet.size();
       }
       ++received[queue];
-      if (fate.filtered)
+      if (its.filtered)
         ++filtered[queue];
       else if (packet.size() > 512)
         ++truncated[queue];
       else
-        wanted[queue].emplace_back(packet, fate.flow);
+        wanted[queue].emplace_back(packet, its.flow);
       packets.push_back(std::move(packet));
     }
   }
   const auto session = Session::open(config);
+  const std::uint64_t since = realtime_ns();
   REQUIRE(send_packets(session->tx_queue(0, 0), static_cast<std::uint32_t>(packets.size()), 0, 0,
                        PATIENCE_NS, [&](std::uint32_t i) { return packets[i]; }));
   for (int queue = 0; queue < 2; ++queue) {
     INFO(queue);
     const auto at = static_cast<std::size_t>(queue);
     RxQueue& rx = session->rx_queue(0, queue);
-    CHECK(receive_all(rx, wanted[at].size()) == wanted[at]);
+    CHECK(receive_all(rx, wanted[at].size(), since) == wanted[at]);
     wait_received(rx, received[at]);
     auto dropped = rx.counters().dropped;
     CHECK(dropped[DropReason::TRUNCATED] == truncated[at]);

@@ -20,8 +20,8 @@
 
 namespace {
 
-/// 0 pieces: it does not split packets. 1: it receives them into one memory, as most cards do, in
-/// several of its buffers if they are long; some packets are the sender's, as those of net_ring.
+/// 0 pieces: it does not split packets. 1: it receives them into one memory and takes tags out, as
+/// most cards do; long packets get several buffers, and some are the sender's, as with net_ring.
 rte_eth_rxseg_capa offered{};
 /// Of each queue, as it was set up; by what its driver calls it.
 std::map<std::uint16_t, std::vector<rte_eth_rxseg_split>> set_up;
@@ -96,6 +96,18 @@ rte_mbuf* split(const std::vector<rte_eth_rxseg_split>& pieces, const rte_mbuf& 
   return first;
 }
 
+/// Takes the VLAN tag out, if the packet has one.
+void strip_tag(rte_mbuf& packet) {
+  constexpr std::uint16_t ADDRESSES = 12;
+  auto* const frame = rte_pktmbuf_mtod(&packet, std::uint8_t*);
+  if (packet.data_len < ADDRESSES + 4 || frame[ADDRESSES] != 0x81 || frame[ADDRESSES + 1] != 0)
+    return;
+  packet.vlan_tci = static_cast<std::uint16_t>(frame[ADDRESSES + 2] << 8U | frame[ADDRESSES + 3]);
+  packet.ol_flags |= RTE_MBUF_F_RX_VLAN | RTE_MBUF_F_RX_VLAN_STRIPPED;
+  std::memmove(frame + 4, frame, ADDRESSES);
+  rte_pktmbuf_adj(&packet, 4);
+}
+
 std::uint16_t receive_split(void* queue, rte_mbuf** packets, std::uint16_t most) {
   const std::uint16_t count = receive_burst(queue, packets, most);
   const auto known = queues.find(queue);
@@ -108,10 +120,12 @@ std::uint16_t receive_split(void* queue, rte_mbuf** packets, std::uint16_t most)
     }
     rte_mbuf* const made = split(known->second, *packets[i]);
     rte_pktmbuf_free(packets[i]);
-    if (made == nullptr)
+    if (made == nullptr) {
       ++missed;
-    else
-      packets[left++] = made;
+      continue;
+    }
+    if (offered.max_nseg == 1) strip_tag(*made);
+    packets[left++] = made;
   }
   return left;
 }
