@@ -5,8 +5,8 @@ loops* do what a program needs that receives with one thread and works with anot
 one thread reads packets from the device and passes them over a ring of DPDK, the other reads the
 header of each packet and frees it. The engine does it with as many cores: its poller on one, the
 application on the other. It also finds each packet's flow, takes its time, and keeps lengths, flows
-and times in bursts. It reads up to 128 packets at once, the bare loops up to 64. *One thread* is the
-bare loop without the second thread.
+and times in bursts. It reads up to 128 packets at once, the bare loops up to 64. *One thread* is
+the bare loop without the second thread.
 
 `net_null` makes packets without end, and nothing is copied. `net_memif` is shared memory between
 two processes: the sender is a bare loop on a core of its own, with fewer than three cores on that
