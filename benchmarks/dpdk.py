@@ -16,8 +16,8 @@ queue. Such a device passes the sender's own buffers on. The engine gives them b
 and copies each packet to a buffer of the receiver: *with copies*, the bare loops do that, too.
 
 *Queues*: `net_ring` with several queues, each with cores of its own. *Stages*: cycles of the
-time stamp counter per packet, measured around each stage of the engine by a program that calls the
-same functions on one core.
+time stamp counter per packet, measured around each stage by a program that calls the engine's
+functions on one core. It has a loop for *steer* and one for *batch*, the engine one for both.
 """
 
 from __future__ import annotations

@@ -157,8 +157,8 @@ class Bench {
     const std::uint64_t time = realtime_ns();
     const std::uint64_t t1 = rte_rdtsc();
     if (count == 0) return;
-    // As the engine does, which has one loop for both: packets of the latest verdict, in buffers of
-    // the region. There are no others here.
+    // The engine finds flows and notes packets in one loop; here each has its own. All packets are
+    // in buffers of the region, and of one flow.
     std::fill_n(packets.begin() + count, MBUFS_AHEAD, packets[count - 1]);
     std::uint32_t alike = 0;
     FlowId flow = 0;
@@ -209,6 +209,7 @@ class Bench {
     sums.hand_over += t4 - t3;
     sums.free += t5 - t4;
     sums.packets += count;
+    if (alike < count) throw Error(Status::GENERIC_FAILURE, "net_null: packets are not alike");
   }
 
   const steering::Verdict& verdict_of(const rte_mbuf& packet) {

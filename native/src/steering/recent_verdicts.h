@@ -119,7 +119,7 @@ struct RecentVerdicts::Latest {
   /// Frames with fewer bytes have other verdicts.
   std::uint32_t fewest;
 
-  /// Of a frame with so many bytes.
+  /// Of a frame of at least `fewest` bytes.
   [[nodiscard]] bool is(const std::uint8_t* frame) const noexcept {
     return fields == Fields::of(frame);
   }

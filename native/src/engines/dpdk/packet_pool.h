@@ -129,7 +129,8 @@ class PacketPool {
       using Counts = std::array<std::uint16_t, 2>;
       static_assert(offsetof(rte_mbuf, nb_segs) == offsetof(rte_mbuf, refcnt) + 2);
       std::uint32_t counts = 0;
-      std::memcpy(&counts, &packet.refcnt, sizeof counts);
+      std::memcpy(&counts, reinterpret_cast<const std::byte*>(&packet) + offsetof(rte_mbuf, refcnt),
+                  sizeof counts);
       return counts == std::bit_cast<std::uint32_t>(Counts{1, 1}) && packet.pool == mempool_;
     }
     /// Number of the buffer of an mbuf of the pool. From its address: a number beside the mbuf

@@ -225,7 +225,9 @@ std::uint32_t Receiver::keep_alike(std::span<rte_mbuf* const> packets, Target& t
   const std::uint32_t fewest = latest.fewest;
   const std::uint32_t lengths = std::max(target.plain_below, fewest) - fewest;
   const Batch::Places places = target.batch.places();
-  const rte_mbuf* packet = packets.front();
+  // A pointer: some packets after these are prefetched.
+  rte_mbuf* const* const all = packets.data();
+  const rte_mbuf* packet = all[0];
   const std::size_t count = packets.size();
   std::size_t n = 0;
   std::uint64_t sum = 0;
@@ -236,9 +238,9 @@ std::uint32_t Receiver::keep_alike(std::span<rte_mbuf* const> packets, Target& t
     sum += packet->pkt_len;
     if (++n == count) break;
     // As prefetch_after, without `next`, which is not read here.
-    __builtin_prefetch(packets[n + MBUFS_AHEAD]);
-    __builtin_prefetch(data_of(*packets[n + AHEAD]));
-    packet = packets[n];
+    __builtin_prefetch(all[n + MBUFS_AHEAD]);
+    __builtin_prefetch(data_of(*all[n + AHEAD]));
+    packet = all[n];
     if ((packet->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) != 0 || !buffers.hold(*packet) ||
         packet->pkt_len - fewest >= lengths || !latest.is(data_of(*packet)))
       break;

@@ -40,6 +40,7 @@ unsigned readings{0};
 struct {
   bool given{false};
   std::uint64_t ticks{0};
+  std::uint64_t apart{0};
 } stamp;
 
 /// Of the packets sent; 0: none.
@@ -93,6 +94,7 @@ std::uint16_t receive_stamped(void* queue, rte_mbuf** packets, std::uint16_t mos
   const std::lock_guard lock(mutex);
   for (std::uint16_t i = 0; stamp.given && i < count; ++i) {
     time_of(*packets[i]) = stamp.ticks;
+    stamp.ticks += stamp.apart;
     packets[i]->ol_flags |= flag(RTE_MBUF_DYNFLAG_RX_TIMESTAMP_NAME);
   }
   return count;
@@ -188,10 +190,10 @@ std::uint64_t card_time(std::uint64_t realtime) {
   return ticks_at(realtime + static_cast<std::uint64_t>(ahead_of_realtime(CLOCK_MONOTONIC)));
 }
 
-/// All packets from now on.
-void stamp_with(bool given, std::uint64_t ticks) {
+/// All packets from now on; `apart`: ticks from one to the next.
+void stamp_with(bool given, std::uint64_t ticks, std::uint64_t apart) {
   const std::lock_guard lock(mutex);
-  stamp = {.given = given, .ticks = ticks};
+  stamp = {.given = given, .ticks = ticks, .apart = apart};
 }
 
 /// Launch time of the packet sent with that number; 0: it had none. False: not sent yet.

@@ -46,7 +46,8 @@ struct Card {
                     int) = library.find<void(double, std::uint64_t, int)>("set_clock");
   bool (*wait_for_readings)(unsigned) = library.find<bool(unsigned)>("wait_for_readings");
   std::uint64_t (*time_at)(std::uint64_t) = library.find<std::uint64_t(std::uint64_t)>("card_time");
-  void (*stamp_with)(bool, std::uint64_t) = library.find<void(bool, std::uint64_t)>("stamp_with");
+  void (*stamp_with)(bool, std::uint64_t, std::uint64_t) =
+      library.find<void(bool, std::uint64_t, std::uint64_t)>("stamp_with");
   bool (*launch_of)(unsigned,
                     std::uint64_t*) = library.find<bool(unsigned, std::uint64_t*)>("launch_of");
 
@@ -113,12 +114,17 @@ TEST_CASE(STAMPED, "[.]") {
   REQUIRE(card.wait_for_readings(10));
   const auto check_times = [&] {
     for (const int queue : {0, 1}) {
-      const std::uint64_t received = realtime_ns() - 50 * MS;
-      card.stamp_with(true, card.time_at(received));
+      constexpr std::uint64_t APART = 20 * MS;
+      std::uint64_t received = realtime_ns() - 5000 * MS;
+      const std::uint64_t first = card.time_at(received);
+      card.stamp_with(true, first, card.time_at(received + APART) - first);
       const std::vector<std::uint64_t> times = times_of(*session, queue, 200);
       CHECK(times.size() == 200);
       // The clock is read meanwhile.
-      for (const std::uint64_t time : times) CHECK(distance(time, received) < NEAR_NS);
+      for (const std::uint64_t time : times) {
+        CHECK(distance(time, received) < NEAR_NS);
+        received += APART;
+      }
     }
   };
   check_times();
@@ -139,7 +145,7 @@ TEST_CASE(STAMPED, "[.]") {
        {std::pair{false, "device 'net_ring0' delivers packets without its time"},
         {true, "device 'net_ring0' stamps packets with times that are not of its clock"}}) {
     // Of another clock: ns since 1970.
-    card.stamp_with(given, realtime_ns());
+    card.stamp_with(given, realtime_ns(), 0);
     CHECK(warned(log, text, [&] {
       const std::uint64_t before = realtime_ns();
       for (const std::uint64_t time : times_of(*session, 0, 10))

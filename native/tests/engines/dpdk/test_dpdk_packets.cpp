@@ -335,8 +335,8 @@ TEST_CASE("a device receives into the buffers of the region", "[engines][dpdk]")
   RxQueue& rx = session->rx_queue(0, 0);
   const memory::MemoryRegion& region = rx.region(0);
   std::vector<Burst*> held;
-  // Until the device has too few buffers, and waits.
-  while (region.available() >= 64) {
+  // Until the device has too few buffers for all that it reads at once, and waits.
+  while (region.available() >= 128) {
     Burst* burst = next_burst(rx);
     for (std::uint32_t i = 0; i < burst->num_packets(); ++i) {
       CHECK(burst->pkt_lens[0][i] == 200);

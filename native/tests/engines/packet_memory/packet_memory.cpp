@@ -21,11 +21,17 @@
 namespace {
 
 /// 0 pieces: it does not split packets. 1: it receives them into one memory and takes tags out, as
-/// most cards do; long packets get several buffers, and some are the sender's, as with net_ring.
+/// most cards do. Of eight, one is the sender's, as with net_ring, one is in short pieces, and the
+/// device uses one for itself a little longer.
 rte_eth_rxseg_capa offered{};
 /// Of each queue, as it was set up; by what its driver calls it.
 std::map<std::uint16_t, std::vector<rte_eth_rxseg_split>> set_up;
-std::map<void*, std::vector<rte_eth_rxseg_split>> queues;
+struct Queue {
+  std::vector<rte_eth_rxseg_split> pieces;
+  /// Packets that the device still uses.
+  std::vector<rte_mbuf*> used;
+};
+std::map<void*, Queue> queues;
 /// Packets that found no buffers.
 std::atomic<unsigned> missed{0};
 /// Of the latest packet: where its pieces are.
@@ -66,8 +72,9 @@ void put(void* to, const char* bytes, std::size_t count) {
   }
 }
 
-/// A packet in as many pieces as it needs; null: there are no buffers.
-rte_mbuf* split(const std::vector<rte_eth_rxseg_split>& pieces, const rte_mbuf& packet) {
+/// A packet in as many pieces as it needs, of at most `most` bytes; null: there are no buffers.
+rte_mbuf* split(const std::vector<rte_eth_rxseg_split>& pieces, const rte_mbuf& packet,
+                std::uint32_t most) {
   std::vector<char> whole(packet.pkt_len);
   const auto* const bytes =
       static_cast<const char*>(rte_pktmbuf_read(&packet, 0, packet.pkt_len, whole.data()));
@@ -83,8 +90,8 @@ rte_mbuf* split(const std::vector<rte_eth_rxseg_split>& pieces, const rte_mbuf& 
       return nullptr;
     }
     piece->data_off = static_cast<std::uint16_t>(into.offset + (s == 0 ? RTE_PKTMBUF_HEADROOM : 0));
-    piece->data_len =
-        static_cast<std::uint16_t>(std::min<std::uint32_t>(into.length, packet.pkt_len - done));
+    piece->data_len = static_cast<std::uint16_t>(
+        std::min({std::uint32_t{into.length}, most, packet.pkt_len - done}));
     put(rte_pktmbuf_mtod(piece, void*), bytes + done, piece->data_len);
     done += piece->data_len;
     if (s < latest.size()) latest[s] = rte_pktmbuf_mtod(piece, const void*);
@@ -112,19 +119,32 @@ std::uint16_t receive_split(void* queue, rte_mbuf** packets, std::uint16_t most)
   const std::uint16_t count = receive_burst(queue, packets, most);
   const auto known = queues.find(queue);
   if (known == queues.end()) return count;
+  auto& [pieces, used] = known->second;
+  for (rte_mbuf* packet : used) {
+    std::memset(rte_pktmbuf_mtod(packet, void*), 0xFF, packet->data_len);
+    rte_pktmbuf_free(packet);
+  }
+  used.clear();
   std::uint16_t left = 0;
   for (std::uint16_t i = 0; i < count; ++i) {
-    if (offered.max_nseg == 1 && i % 8 == 7) {
+    const bool whole = offered.max_nseg == 1;
+    if (whole && i % 8 == 7) {
       packets[left++] = packets[i];
       continue;
     }
-    rte_mbuf* const made = split(known->second, *packets[i]);
+    constexpr std::uint32_t SHORT = 100;
+    rte_mbuf* const made =
+        split(pieces, *packets[i], whole && i % 8 == 5 ? SHORT : packets[i]->pkt_len);
     rte_pktmbuf_free(packets[i]);
     if (made == nullptr) {
       ++missed;
       continue;
     }
-    if (offered.max_nseg == 1) strip_tag(*made);
+    if (whole) strip_tag(*made);
+    if (whole && i % 8 == 3 && made->nb_segs == 1) {
+      rte_mbuf_refcnt_update(made, 1);
+      used.push_back(made);
+    }
     packets[left++] = made;
   }
   return left;
@@ -173,7 +193,7 @@ int rte_eth_dev_start(std::uint16_t port) {
   const int error = of_dpdk<decltype(rte_eth_dev_start)>("rte_eth_dev_start")(port);
   queues.clear();
   for (const auto& [queue, pieces] : set_up) {
-    if (!pieces.empty()) queues[rte_eth_fp_ops[port].rxq.data[queue]] = pieces;
+    if (!pieces.empty()) queues[rte_eth_fp_ops[port].rxq.data[queue]].pieces = pieces;
   }
   receive_burst = rte_eth_fp_ops[port].rx_pkt_burst;
   send_burst = rte_eth_fp_ops[port].tx_pkt_burst;
