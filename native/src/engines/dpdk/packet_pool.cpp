@@ -162,7 +162,7 @@ PacketPool::Stock::~Stock() {
 
 bool PacketPool::Stock::refill() noexcept {
   next_ = 0;
-  count_ = pool_.region_.take(numbers_.data(), MOST);
+  count_ = pool_.region_.take(numbers_.data(), AT_ONCE);
   if (count_ == 0) return false;
   for (std::uint32_t i = 0; i < count_; ++i) mbufs_[i] = pool_.mbufs_.all[numbers_[i]];
   std::fill_n(&mbufs_[count_], AHEAD, mbufs_[count_ - 1]);

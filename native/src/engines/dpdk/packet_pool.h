@@ -82,8 +82,6 @@ class PacketPool {
       return count_ - next_;
     }
 
-    static constexpr std::uint32_t MOST = AT_ONCE;
-
    private:
     friend struct RegionOps;
     /// Mbufs that are prefetched.
@@ -110,9 +108,9 @@ class PacketPool {
     /// In the order in which they were taken (see FreeList::take): those from `next_` to `count_`.
     std::uint32_t next_{0};
     std::uint32_t count_{0};
-    std::array<std::uint32_t, MOST> numbers_;
+    std::array<std::uint32_t, AT_ONCE> numbers_;
     /// Their mbufs, and some more that are only prefetched.
-    std::array<rte_mbuf*, MOST + AHEAD> mbufs_;
+    std::array<rte_mbuf*, AT_ONCE + AHEAD> mbufs_;
   };
 
   /// Tells which packets are in buffers of the region.

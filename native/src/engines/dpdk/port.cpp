@@ -202,7 +202,7 @@ DpdkPort::Settings DpdkPort::settings_for(const NetworkConfig& config) {
   if (reads_first && !port_.rx.empty()) {
     const auto room = static_cast<std::uint32_t>(region_of(port_).buf_size());
     buffers_ahead_ =
-        std::min((conf.rxmode.mtu + header_and_tags + room - 1) / room, PacketPool::Stock::MOST);
+        std::min((conf.rxmode.mtu + header_and_tags + room - 1) / room, PacketPool::AT_ONCE);
   }
   settings.most_bytes = std::min<std::uint32_t>(conf.rxmode.mtu + header_and_tags, UINT16_MAX);
   // It tells the length of ordinary frames, and passes on any.
